@@ -293,7 +293,18 @@ def test_wrong_trust_is_reported(run_refine, options, message):
     assert message in failed(run_refine, "in.conllu", "-o", "out.conllu", *options)
 
 
-def test_trust_from_needs_initial_trees(run_refine):
-    found = failed(run_refine, "in.conllu", "-o", "out.conllu", "--trust-from", "in.conllu", command="parse")
+@pytest.mark.parametrize(("option", "value"), [("--trust-from", "in.conllu"), ("--trust", "2"), ("--trust", "nan")])
+def test_trust_needs_initial_trees(run_refine, option, value):
+    found = failed(run_refine, "in.conllu", "-o", "out.conllu", option, value, command="parse")
 
-    assert "--trust-from needs initial trees." in found
+    assert (f"{option} needs initial trees." if value != "nan" else "trust must be auto or a number") in found
+
+
+def test_an_empty_input_does_not_stop_the_fitting_of_trust(run_refine):
+    Path("empty.conllu").write_text("")
+    write_treebank(sample(10)[4:8], "gold.conllu")
+
+    found = run_refine("in.conllu", "empty.conllu", "-o", "out/", "--trust-from", "gold.conllu", code=1)
+
+    assert "empty.conllu: The file contains no sentences." in found.stderr
+    assert len(list(read_treebank("out/in.conllu"))) == 10

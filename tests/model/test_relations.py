@@ -53,7 +53,7 @@ def naive_relations(words, heads, labels, settings, decided=None):
 
     def relation(query, key):
         down, up = arc(query, key), arc(key, query)
-        if up is not None and down is not None and settings.two_cycles == "erased":
+        if query != key and up is not None and down is not None and settings.two_cycles == "erased":
             return NONE
         if up is not None:
             return up + 1 + n_kinds

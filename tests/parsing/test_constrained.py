@@ -15,6 +15,8 @@ from tests.support.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
 from treefine import Graph, Parser, Sentence, TreebankError, TreefineError
 from treefine.config import DecodeSettings, RelationSettings
 from treefine.errors import UnknownLabelWarning
+from treefine.model.batch import HEAD, LABEL, NOTHING, Graphs
+from treefine.parsing.constrained import with_decisions
 from treefine.parsing.decode import Decoder
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.initial import renamed
@@ -444,6 +446,17 @@ def test_a_model_reads_what_was_decided(constraints):
     found, free = first_probabilities(parser, constraints), first_probabilities(parser)
 
     assert not np.allclose(found, free, atol=1e-4)
+
+
+def test_a_label_that_the_model_does_not_know_is_not_marked_as_decided():
+    model = tiny_model()
+    constraints = [Constraints(heads={1: 2}, labels={1: "xyz", 2: "xyz", 3: "det"})]
+
+    graphs = with_decisions(
+        Graphs.of([Arcs((2, None, None), ("xyz", "_", "_"))], model.vocabulary), constraints, model.vocabulary
+    )
+
+    assert graphs.decided.tolist() == [[NOTHING, HEAD, NOTHING, LABEL]]
 
 
 def test_a_decided_arc_is_not_read_like_a_predicted_one():

@@ -270,6 +270,18 @@ def test_the_weight_has_the_units_of_the_scores(monkeypatch):
     assert refined(GOLD[:1], Parser(model, device="cpu"))[0].trust == (1.5,)
 
 
+def test_a_new_initial_parse_resets_the_trust():
+    several = PARSER.using(initial=["given", "given"], trust=[1, 2])
+
+    assert several.using(initial="given").trust == ("auto",)
+    assert several.refine(GOLD[0]).trust != ()
+    assert PARSER.using(initial="given", trust=2.0).refine(GOLD[0]).trust == (2.0,)
+
+
+def test_a_number_of_numpy_is_a_weight():
+    assert PARSER.using(initial="given", trust=np.float32(1.5)).trust == (1.5,)
+
+
 def test_refine_takes_a_weight():
     assert PARSER.refine(GOLD[0], trust=HUGE).tree == GOLD[0].graph
     assert PARSER.refine(GOLD[0], trust=0).trust == ()

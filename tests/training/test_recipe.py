@@ -293,6 +293,18 @@ def test_a_source_in_the_mix_is_changed_added_or_removed_by_its_name(written):
             ],
         ),
         (
+            {"relations": {"decided": True}},
+            ["decided arcs must be learned: set decided_share or corrected_share in [initial]."],
+        ),
+        (
+            {"initial": {"corrected_share": 0.5}, "refine": {"max_steps": 1}},
+            ["corrected_share needs a second step: set max_steps in [refine] to 2 or more."],
+        ),
+        (
+            {"initial": {"decided_share": 0.6, "corrected_share": 0.5}},
+            ["[initial] decided_share and corrected_share must not sum to more than 1."],
+        ),
+        (
             {"initial": {"empty_share": 0.6, "noised_share": 0.5, "noise": 2}},
             [
                 "[initial] empty_share and noised_share must not sum to more than 1.",

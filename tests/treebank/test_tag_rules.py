@@ -31,6 +31,7 @@ def test_the_table_has_only_tags_of_ud_and_each_label_allows_one():
         ("root", "PUNCT", True),
         ("det", "_", True),
         ("_", "PUNCT", True),
+        ("det", "VBD", True),  # a tag of another tagset contradicts nothing
     ],
 )
 def test_a_label_allows_some_tags(label, tag, is_allowed):

@@ -247,7 +247,8 @@ def analyse_model(
         raise TreefineError(message, hint=hint, path=file)
     treebanks = [_read_gold(each.gold, rule, format, encoding) for each in files]
     start = "empty" if parses else initial  # set per treebank below
-    parser = Parser.from_pretrained(model, initial=start, max_steps=steps, tags=tags, device=device)
+    # The steps of the model itself are analysed, so other parsers' trees are only its start.
+    parser = Parser.from_pretrained(model, initial=start, trust=0, max_steps=steps, tags=tags, device=device)
     if not parser.model.settings.reads_graph:
         hint = "Parse with it, and give its parses as SYSTEM instead."
         raise ModelError("This model does not refine, so there are no steps to analyse.", hint=hint, path=model)
@@ -256,7 +257,7 @@ def analyse_model(
         for each, sentences in zip(files, treebanks, strict=True):
             if own := each.systems.get("initial", file):
                 start_from = renamed(from_file(own, format=format), parser.model.vocabulary.labels)
-                parser = parser.using(initial=start_from, max_steps=steps if parses else parser.max_steps)
+                parser = parser.using(initial=start_from, trust=0, max_steps=steps if parses else parser.max_steps)
             timed = timed_steps(parser, sentences, on_sentences=lambda number: advance(number, sentences=number))
             if len(timed.trees) < 2:
                 hint = "Increase --steps, or give initial trees with --initial."

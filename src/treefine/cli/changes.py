@@ -132,7 +132,8 @@ class Changes:
             ("labels changed", f"{self.relabelled.total():,} on words that kept their head"),
         ]
         if self.trust:
-            found.append(("trust", ", ".join(f"{weight:.2f}" for weights in self.trust for weight in weights)))
+            weights = [f"{weight:.2f}" for of_sources in self.trust for weight in of_sources]
+            found.append(("trust", ", ".join(weights) if len(weights) <= most else f"{min(weights)} to {max(weights)}"))
         if self.n_added:
             found.append(("new arcs", f"{self.n_added:,} on words that had no arc"))
         if self.n_named:

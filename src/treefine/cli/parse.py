@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -26,13 +27,14 @@ from treefine.cli.terminal import Detail, completing, say
 from treefine.cli.treebanks import TREEBANKS_HELP, EncodingOption, TreebankKindOption
 from treefine.config import BATCH_PIECES, Precision, TagChoice
 from treefine.cores import thread_count, use_threads
-from treefine.errors import TreefineError
+from treefine.errors import TreebankError, TreefineError
 from treefine.evaluation import tables
 from treefine.model.bundled import bundled_models
 from treefine.parsing.options import ParserOptions, Trust
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Keep
 from treefine.treebank.label_schemes import read_label_map
+from treefine.treebank.sentence import Sentence
 
 if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
@@ -452,9 +454,14 @@ def _fitted(parser: Parser, inputs: Sequence[Input], gold: str) -> Parser:
         raise TreefineError("--trust-from needs initial trees.", hint="Name a file with --initial FILE.")
     if any(each.text is None and each.name == "-" for each in inputs):
         raise TreefineError("--trust-from cannot read standard input, because it reads the input twice.")
-    sentences = (found.sentence for each in inputs for found in read_input(each, parser, Reading(), count(1)))
+
+    def sentences() -> Iterator[Sentence]:
+        for each in inputs:
+            with suppress(TreebankError):  # reported when the input is parsed
+                yield from (found.sentence for found in read_input(each, parser, Reading(), count(1)))
+
     try:
-        weights = parser.fit_trust(sentences, read_treebank(gold))
+        weights = parser.fit_trust(sentences(), read_treebank(gold))
     except TreefineError as error:
         error.path = error.path or gold
         raise
@@ -494,6 +501,8 @@ def load_parser(choice: ModelChoice) -> Parser:
     if parser.initial is empty or isinstance(parser.initial, Parser):
         if choice.label_map is not None:
             raise TreefineError("--label-map needs a file of initial trees.", hint="Name one with --initial FILE.")
+        if options.trust is not None and parser.initial is empty:
+            raise TreefineError("--trust needs initial trees.", hint="Name a file with --initial FILE.")
         return parser
     known = parser.model.vocabulary.labels
     names = None if choice.label_map is None else read_label_map(choice.label_map, known)

@@ -67,6 +67,8 @@ def run_jobs(
             runner.changes = None  # workers write trees without reporting the steps and arcs before them
         if any(map(runner.could_use_workers, jobs)):
             files = FileParser.of(parser, workers)
+            if workers and files is None and parser.trust:
+                warn("--workers has no effect with --trust, except with --trust 0.")
             runner.files = None if files is None else stack.enter_context(files)
         elif workers:
             message = (

@@ -54,6 +54,7 @@ def about_parser(parser: Parser, model: str) -> dict[str, object]:
     """Return the metadata of a table: the name of the model and the options of the parser."""
     return {
         "model": model,
+        "trust": list(parser.trust),
         "max_steps": parser.max_steps,
         "stop_above": parser.stop_above,
         "tags": parser.tags,

@@ -61,7 +61,8 @@ class ComponentOptions:
     initial: Literal["doc", "empty"] | None = None  # "doc": the heads and labels of the Doc
     max_steps: int | None = None  # T
     stop_above: float | None = None  # the confidence above which a sentence is not refined further
-    tags: TagChoice | None = None  # "given": the tags of the Doc; "best": also those, unless the tree needs others
+    # "given" reads and keeps the Doc's tags; "best" predicts tags, and replaces those that the new tree does not allow.
+    tags: TagChoice | None = None
     confidence: bool = True  # whether to set confidences; without them a GPU parses faster
     device: str | None = None
     precision: Precision | None = None

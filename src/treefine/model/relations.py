@@ -82,7 +82,9 @@ def relate(inputs: PieceInputs, graphs: Graphs, n_labels: int, settings: Relatio
     is_related = ((is_arc | is_rest) & (above >= 0) & (above != places)) | is_self
     above = torch.where(is_related, above, places)
     is_mutual = is_related & (above.gather(1, above) == places)
-    return Relations(above, *relation_ids(kinds, is_related, is_mutual, n_kinds, settings), has_graph)
+    up, down = relation_ids(kinds, is_related, is_mutual, n_kinds, settings)
+    up = torch.where(is_self, kinds + 1 + n_kinds, up)  # no cycle of two words, although it looks like one
+    return Relations(above, up, down, has_graph)
 
 
 def decided_kinds(

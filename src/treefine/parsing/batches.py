@@ -13,7 +13,7 @@ from treefine.config import TransformerSettings
 from treefine.cores import on_all_cores, thread_count
 from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, TreefineError
 from treefine.parsing.constrained import check_constraints, named_as_given
-from treefine.parsing.initial import sources_of
+from treefine.parsing.initial import parsers_in
 from treefine.parsing.long_sentences import is_long, warn_if_long
 from treefine.parsing.plan import AUTO, Item, Plan, WeightedArcs, is_out_of_memory
 from treefine.parsing.trust import (
@@ -229,7 +229,7 @@ def fitted_weights(plan: Plan, sentences: Iterable[Sentence], gold: Iterable[Sen
 
 
 def _items_of(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
-    sources = sources_of(plan.initial) if plan.trust else (plan.initial,)
+    sources = parsers_in(plan.initial) if plan.trust else (plan.initial,)
     ours, for_constraints, *for_sources = tee(sentences, 2 + len(sources))
     parses = [initial(each) for initial, each in zip(sources, for_sources, strict=True)]
     decided = plan.constrain(for_constraints)

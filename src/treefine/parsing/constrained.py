@@ -38,18 +38,19 @@ def named_as_given(arcs: Arcs, constraints: Constraints, vocabulary: Vocabulary)
 def with_decisions(graphs: Graphs, constraints: Sequence[Constraints], vocabulary: Vocabulary) -> Graphs:
     """Return initial graphs in which the heads and labels that a person decided are marked as such.
 
-    A word whose label is decided has that label even if it has no head. What is forbidden is not marked.
+    A word whose label is decided has that label even if it has no head. What is forbidden is not marked, and neither is
+    a label that the model does not know: later steps read another label in its place.
     """
     if not any(each.heads or each.labels for each in constraints):
         return graphs
     decided, labels = torch.zeros_like(graphs.heads), graphs.labels.clone()
     for row, each in enumerate(constraints):
         for word in each.heads:
-            decided[row, word] = ARC if word in each.labels else HEAD
-        for word in each.labels.keys() - each.heads.keys():
-            decided[row, word] = LABEL
-        if each.labels:
-            labels[row, list(each.labels)] = torch.tensor(vocabulary.label_ids(list(each.labels.values())))
+            decided[row, word] = HEAD
+        for word, label in zip(each.labels, vocabulary.label_ids(list(each.labels.values())), strict=True):
+            labels[row, word] = label
+            if label != UNSEEN:
+                decided[row, word] = ARC if word in each.heads else LABEL
     return replace(graphs, labels=labels, has_any=True, decided=decided)
 
 

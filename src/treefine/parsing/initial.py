@@ -88,7 +88,7 @@ class Renamed:
 
 
 @dataclass(frozen=True)
-class Several:
+class SeveralParsers:
     """Several initial parsers. The first one gives G⁰; the arcs of all of them are evidence (`Trust`)."""
 
     sources: tuple[InitialParser, ...]
@@ -98,16 +98,19 @@ class Several:
         return self.sources[0](sentences)
 
 
-def sources_of(initial: InitialParser) -> tuple[InitialParser, ...]:
+def parsers_in(initial: InitialParser) -> tuple[InitialParser, ...]:
     """Return the initial parsers that a parse starts from; nothing for an empty graph."""
-    if isinstance(initial, Several):
+    if isinstance(initial, SeveralParsers):
         return initial.sources
     return () if initial is empty else (initial,)
 
 
 def is_given(initial: InitialParser) -> bool:
-    """Return whether the initial parse is the sentences' own trees, with or without renamed labels."""
-    return _without_names(initial) is given
+    """Return whether the initial parse, or the first of several, is the sentences' own trees.
+
+    Their labels may be renamed.
+    """
+    return _without_names(initial.sources[0] if isinstance(initial, SeveralParsers) else initial) is given
 
 
 def is_of_others(initial: InitialParser) -> bool:
@@ -125,6 +128,6 @@ def renamed(initial: InitialParser, known: Collection[str], names: Mapping[str, 
     The known labels are those of a model, `parser.model.vocabulary.labels`. The mapping `names`, such as one from
     `read_label_map`, takes precedence.
     """
-    if isinstance(initial, Several):
-        return Several(tuple(renamed(each, known, names) for each in initial.sources))
+    if isinstance(initial, SeveralParsers):
+        return SeveralParsers(tuple(renamed(each, known, names) for each in initial.sources))
     return Renamed(initial, known, names)

@@ -82,9 +82,12 @@ class ParserOptions:
         return cast("OptionValues", {name: value for name, value in values.items() if value is not None})
 
     def updated(self, changes: OptionValues) -> ParserOptions:
-        """Return these options with some changed. A new `initial` resets `max_steps` and `stop_above` unless given."""
+        """Return these options with some changed.
+
+        A new `initial` resets `trust`, `max_steps` and `stop_above` unless they are given.
+        """
         given = options_of(changes).given
-        kept = replace(self, max_steps=None, stop_above=None) if "initial" in given else self
+        kept = replace(self, trust=None, max_steps=None, stop_above=None) if "initial" in given else self
         return replace(kept, **given)
 
 

@@ -32,7 +32,7 @@ from treefine.model.folder import load_model, new_folder, push_folder, write_mod
 from treefine.model.parser_model import ParserModel
 from treefine.model.weight_files import LAYOUT
 from treefine.parsing.batches import fitted_weights, run
-from treefine.parsing.initial import InitialParser, Several, empty, from_file, from_parser, given, renamed
+from treefine.parsing.initial import InitialParser, SeveralParsers, empty, from_file, from_parser, given, renamed
 from treefine.parsing.options import (
     ConstraintsLike,
     Initial,
@@ -160,7 +160,8 @@ class Parser:
     def using(self, **options: Unpack[OptionValues]) -> Parser:
         """Return a parser with the same model and device but other options.
 
-        Options that are left out stay the same, except that a new `initial` resets `max_steps` and `stop_above`.
+        Options that are left out stay the same, except that a new `initial` resets `trust`, `max_steps` and
+        `stop_above`.
         Raises TreefineError if an option is not valid.
         """
         own = replace(self.options, initial=self.initial, device=self.device).updated(options)
@@ -315,12 +316,14 @@ class Parser:
                 raise TreefineError(f"A list of words has no heads to refine: {str(each)[:40]}.", hint=hint)
         known = self.model.vocabulary.labels
         names = None if label_map is None else label_map_of(label_map, known)
+        if trust is None and not isinstance(self.options.trust, list | tuple):  # which would be for several parsers
+            trust = self.options.trust
         refiner = self.using(
             initial=renamed(given, known, names),
             tags=tags,
             max_steps=self.options.max_steps,
             stop_above=self.options.stop_above,
-            trust=self.options.trust if trust is None else trust,
+            trust=trust,
         )
         return refiner.parse(several[0] if is_one else several, constraints=constraints)  # type: ignore[arg-type]
 
@@ -544,12 +547,12 @@ class Parser:
 
     def _initial_parser(self, initial: Initial | Sequence[Initial] | None) -> Parser | InitialParser:
         if isinstance(initial, list | tuple):
-            sources = tuple(_trees_of(self._initial_parser(each)) for each in initial)
-            if len(sources) == 1:
+            if len(initial) == 1:
                 return self._initial_parser(initial[0])
+            sources = tuple(_trees_of(self._initial_parser(each)) for each in initial)
             if empty in sources:
                 raise TreefineError("An empty graph cannot be combined with other initial parses.")
-            return Several(sources)
+            return SeveralParsers(sources)
         return self._one_initial_parser(cast("Initial | None", initial))
 
     def _one_initial_parser(self, initial: Initial | None) -> Parser | InitialParser:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple, get_args, get_type_hints
+from typing import Literal, NamedTuple, cast, get_args, get_type_hints
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ from treefine.model.scorer import Scores
 from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.constrained import allowed_of, with_decisions
 from treefine.parsing.decode import Decoder, dependents, made_trees
-from treefine.parsing.initial import InitialParser, empty, is_given, is_of_others, sources_of
+from treefine.parsing.initial import InitialParser, empty, is_given, is_of_others, parsers_in
 from treefine.parsing.invariance import stable_scores
 from treefine.parsing.options import ParserOptions, Trust
 from treefine.parsing.refine import BatchStep, SureTags, Tags, refine, sureness
@@ -84,7 +84,7 @@ class Plan:
             model=model,
             device=device,
             initial=initial,
-            trust=resolved_trust(options.trust, sources_of(initial)),
+            trust=resolved_trust(options.trust, parsers_in(initial)),
             max_steps=resolved_steps(options.max_steps, model, starts_empty=starts_empty),
             stop_above=resolved_stop(options.stop_above, model, starts_empty=starts_empty),
             tags=resolved_tags(options.tags, model, initial),
@@ -162,15 +162,16 @@ def resolved_trust(trust: Trust | Sequence[Trust] | None, sources: Sequence[Init
 
     The result is empty if no source counts, so that the scores stay as they are.
     """
+    found: list[Trust]
     if trust is None:
-        found: list[Trust] = [AUTO if is_of_others(each) else 0.0 for each in sources]
-    elif isinstance(trust, (str, float, int)):
-        found = [trust] * len(sources)
-    else:
+        found = [AUTO if is_of_others(each) else 0.0 for each in sources]
+    elif isinstance(trust, (list, tuple)):
         found = list(trust)
         if sources and len(found) != len(sources):
             message = f"trust has {len(found)} values, but the number of initial parses is {len(sources)}."
             raise TreefineError(message, hint="Give one value for all of them, or one for each.")
+    else:
+        found = [cast("Trust", trust)] * max(1, len(sources))  # one even without a source, to be checked
     for each in found:
         if each != AUTO and (isinstance(each, str) or not 0 <= each <= MOST_TRUST):
             raise TreefineError(f"trust must be auto or a number from 0 to {MOST_TRUST:,}, not {each!r}.")

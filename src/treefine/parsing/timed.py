@@ -91,7 +91,7 @@ def timed_steps(
         on_sentences(len(items))
         return found
 
-    plan = replace(parser.using(keep="nothing").plan(), initial=lambda _: iter(arcs))
+    plan = replace(parser.using(keep="nothing").plan(), initial=lambda _: iter(arcs), trust=())
     steps = [found for _, found in run(plan, sentences, work, one_by_one=True)]
     has_initial = any(head is not None for each in arcs for head in each.heads)
     initial = arcs if has_initial else None

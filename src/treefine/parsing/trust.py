@@ -57,15 +57,18 @@ class Choices:
         powers = self.probabilities**sharpness
         return float((np.log(powers[:, 0]) - np.log(powers.sum(1))).sum())
 
-    def gold_likelihood(self, sharpness: float, weight: float) -> float:
-        """Return the log-likelihood of the other parser's heads where the right head is known.
+    def gold_likelihoods(self, sharpness: float, weights: Sequence[float]) -> list[float]:
+        """Return the log-likelihood of the other parser's heads where the right head is known, for each weight.
 
         A head is chosen in proportion to p(h)^sharpness, and the right head is e^weight times as likely.
         """
         is_known = self.gold != _UNKNOWN
         powers, gold = self.probabilities[is_known] ** sharpness, self.gold[is_known]
-        totals = powers.sum(1) + np.expm1(weight) * powers[np.arange(len(gold)), gold]
-        return float((np.log(powers[:, 0]) + weight * (gold == 0) - np.log(totals)).sum())
+        right, chosen, totals = powers[np.arange(len(gold)), gold], np.log(powers[:, 0]).sum(), powers.sum(1)
+        return [
+            float(chosen + weight * (gold == 0).sum() - np.log(totals + np.expm1(weight) * right).sum())
+            for weight in weights
+        ]
 
     def mean(self, values: Callable[[Sharpness], Sharpness], usual: float) -> float:
         """Return the expected value of a function of the sharpness; `usual` is the mean of its prior."""
@@ -75,7 +78,7 @@ class Choices:
         return float((beliefs * values(grid)).sum() / beliefs.sum())
 
 
-NOTHING = Choices(np.zeros((0, N_CHOICES)), np.zeros(0, int))
+NO_CHOICES = Choices(np.zeros((0, N_CHOICES)), np.zeros(0, int))
 
 
 def estimated_weight(heads: Choices, labels: Choices) -> float:
@@ -85,7 +88,7 @@ def estimated_weight(heads: Choices, labels: Choices) -> float:
     full weight if its labels are as sharp as the truth, too, and less the more they repeat the model's errors. The
     constants are measured: docs/design.md.
 
-    >>> 0.15 < estimated_weight(NOTHING, NOTHING) < 1
+    >>> 0.15 < estimated_weight(NO_CHOICES, NO_CHOICES) < 1
     True
     """
     is_good = heads.mean(lambda sharpness: 1 / (1 + np.exp((GOOD_FROM - sharpness) / SLOPE)), USUAL_HEADS)
@@ -99,10 +102,11 @@ def fitted_weight(heads: Choices, labels: Choices) -> float:
     The fewer words there are, the closer it is to the estimated weight.
     """
     usual = estimated_weight(heads, labels)
+    weights = np.arange(0, LARGEST_FITTED, 0.1).tolist()
     scores: dict[tuple[float, float], float] = {
-        (sharpness, weight): heads.gold_likelihood(sharpness, weight) - DRAW * (weight - usual) ** 2 / 2
+        (sharpness, weight): fit - DRAW * (weight - usual) ** 2 / 2
         for sharpness in np.arange(0.2, 2.5, 0.1).tolist()
-        for weight in np.arange(0, LARGEST_FITTED, 0.1).tolist()
+        for weight, fit in zip(weights, heads.gold_likelihoods(sharpness, weights), strict=True)
     }
     return max(scores, key=scores.__getitem__)[1]
 
@@ -140,7 +144,7 @@ def choices_of(
 
 def _stacked(choices: Sequence[tuple[np.ndarray, int]]) -> Choices:
     if not choices:
-        return NOTHING
+        return NO_CHOICES
     rows, gold = zip(*choices, strict=True)
     return Choices(np.maximum(np.stack(rows), _LEAST_PROBABILITY).astype(np.float64), np.array(gold, int))
 

@@ -35,6 +35,10 @@ _Head = Annotated[int, Field(ge=0, le=999_999)]
 _Label = Annotated[_Text, Field(min_length=1, max_length=100)]
 
 
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
 class _Strict(BaseModel):
     # strict: otherwise true would count as 1, which the schema forbids
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -86,10 +90,10 @@ class _Request(_Strict):
     ) -> ParseJob:
         options = ParserOptions(
             initial=initial,
-            trust=CAUTIOUS_TRUST if self.trust is None and initial == "given" else self.trust,
-            max_steps=self.steps,
             # With two digits, more requests share their options and can be parsed in one batch.
-            stop_above=None if self.stop_above is None else round(self.stop_above, 2),
+            trust=CAUTIOUS_TRUST if self.trust is None and initial == "given" else _rounded(self.trust),
+            max_steps=self.steps,
+            stop_above=_rounded(self.stop_above),
             tags=self.tags,
             is_projective=self.projective,
             keep=None if self.keep == "marked" else self.keep,  # which is the default

@@ -348,6 +348,14 @@ class Recipe:
                 "a model that reads no graph reads no decided arcs: remove decided from [relations]",
             ),
             (
+                not self.relations.decided or self.initial.decided_share + self.initial.corrected_share > 0,
+                "decided arcs must be learned: set decided_share or corrected_share in [initial]",
+            ),
+            (
+                not self.initial.corrected_share or self.refine.max_steps > 1,
+                "corrected_share needs a second step: set max_steps in [refine] to 2 or more",
+            ),
+            (
                 not self.treebank.sentences or all(each.parser != FILES for each in _sources(self.initial)),
                 'sentences must be 0 if an initial parser is "files", which parse all sentences',
             ),

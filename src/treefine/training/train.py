@@ -31,7 +31,7 @@ from treefine.treebank.files import open_output
 __all__ = ["FolderNames", "Progress", "begin_folder", "check_folder", "train"]
 
 _SHOWN = 5  # most differing settings in an error message
-_NEW = (  # 0 or false if an earlier version started the training
+_NEW_SETTINGS = (  # 0 or false if an earlier version started the training
     ("treebank", "sentences"),
     ("relations", "decided"),
     ("initial", "decided_share"),
@@ -176,7 +176,7 @@ def _settings_and_checksums(prepared: Prepared) -> dict[str, Any]:
         del recipe["training"]["checkpoint_minutes"], recipe["card"]  # do not change the weights
         if recipe["segmenter"]["train"] == "never":
             recipe["segmenter"] = {"train": "never"}
-        for section, key in _NEW:
+        for section, key in _NEW_SETTINGS:
             if not recipe[section][key]:
                 del recipe[section][key]
     checksums = dict(prepared.data.checksums)

@@ -54,12 +54,14 @@ def main_type(label: str) -> str:
 
 
 def allows(label: str, upos: str) -> bool:
-    """Return whether a word with this label may have this tag. A blank tag or label contradicts nothing.
+    """Return whether a word with this label may have this tag.
+
+    A blank tag or label contradicts nothing, and neither does a tag of another tagset.
 
     >>> allows("det", "DET"), allows("det", "ADV"), allows("aux:pass", "VERB"), allows("nsubj", "PUNCT")
     (True, False, False, False)
     """
-    return BLANK in (label, upos) or upos in ALLOWED.get(main_type(label), _ELSEWHERE)
+    return label == BLANK or upos not in UPOS or upos in ALLOWED.get(main_type(label), _ELSEWHERE)
 
 
 def contradictions(arcs: Arcs, upos: Sequence[str]) -> list[int]:

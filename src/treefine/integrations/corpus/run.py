@@ -109,9 +109,9 @@ def _refuse(inputs: Sequence[Input], output: str, wanted: OutputOptions, choice:
     if trust == "auto" or (isinstance(trust, list) and "auto" in trust):
         message = "--engine ray cannot estimate --trust, because its blocks are parsed separately."
         raise TreefineError(message, hint="Give a number, such as --trust 1.")
-    if choice.label_map is not None or wanted.also_read:
+    if choice.label_map is not None or choice.trust_from is not None or wanted.also_read:
         message = "--engine ray cannot read initial trees from other files."
-        raise TreefineError(message, hint="Leave out --initial FILE and --label-map, or --engine ray.")
+        raise TreefineError(message, hint="Leave out --initial FILE, --label-map and --trust-from, or --engine ray.")
 
 
 def _missing(blocks: Sequence[Job], there: set[Path]) -> list[Job]:
@@ -237,9 +237,10 @@ def _options(
 
 def _checksum(choice: ModelChoice) -> str:
     """Return a checksum of the model and its initial parser, because another model may get the same name."""
-    folders, initial = [find_model(choice.model)], choice.options.initial
-    if isinstance(initial, str) and (initial in bundled_models() or Path(initial).is_dir()):
-        folders.append(find_model(initial))
+    initial = choice.options.initial
+    named = [each for each in (initial if isinstance(initial, list) else [initial]) if isinstance(each, str)]
+    initials = [find_model(each) for each in named if each in bundled_models() or Path(each).is_dir()]
+    folders = [find_model(choice.model), *initials]
     digest = hashlib.sha256()
     for path in (each for folder in folders for each in sorted(folder.rglob("*"))):
         if path.suffix in (".safetensors", ".json"):
