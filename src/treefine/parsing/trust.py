@@ -75,7 +75,7 @@ class Choices:
         return float((beliefs * values(grid)).sum() / beliefs.sum())
 
 
-NOTHING = Choices(np.zeros((0, N_CHOICES)), np.zeros(0, int))
+NO_CHOICES = Choices(np.zeros((0, N_CHOICES)), np.zeros(0, int))
 
 
 def estimated_weight(heads: Choices, labels: Choices) -> float:
@@ -85,7 +85,7 @@ def estimated_weight(heads: Choices, labels: Choices) -> float:
     full weight if its labels are as sharp as the truth, too, and less the more they repeat the model's errors. The
     constants are measured: docs/design.md.
 
-    >>> 0.15 < estimated_weight(NOTHING, NOTHING) < 1
+    >>> 0.15 < estimated_weight(NO_CHOICES, NO_CHOICES) < 1
     True
     """
     is_good = heads.mean(lambda sharpness: 1 / (1 + np.exp((GOOD_FROM - sharpness) / SLOPE)), USUAL_HEADS)
@@ -140,7 +140,7 @@ def choices_of(
 
 def _stacked(choices: Sequence[tuple[np.ndarray, int]]) -> Choices:
     if not choices:
-        return NOTHING
+        return NO_CHOICES
     rows, gold = zip(*choices, strict=True)
     return Choices(np.maximum(np.stack(rows), _LEAST_PROBABILITY).astype(np.float64), np.array(gold, int))
 
