@@ -26,7 +26,7 @@ from treefine.evaluation.scores import load_pairs
 from treefine.evaluation.significance import compare
 from treefine.model.folder import load_model
 from treefine.parsing.initial import InitialParser, empty, given
-from treefine.training.prepare import base_of, prepare, sources_by_name
+from treefine.training.prepare import base_of, prepare, sources_of
 from treefine.training.recipe import EMPTY, FILES, MixedSettings, Recipe, expand, find_recipe, read_recipe
 from treefine.training.train import FolderNames, begin_folder, train
 
@@ -52,7 +52,7 @@ class Run:
     @property
     def inner(self) -> dict[str, Run]:
         """The trainings of the initial parser (key "") and of mixed-in parsers (by name) that are recipes."""
-        parsers = {name: expand(each.parser) for name, each in sources_by_name(self.recipe.initial).items()}
+        parsers = {name: expand(each.parser) for name, each in sources_of(self.recipe.initial).items()}
         are_recipes = {name: each not in (EMPTY, FILES) and not Path(each).is_dir() for name, each in parsers.items()}
         return {name: read_run(each, (), self.seed) for name, each in parsers.items() if are_recipes[name]}
 
@@ -120,7 +120,7 @@ def train_run(run: Run, output: Path, device: torch.device | None = None) -> Non
     Initial parsers and the model it is fine-tuned from are trained in their own folders, and the parsers of the folds
     next to them, so that other trainings can reuse them.
     """
-    folder, sources = output / run.title, sources_by_name(run.recipe.initial)
+    folder, sources = output / run.title, sources_of(run.recipe.initial)
     if (folder / FolderNames.model).exists():
         return
     prepared = prepare(run.recipe)

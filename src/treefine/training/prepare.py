@@ -53,7 +53,7 @@ class Prepared:
     )  # base models to train and fine-tune, by the name of their recipe
 
 
-def sources_by_name(settings: InitialSettings) -> dict[str, InitialSettings | MixedSettings]:
+def sources_of(settings: InitialSettings) -> dict[str, InitialSettings | MixedSettings]:
     """Return the sources of initial parses by name; the main initial parser has the name ""."""
     return {"": settings, **settings.mix}
 
@@ -107,7 +107,7 @@ def prepare(named: Recipe | str | os.PathLike[str], changes: Sequence[str] = ())
     _check_tags(draft.section("tags"), data, found)
     _check_encoder(draft.section("encoder"), found)
     recipes: dict[str, Recipe] = {}
-    for name, source in sources_by_name(initial).items() if initial is not None else ():
+    for name, source in sources_of(initial).items() if initial is not None else ():
         place = f"initial.mix.{name}" if name else "initial"
         own = inner_changes.pop(place, [])
         recipe = _check_source(source, treebank, data, found, place=f"[{place}]", changes=own)
@@ -123,7 +123,7 @@ def prepare(named: Recipe | str | os.PathLike[str], changes: Sequence[str] = ())
             found.faults.append(f"[segmenter] {no_text(data)}. Remove this section.")
     if recipe is None or data is None or found.faults:
         raise ConfigError("\n".join(dict.fromkeys(found.faults)))
-    files = [path for each in sources_by_name(initial).values() for path in (*each.train, *each.dev)]
+    files = [path for each in sources_of(initial).values() for path in (*each.train, *each.dev)]
     data = replace(data, checksums=data.checksums | checksums_of(files))
     for name, each in recipes.items():  # initial parsers use the sentences and the seed of the recipe
         training = replace(each.training, seed=recipe.training.seed)

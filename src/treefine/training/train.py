@@ -22,7 +22,7 @@ from treefine.training.epochs import InitialGraphs, ModelTraining, Progress, lea
 from treefine.training.initial_parses import ParseSource
 from treefine.training.logs import MetricsLog, best_segmentation
 from treefine.training.new_model import TrainedBase
-from treefine.training.prepare import Prepared, base_of, prepare, settings_of, sources_by_name
+from treefine.training.prepare import Prepared, base_of, prepare, settings_of, sources_of
 from treefine.training.processes import Processes
 from treefine.training.recipe import Recipe
 from treefine.training.segmenter import SegmenterLearner, nothing_learned
@@ -107,7 +107,7 @@ def _initial(
     """Train the initial parsers, and return the initial graphs of the model (Sec. 4)."""
     data, settings, form = prepared.data, prepared.recipe.initial, prepared.recipe.treebank.format or None
     found = {}
-    for name, each in sources_by_name(settings).items():
+    for name, each in sources_of(settings).items():
         recipe = prepared.initial.get(name)
         own = folder / FolderNames.mix / name if name else folder
         source = ParseSource(name, each, recipe, bases.get(base_of(recipe)), own, data, processes, form)
