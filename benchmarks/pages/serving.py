@@ -177,7 +177,7 @@ SERVING_PAGE: dict[str, Callable[[], str]] = {
 }
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SIZE = {"width": 800, "height": 720}
-SHOWN = {"text": "The dog that I had really loved bones.", "t": 2}  # the step that changes most
+SHOWN = {"text": "I called for hours, and not one of the words answered.", "t": 2}  # the step that changes most
 
 
 @command(option("--output", type=Path, default=ROOT / "docs" / "page.png", help="default: %(default)s"))

@@ -18,7 +18,7 @@ GOES_UP = str.maketrans("─┄│╭├╰┬┼┴>", "  │ ││ ││ ") 
 _PLAIN, BOLD, _DIM, _LABEL, _CHANGED = "", "1", "2", "36", "1;35"  # ANSI codes, readable on dark and light terminals
 GAPS = ("", "  ", "  ", " ", "  ", "  ")  # before each of the cells
 WIDTH = 100  # columns of a caption, if the width of the terminal is not known
-HEAD = 2  # the index of the cell with the head, which is right-aligned
+_HEAD_CELL = 2  # the index of the cell with the head, which is right-aligned
 
 
 class StyledText(NamedTuple):
@@ -73,7 +73,7 @@ def draw_text(
                 said = cell.painted(color=color)
                 if isolate and is_right_to_left(cell.text):
                     said = f"\u2068{said}\u2069"  # start and end of the isolate
-                line += gap + (padding + said if index == HEAD else said + padding)
+                line += gap + (padding + said if index == _HEAD_CELL else said + padding)
         lines.append(line.rstrip(" "))
     return "".join(line + "\n" for line in lines)
 

@@ -36,7 +36,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # type: ignore[import-not-found]
 
-TagChoice = Literal["auto", "predicted", "given", "none"]
+TagRecipe = Literal["auto", "predicted", "given", "none"]
 EMPTY, FILES = "empty", "files"  # initial parsers that are not models
 SYNTR, BIAFFINE = "syntr", "biaffine"  # initial parsers for which new-recipe writes a second recipe
 NEW_INITIALS = (EMPTY, SYNTR, BIAFFINE, FILES)  # of a new recipe; the folder of a model is also possible
@@ -202,7 +202,7 @@ def _source_claims(parser: str, folds: int, train: tuple[str, ...], dev: tuple[s
 class TagTraining:
     """Part-of-speech tags (Eq. 3)."""
 
-    source: TagChoice = "auto"  # predict tags, read those of the input, or use none; auto: predict the treebank's tags
+    source: TagRecipe = "auto"  # predict tags, read those of the input, or use none; auto: predict the treebank's tags
     columns: tuple[Column, ...] = ()  # columns to predict or read; empty: those with tags (given: upos)
     double_specials: bool = False  # add the embeddings of CLS and SEP twice, as the authors' code does
 

@@ -8,7 +8,7 @@ import { fullName, graphName, save, showDecisions, showLegend, showTable, showTi
 import { ask, Problem } from "./server.js";
 import { fromFragment, linkOf, requestOf, sourceOf } from "./state.js";
 
-const EXAMPLE = "The dog that I had really loved bones."; // hard enough to need several steps and a correction
+const EXAMPLE = "I called for hours, and not one of the words answered."; // hard enough to need several steps and a correction
 
 const find = (id) => document.getElementById(id);
 const drawing = new Drawing(find("drawing"), openPanel);
