@@ -374,8 +374,8 @@ def refine_command(
     """Correct the trees of any parser.
 
     A word whose HEAD is blank starts without an arc. A label that the model does not know is read as its main type
-    (nsubj:outer as nsubj) or under its newer name (dobj as obj); if neither is known, its arc is ignored. A summary of
-    the changes is printed on standard error.
+    (nsubj:outer as nsubj) or under its newer name (dobj as obj). If neither is known, the model does not read the arc,
+    but its head still counts (--trust). A summary of the changes is printed on standard error.
     """
     inputs = find_treebank_inputs(sources or (), kind=kind, output=output, encoding=encoding)
     options = ParserOptions(
