@@ -37,6 +37,7 @@ PAIRS = (("mpnet-SynTr", "gte-SynTr"), ("gte-SynTr", "biaffine"), ("spaCy", "UDP
     option("--sources", nargs="+", choices=[*SOURCES], default=[*SOURCES], help="the parsers whose trees are refined"),
     option("--tags", nargs="+", choices=TAGS, default=[*TAGS], help="which tags the model reads"),
     option("--weights", nargs="*", type=int, choices=WEIGHTS, default=[*WEIGHTS], help="fixed weights to try"),
+    option("--fitted", nargs="*", type=int, choices=GOLD_SIZES, default=[*GOLD_SIZES], help="gold sentences to fit to"),
     count("--sentences", None, "use only the first sentences"),
 )
 def measure_trust(options: argparse.Namespace) -> None:
@@ -52,7 +53,9 @@ def measure_trust(options: argparse.Namespace) -> None:
         config = model_fields(options.model) | gold_fields(options, gold) | {"tags": tags}
         alone = las(parser.stream_trees(gold), gold)
         for name, trees in sources.items():
-            result = {"before": las(trees, gold), "alone": alone} | measured(parser, trees, gold, options.weights)
+            result = {"before": las(trees, gold), "alone": alone} | measured(
+                parser, trees, gold, options.weights, options.fitted
+            )
             save_row("trust", config | {"parsers": [name]}, result, path=options.rows)
         for pair in PAIRS:
             if set(pair) <= sources.keys():
@@ -74,13 +77,17 @@ def source_trees(name: str, folder: Path, gold: Sequence[Sentence]) -> list[Sent
 
 
 def measured(
-    parser: Parser, trees: Sequence[Sentence], gold: Sequence[Sentence], weights: Sequence[int] = WEIGHTS
+    parser: Parser,
+    trees: Sequence[Sentence],
+    gold: Sequence[Sentence],
+    weights: Sequence[int] = WEIGHTS,
+    sizes: Sequence[int] = GOLD_SIZES,
 ) -> dict[str, Any]:
     """Return the LAS with each fixed weight, and the LAS and weight if it is estimated or fitted."""
     by_weight = {str(weight): refined(parser, [given], trees, gold, weight)["LAS"] for weight in weights}
     fitted = {
         str(size): refined(parser, [given], trees, gold, *parser.fit_trust(trees, gold[:size]))
-        for size in GOLD_SIZES
+        for size in sizes
         if size <= len(gold)
     }
     return {"by_weight": by_weight, "auto": refined(parser, [given], trees, gold), "fitted": fitted}
@@ -121,12 +128,20 @@ def trust() -> str:
 
 
 def trust_of(rows: Sequence[Row]) -> str:
-    """Return the rows as a table; a weight that was estimated or fitted is in brackets."""
+    """Return the rows as a table; a weight that was estimated or fitted is in brackets.
+
+    Weights may be measured one by one: each cell is from the newest row of the same weights that has it.
+    """
     if not rows:
         return "Not measured yet."
-    newest = {(row["config"]["tags"], *row["config"]["parsers"]): row for row in rows}
+    last, newest = rows[-1], dict[tuple[str, ...], Row]()
+    for row in rows:
+        config, key = row["config"], (row["config"]["tags"], *row["config"]["parsers"])
+        if all(config[name] == last["config"][name] for name in ("weights", "sentences")):
+            before = newest.get(key, {"result": {}})["result"]
+            joined = {name: before.get(name, {}) | row["result"].get(name, {}) for name in ("by_weight", "fitted")}
+            newest[key] = row | {"result": before | row["result"] | joined}
     lines = [_cells(row) for row in newest.values()]
-    last = rows[-1]
     head = (*HEAD, *(f"fitted to {size}" for size in GOLD_SIZES))
     return (
         f"{table(head, *lines)}\n\nLAS on {last['config']['treebank']} {last['config']['split']}, "

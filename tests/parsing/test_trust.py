@@ -185,6 +185,16 @@ def test_a_parser_that_repeats_the_models_errors_gets_less_weight_than_one_that_
     assert weights[-1] < 0.5
 
 
+def test_slips_limit_the_weight_of_a_good_parser_but_do_not_make_it_weak():
+    good = simulated(1.15)
+    is_slip = (np.arange(len(good.gold)) % 25 == 0)[:, None]  # 4% of the words have the least likely choice
+    slipped = Choices(np.where(is_slip, np.sort(good.probabilities, axis=1), good.probabilities), good.gold)
+
+    careful, careless = estimated_weight(good, TRUE_LABELS), estimated_weight(slipped, TRUE_LABELS)
+
+    assert 2 < careless < careful
+
+
 def test_few_words_give_a_cautious_weight():
     usual, sure = (estimated_weight(simulated(1.2, n_words=n), simulated(1.2, n_words=n)) for n in (3, 5000))
 

@@ -102,7 +102,7 @@ _Trust = Annotated[
     typer.Option(
         "--trust",
         metavar="auto|WEIGHT",
-        help="Weight added to the scores of the initial trees' arcs: 0 adds nothing, 2 suits trees that are better "
+        help="Weight added to the scores of the initial trees' arcs: 0 adds nothing, 3 suits trees that are better "
         "than the model's, auto estimates it from the first sentences. For several --initial, one for all, or one "
         "each, separated by commas.",
         show_default="auto for given trees",

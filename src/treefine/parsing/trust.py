@@ -22,9 +22,10 @@ from treefine.treebank.sentence import BLANK
 SAMPLE_SENTENCES, SAMPLE_WORDS = 300, 10_000  # at the start of a stream, from which the weights are estimated
 WEAK, FULL = 0.15, 8.0  # the smallest and the largest estimated weight, in calibrated log-probabilities
 GOOD_FROM, SLOPE = 1.0, 0.03  # sharpness of heads from which on a parser is good, and how gradually it becomes so
-FULL_TO, LOSS = 1.1, 28.0  # sharpness of labels up to which a good parser has the full weight, and its fall beyond
+FULL_TO, LOSS = 1.13, 28.0  # sharpness of labels up to which a good parser has the full weight, and its fall beyond
 USUAL_HEADS, USUAL_LABELS, SPREAD = 0.85, 1.3, 0.15  # the prior of both: means and standard deviation
 N_CHOICES = 14  # heads or labels that are compared: the other parser's, the right one, and the most probable ones
+SLIPS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12)  # shares of a parser's choices that are slips
 LEAST_SURE = 0.5  # probability of a head from which on its label counts; else the label of a wrong head would
 DRAW = 5.0  # the pull of a fitted weight towards the estimated one, in about as many disagreements
 LARGEST_FITTED = 6.0
@@ -48,14 +49,16 @@ class Choices:
     probabilities: Float[np.ndarray, "word choice"]  # the other parser's choice is first
     gold: Int[np.ndarray, " word"]  # the column of the right head, or _UNKNOWN
 
-    def likelihood(self, sharpness: float) -> float:
-        """Return the log-likelihood of the other parser's choices if it makes choice c in proportion to p(c)^sharpness.
+    def likelihoods(self, sharpness: float) -> list[float]:
+        """Return the log-likelihood of the other parser's choices for each share of slips in `SLIPS`.
 
-        The most likely sharpness is 1 for the gold trees, because p is calibrated. It is lower for a parser that makes
-        errors where the model is sure, and higher for one that agrees with the model more often than the truth does.
+        A choice c is made in proportion to p(c)^sharpness, or it is a slip, which may be any choice. The most likely
+        sharpness is 1 for the gold trees, because p is calibrated. It is lower for a parser that makes errors where the
+        model is sure, and higher for one that agrees with the model more often than the truth does.
         """
         powers = self.probabilities**sharpness
-        return float((np.log(powers[:, 0]) - np.log(powers.sum(1))).sum())
+        chosen = powers[:, 0] / powers.sum(1)
+        return [float(np.log((1 - share) * chosen + share / N_CHOICES).sum()) for share in SLIPS]
 
     def gold_likelihoods(self, sharpness: float, weights: Sequence[float]) -> list[float]:
         """Return the log-likelihood of the other parser's heads where the right head is known, for each weight.
@@ -70,12 +73,16 @@ class Choices:
             for weight in weights
         ]
 
-    def mean(self, values: Callable[[Sharpness], Sharpness], usual: float) -> float:
-        """Return the expected value of a function of the sharpness; `usual` is the mean of its prior."""
-        grid = np.arange(0.2, 2.5, 0.02)
-        fits = np.array([self.likelihood(each) for each in grid.tolist()]) - ((grid - usual) / SPREAD) ** 2 / 2
+    def mean(self, values: Callable[[Sharpness, Sharpness], Sharpness], usual: float) -> float:
+        """Return the expected value of a function of the sharpness and the share of slips.
+
+        `usual` is the mean of the sharpness before anything is known.
+        """
+        grid, slips = np.arange(0.2, 2.5, 0.04), np.array(SLIPS)
+        fits = np.array([self.likelihoods(each) for each in grid.tolist()])  # [sharpness, slips]
+        fits = fits - (((grid - usual) / SPREAD) ** 2 / 2)[:, None]
         beliefs = np.exp(fits - fits.max())
-        return float((beliefs * values(grid)).sum() / beliefs.sum())
+        return float((beliefs * values(grid[:, None], slips[None])).sum() / beliefs.sum())
 
 
 NO_CHOICES = Choices(np.zeros((0, N_CHOICES)), np.zeros(0, int))
@@ -85,14 +92,17 @@ def estimated_weight(heads: Choices, labels: Choices) -> float:
     """Return the weight of another parser, from its sharpness alone; a prior makes it cautious for few words.
 
     A parser is good if its heads are as sharp as the truth: the model finds no fault with them. A good parser gets the
-    full weight if its labels are as sharp as the truth, too, and less the more they repeat the model's errors. The
-    constants are measured: docs/design.md.
+    full weight if its labels are as sharp as the truth, too, and less the more they repeat the model's errors. Some
+    slips, such as a person's, do not make it a weak parser, but they limit its weight. The constants are measured:
+    docs/design.md.
 
     >>> 0.15 < estimated_weight(NO_CHOICES, NO_CHOICES) < 1
     True
     """
-    is_good = heads.mean(lambda sharpness: 1 / (1 + np.exp((GOOD_FROM - sharpness) / SLOPE)), USUAL_HEADS)
-    most = labels.mean(lambda sharpness: (FULL - LOSS * (sharpness - FULL_TO)).clip(WEAK, FULL), USUAL_LABELS)
+    is_good = heads.mean(lambda sharpness, _: 1 / (1 + np.exp((GOOD_FROM - sharpness) / SLOPE)), USUAL_HEADS)
+    most = labels.mean(lambda sharpness, _: (FULL - LOSS * (sharpness - FULL_TO)).clip(WEAK, FULL), USUAL_LABELS)
+    against_slips = heads.mean(lambda _, slips: np.log(N_CHOICES * (1 - slips) / slips), USUAL_HEADS)
+    most = min(most, against_slips)  # a choice that the model finds less likely than a slip is a slip
     return WEAK + is_good * (most - WEAK)
 
 
