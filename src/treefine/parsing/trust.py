@@ -27,7 +27,7 @@ USUAL_HEADS, USUAL_LABELS, SPREAD = 0.85, 1.3, 0.15  # the prior of both: means 
 N_CHOICES = 14  # heads or labels that are compared: the other parser's, the right one, and the most probable ones
 SLIPS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12)  # shares of a parser's choices that are slips
 LEAST_SURE = 0.5  # probability of a head from which on its label counts; else the label of a wrong head would
-DRAW = 5.0  # the pull of a fitted weight towards the estimated one, in about as many disagreements
+DRAW = 5.0  # the pull of a fitted weight towards the estimated one
 LARGEST_FITTED = 6.0
 _LEAST_PROBABILITY = 1e-6
 Sharpness = Float[np.ndarray, " value"]
@@ -60,18 +60,12 @@ class Choices:
         chosen = powers[:, 0] / powers.sum(1)
         return [float(np.log((1 - share) * chosen + share / N_CHOICES).sum()) for share in SLIPS]
 
-    def gold_likelihoods(self, sharpness: float, weights: Sequence[float]) -> list[float]:
-        """Return the log-likelihood of the other parser's heads where the right head is known, for each weight.
-
-        A head is chosen in proportion to p(h)^sharpness, and the right head is e^weight times as likely.
-        """
+    def gold_likelihood(self, weight: float) -> float:
+        """Return the log-likelihood of the right heads, where they are known, if this weight is added to the others."""
         is_known = self.gold != _UNKNOWN
-        powers, gold = self.probabilities[is_known] ** sharpness, self.gold[is_known]
-        right, chosen, totals = powers[np.arange(len(gold)), gold], np.log(powers[:, 0]).sum(), powers.sum(1)
-        return [
-            float(chosen + weight * (gold == 0).sum() - np.log(totals + np.expm1(weight) * right).sum())
-            for weight in weights
-        ]
+        known, gold = self.probabilities[is_known], self.gold[is_known]
+        right, totals = known[np.arange(len(gold)), gold], known.sum(1) + np.expm1(weight) * known[:, 0]
+        return float((np.log(right) + weight * (gold == 0) - np.log(totals)).sum())
 
     def mean(self, values: Callable[[Sharpness, Sharpness], Sharpness], usual: float) -> float:
         """Return the expected value of a function of the sharpness and the share of slips.
@@ -107,18 +101,14 @@ def estimated_weight(heads: Choices, labels: Choices) -> float:
 
 
 def fitted_weight(heads: Choices, labels: Choices) -> float:
-    """Return the weight that makes another parser's heads most likely, given the right ones.
+    """Return the weight that makes the right heads most likely.
 
     The fewer words there are, the closer it is to the estimated weight.
     """
     usual = estimated_weight(heads, labels)
-    weights = np.arange(0, LARGEST_FITTED, 0.1).tolist()
-    scores: dict[tuple[float, float], float] = {
-        (sharpness, weight): fit - DRAW * (weight - usual) ** 2 / 2
-        for sharpness in np.arange(0.2, 2.5, 0.1).tolist()
-        for weight, fit in zip(weights, heads.gold_likelihoods(sharpness, weights), strict=True)
-    }
-    return max(scores, key=scores.__getitem__)[1]
+    weights: list[float] = np.arange(0, LARGEST_FITTED, 0.1).tolist()
+    fits = {weight: heads.gold_likelihood(weight) - DRAW * (weight - usual) ** 2 / 2 for weight in weights}
+    return max(fits, key=fits.__getitem__)
 
 
 def choices_of(
