@@ -172,6 +172,7 @@ def measure_run(run: Run, options: argparse.Namespace) -> None:
     parser = Parser.from_pretrained(
         folder / FolderNames.model,
         initial=expand(_of_split("".join(run.recipe.initial.dev), options.split)) or None,
+        trust=0,  # the rows measure what the model makes of these trees on its own
         max_steps=run.recipe.refine.max_steps,
         device=options.device,
     )
@@ -203,7 +204,7 @@ def _starting(parser: Parser, run: Run, name: str, source: MixedSettings, option
     elif source.parser != EMPTY:
         own = options.output / run.title / FolderNames.mix / name / FolderNames.initial / FolderNames.model
         initial = Parser.from_pretrained(own if name in run.inner else expand(source.parser), device=options.device)
-    return parser.using(initial=initial, max_steps=parser.max_steps)
+    return parser.using(initial=initial, trust=0, max_steps=parser.max_steps)
 
 
 def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:

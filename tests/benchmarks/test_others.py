@@ -164,7 +164,7 @@ def initial(folder, name):
     start = folder / {"peer": "peer-dev.conllu", "biaffine": "biaffine"}[name]
     is_peer = name == "peer"
     parses = list(read_treebank(start) if is_peer else Parser.from_pretrained(start, device="cpu").stream_trees(DEV))
-    return parses, model.using(initial=start, max_steps=model.max_steps)
+    return parses, model.using(initial=start, trust=0, max_steps=model.max_steps)
 
 
 def row_of(folder, name):

@@ -39,7 +39,7 @@ TAGGING = Parser(tiny_model(tags=TagSettings(source="predicted", columns=("upos"
 TAGGING.model.settings = replace(TAGGING.model.settings, confidence=SURE)  # sure of all tags
 READING = Parser(tiny_model(), max_steps=2, device="cpu")  # reads the tags of the sentences
 REFINING = READING.using(initial=given, max_steps=2, trust=0)
-MAPPED = REFINING.using(initial=renamed(given, READING.model.vocabulary.labels, {"det": "punct"}), max_steps=2)
+MAPPED = REFINING.using(initial=renamed(given, READING.model.vocabulary.labels, {"det": "punct"}), max_steps=2, trust=0)
 RETAGGING = TAGGING.using(initial=given, max_steps=2, tags="predicted", trust=0)
 BEST = TAGGING.using(initial=given, max_steps=2, tags="best", trust=0)
 MARK = "1\tGo\t_\tVERB\t_\t_\t2\tobj\t_\tKeep=Arc\n2\tnow\t_\tADV\t_\t_\t0\troot\t_\t_\n\n"

@@ -579,7 +579,7 @@ FILES_ONLY = "--engine ray cannot read standard input or text arguments. Give fi
         (
             "a.conllu -o out/ --initial a.conllu",
             "--engine ray cannot read initial trees from other files. "
-            "Leave out --initial FILE and --label-map, or --engine ray.",
+            "Leave out --initial FILE, --label-map and --trust-from, or --engine ray.",
         ),
     ],
 )

@@ -81,7 +81,7 @@ def refine(
         graphs = refined
         if correct is not None:
             batch, graphs = correct(step)
-            arriving = Arriving(leaves & graphs.same_words(refined).all(1))  # a corrected sentence goes on
+            arriving = Arriving(leaves & graphs.same_words(refined).all(1))  # a corrected sentence continues
         if not stops or t == max_steps:
             continue
         moving = [row for row, is_done in enumerate(arriving.read().tolist()) if not is_done]
