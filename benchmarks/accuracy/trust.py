@@ -141,7 +141,9 @@ def trust_of(rows: Sequence[Row]) -> str:
             before = newest.get(key, {"result": {}})["result"]
             joined = {name: before.get(name, {}) | row["result"].get(name, {}) for name in ("by_weight", "fitted")}
             newest[key] = row | {"result": before | row["result"] | joined}
-    lines = [_cells(row) for row in newest.values()]
+    order = [*SOURCES]
+    keys = sorted(newest, key=lambda key: (TAGS.index(key[0]), len(key), order.index(key[1])))
+    lines = [_cells(newest[key]) for key in keys]
     head = (*HEAD, *(f"fitted to {size}" for size in GOLD_SIZES))
     return (
         f"{table(head, *lines)}\n\nLAS on {last['config']['treebank']} {last['config']['split']}, "
