@@ -331,8 +331,8 @@ class Parser:
         """Return the weight of each initial parse, fitted to some correct trees: a value for the option `trust`.
 
         The initial parses are those of the parser's option `initial` or, if that is empty, the trees in `sentences`.
-        `gold` has correct trees of some of the sentences, with the same words; the more, the better. Raises TreefineError
-        if no sentence occurs in both.
+        `gold` has correct trees of some of the sentences, with the same words; the more, the better. Raises
+        TreefineError if no sentence occurs in both.
         """
         parser = self.using(initial="given") if self.initial is empty else self
         gold_trees = list(given_sentences(gold))
