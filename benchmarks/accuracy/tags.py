@@ -100,7 +100,7 @@ def by_probability(parser: Parser, system: Sequence[Sentence], gold: Sequence[Se
     def work(plan: Plan, items: Sequence[Item]) -> list[list[tuple[str, float]]]:
         step = next(iter(refine_items(plan, items, wants_trees=False)))
         column = plan.model.settings.tags.columns.index("upos")
-        sure = (step.scores.tags[column] / plan.confidence.tag_temperature).softmax(-1).amax(-1).tolist()
+        sure = step.scores.tags[column].softmax(-1).amax(-1).tolist()
         names = predicted_tags(step, plan.model)
         return [list(zip(each[column], row[1:], strict=False)) for each, row in zip(names, sure, strict=True)]
 

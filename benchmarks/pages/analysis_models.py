@@ -170,7 +170,7 @@ def measure_step_times(name: str, rows: Path, device: str | None) -> None:
     """Refine en_ewt dev with a model, and save the seconds of each step as a row."""
     from treefine import Parser
     from treefine.cli.analyse import costs_of
-    from treefine.parsing.timed import timed_steps
+    from treefine.parsing.results import timed_steps
 
     parser, gold = Parser.from_pretrained(name, device=device), gold_of(TIMED)
     timed_steps(parser, gold[:WARM_UP])

@@ -21,7 +21,8 @@ from treefine.config import TransformerSettings
 from treefine.model.bundled import ABOUT, BUNDLED, About
 from treefine.model.folder import is_model_folder, load_model, new_folder
 from treefine.model.weight_files import LAYOUT, read_weights
-from treefine.training.recipe import read_recipe, recipe_toml
+from treefine.training.new_recipe import recipe_toml
+from treefine.training.recipe import read_recipe
 from treefine.training.train import FolderNames
 
 MOST_BYTES = 40_000_000  # the maximum of a bundled model

@@ -363,10 +363,9 @@ class ConfidenceSettings:
     label_temperature: float = 1.0  # divides the scores of labels
     sentence_scale: float = 1.0  # sum of the words' doubts at which half of the sentences are correct
     sentence_slope: float = 1.0  # how fast that share falls as the sum grows
-    tag_temperature: float = 1.0  # divides the scores of UPOS tags
 
     def __post_init__(self) -> None:
-        for name in ("arc_temperature", "label_temperature", "sentence_scale", "sentence_slope", "tag_temperature"):
+        for name in ("arc_temperature", "label_temperature", "sentence_scale", "sentence_slope"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} = {getattr(self, name)}; it must be above 0")
 

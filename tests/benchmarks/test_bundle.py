@@ -16,7 +16,8 @@ from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import Parser, TreefineError
 from treefine.config import ConfidenceSettings, TagSettings
 from treefine.model.bundled import about
-from treefine.training.recipe import read_recipe, recipe_toml
+from treefine.training.new_recipe import recipe_toml
+from treefine.training.recipe import read_recipe
 
 
 def notes(*changes):

@@ -9,8 +9,8 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 
 from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, sentences_in_pieces
-from tests.support.tiny import sample, short, tiny_model
-from treefine.config import ConfidenceSettings, DecodeSettings, RelationSettings, TagSettings
+from tests.support.tiny import sample, short, sure_of_tags, tiny_model
+from treefine.config import DecodeSettings, RelationSettings, TagSettings
 from treefine.errors import TreebankError
 from treefine.fast import engine as engine_module
 from treefine.fast import view_of
@@ -85,9 +85,7 @@ def test_the_engine_returns_the_trees_and_tags_of_the_parser(kind):
 @pytest.mark.parametrize("tags", ["best", "predicted", "given"])
 def test_the_engine_replaces_the_same_tags_as_the_parser(tags, rooms):
     model = tiny_model(n_positions=64, tags=TagSettings("predicted", ("upos", "xpos")))
-    confidence = ConfidenceSettings(tag_temperature=0.02)  # so that the model is sure of some tags
-    model.settings = replace(model.settings, confidence=confidence)
-    parser = Parser(model, initial="given", tags=tags, device="cpu")
+    parser = Parser(sure_of_tags(model, 50), initial="given", trust=0, tags=tags, device="cpu")
 
     found = by_engine(parser, sample(10), rooms)
 
@@ -128,7 +126,7 @@ def test_on_a_gpu_asking_for_confidence_changes_no_tree(precision):
 def test_the_engine_starts_from_an_initial_parse():
     from treefine.parsing.initial import given as given_arcs
 
-    parser = parser_of(initial=given_arcs, max_steps=2)
+    parser = parser_of(initial=given_arcs, trust=0, max_steps=2)
 
     found = by_engine(parser, sample(10))
 

@@ -19,9 +19,9 @@ from tests.cli.test_bad_input import BAD, GOOD
 from tests.fast.test_engine import packed_plan
 from tests.support.data import DATA
 from tests.support.generated import conllu_files
-from tests.support.tiny import SAMPLE, sample, tiny_biaffine, tiny_model, tiny_parser
+from tests.support.tiny import SAMPLE, sample, sure_of_tags, tiny_biaffine, tiny_model, tiny_parser
 from tests.test_package import loaded_by
-from treefine.config import ConfidenceSettings, TagSettings
+from treefine.config import TagSettings
 from treefine.errors import TreebankError, TreefineError
 from treefine.fast.engine import Engine
 from treefine.fast.file_workers import FileParser, FilePart, FileReport, Scribe, WorkerPool, WorkerSettings
@@ -34,9 +34,8 @@ from treefine.treebank.sentence import BLANK
 
 ROOMS = (Room(512, 32, 48), Room(256, 4, 128))  # small buffers for a CPU
 TREEBANKS = ["en_ewt-sample.conllu", "constructs.conllu", "layout.conllu", "penn.conllx", "german.conll09"]
-SURE = ConfidenceSettings(tag_temperature=0.01)
-TAGGING = Parser(tiny_model(tags=TagSettings(source="predicted", columns=("upos", "xpos"))), max_steps=2, device="cpu")
-TAGGING.model.settings = replace(TAGGING.model.settings, confidence=SURE)  # sure of all tags
+TAGS = TagSettings(source="predicted", columns=("upos", "xpos"))
+TAGGING = Parser(sure_of_tags(tiny_model(tags=TAGS)), max_steps=2, device="cpu")
 READING = Parser(tiny_model(), max_steps=2, device="cpu")  # reads the tags of the sentences
 REFINING = READING.using(initial=given, max_steps=2, trust=0)
 MAPPED = REFINING.using(initial=renamed(given, READING.model.vocabulary.labels, {"det": "punct"}), max_steps=2, trust=0)

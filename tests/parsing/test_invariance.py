@@ -376,7 +376,7 @@ def test_stop_above_1_stops_at_convergence_and_0_after_the_first_step():
 
 
 def test_unchanged_arcs_count_as_sure():
-    parser = tiny_parser(initial=given, max_steps=8, keep="nothing")
+    parser = tiny_parser(initial=given, trust=0, max_steps=8, keep="nothing")
     parses = parser.stream(short())
     fixed = [each.sentence for each in parses if each.converged and each.steps[-1] == each.tree]
 

@@ -29,8 +29,7 @@ from treefine.parsing.confidence import Confidence
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.long_sentences import SentenceParts, word_ranges
 from treefine.parsing.plan import Item
-from treefine.parsing.results import parses, steps, trees
-from treefine.parsing.timed import timed_steps
+from treefine.parsing.results import parses, steps, timed_steps, trees
 from treefine.serving.limits import work_of
 from treefine.treebank.constraints import FREE, Constraints
 from treefine.treebank.graph import Arcs

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.generated import conllu_files
-from tests.support.tiny import sample, short, tiny_model
+from tests.support.tiny import sample, short, sure_of_tags, tiny_model
 from treefine import ModelError, Parser, Sentence, TreefineError, read_treebank
-from treefine.config import ConfidenceSettings, TagSettings
+from treefine.config import TagSettings
 from treefine.parsing.annotate import with_parse
 from treefine.parsing.initial import empty
 from treefine.treebank.graph import Arcs
@@ -19,11 +19,9 @@ from treefine.treebank.tag_rules import UPOS, allows, contradictions
 COLUMNS = ("upos", "xpos")
 
 
-def sure_model(temperature=0.01, **settings):
-    """Return a tiny model that predicts tags; at a low temperature, it is sure of all of them."""
-    model = tiny_model(tags=TagSettings("predicted", COLUMNS), **settings)
-    model.settings = replace(model.settings, confidence=ConfidenceSettings(tag_temperature=temperature))
-    return model
+def sure_model(times=100.0, **settings):
+    """Return a tiny model that predicts tags, and is sure of all of them if its scores are multiplied."""
+    return sure_of_tags(tiny_model(tags=TagSettings("predicted", COLUMNS), **settings), times)
 
 
 TAGGER = Parser(sure_model(), device="cpu")
@@ -144,7 +142,7 @@ def test_a_sentence_that_is_parsed_in_parts_also_gets_the_best_tags():
 
 
 def test_a_model_that_is_never_sure_replaces_no_tag():
-    parser = Parser(sure_model(temperature=1e6), device="cpu")
+    parser = Parser(sure_model(times=1e-6), device="cpu")
 
     for old, new in zip(short(8), parser.refine(short(8)), strict=True):
         assert (new.upos, new.xpos) == (old.upos, old.xpos)

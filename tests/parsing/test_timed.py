@@ -10,7 +10,7 @@ from treefine import Parser
 from treefine.config import TagSettings
 from treefine.cores import torch_threads
 from treefine.parsing.initial import given
-from treefine.parsing.timed import timed_steps
+from treefine.parsing.results import timed_steps
 from treefine.treebank.graph import Arcs
 
 

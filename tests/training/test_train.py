@@ -18,8 +18,9 @@ from treefine.errors import TreefineError
 from treefine.parsing.parser import Parser
 from treefine.training import epochs
 from treefine.training.learner import Learner
+from treefine.training.new_recipe import recipe_toml
 from treefine.training.prepare import prepare
-from treefine.training.recipe import PretrainedSettings, Recipe, TreebankSettings, read_recipe, recipe_toml
+from treefine.training.recipe import PretrainedSettings, Recipe, TreebankSettings, read_recipe
 from treefine.training.train import train
 
 

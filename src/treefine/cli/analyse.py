@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from treefine.evaluation.analysis.errors import ParsedTreebank
     from treefine.evaluation.analysis.refinement import Costs
     from treefine.parsing.parser import Parser
-    from treefine.parsing.timed import TimedSteps
+    from treefine.parsing.results import TimedSteps
 
 _ENDINGS: dict[str, Kind] = {".html": "html", ".json": "report.json", ".csv": "report.csv"}
 
@@ -236,7 +236,7 @@ def analyse_model(
     from treefine.evaluation.analysis.refinement import refinement_of, sum_costs, together
     from treefine.parsing.initial import from_file, renamed  # loads torch, like the next two
     from treefine.parsing.parser import Parser
-    from treefine.parsing.timed import timed_steps
+    from treefine.parsing.results import timed_steps
 
     parses = initial if initial is not None and _has_parses(gold, initial) else None
     files = find_treebanks(gold, {"initial": parses} if parses else {}, format=format)

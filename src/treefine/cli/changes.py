@@ -132,8 +132,9 @@ class Changes:
             ("labels changed", f"{self.relabelled.total():,} on words that kept their head"),
         ]
         if self.trust:
-            weights = [f"{weight:.2f}" for of_sources in self.trust for weight in of_sources]
-            found.append(("trust", ", ".join(weights) if len(weights) <= most else f"{min(weights)} to {max(weights)}"))
+            weights = [weight for of_sources in self.trust for weight in of_sources]
+            listed = ", ".join(f"{weight:.2f}" for weight in weights)
+            found.append(("trust", listed if len(weights) <= most else f"{min(weights):.2f} to {max(weights):.2f}"))
         if self.n_added:
             found.append(("new arcs", f"{self.n_added:,} on words that had no arc"))
         if self.n_named:

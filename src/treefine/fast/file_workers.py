@@ -77,7 +77,7 @@ class WorkerSettings:
         if isinstance(initial, Renamed):
             names = initial.names
             initial = initial.initial
-        if model.subwords is None or initial not in (empty, given) or parser.keep == "given" or parser.plan().trust:
+        if model.subwords is None or initial not in (empty, given) or parser.keep == "given" or parser.trust:
             return None
         return cls(
             model.subwords.tokenizer.to_str(),

@@ -77,7 +77,7 @@ def close_calls(
     """
     is_close = torch.stack([_is_close(each) for each in (scores.arcs, labels, *scores.tags)]).any(0)
     if sure_tags is not None:
-        noise = _least_lead(scores.tags[sure_tags.column]) / sure_tags.temperature
+        noise = _least_lead(scores.tags[sure_tags.column])
         is_close = is_close | ~(sure_tags.margin(scores.tags).abs() > noise)
     is_close = is_close & is_word
     is_close[:, 0] = False

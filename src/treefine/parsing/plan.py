@@ -109,8 +109,7 @@ class Plan:
         """The rule that says when the model is sure of a UPOS tag; None if the output does not depend on it."""
         if self.written_tags != "best":
             return None
-        column = self.model.settings.tags.columns.index("upos")
-        return SureTags(column, self.confidence.tag_temperature, SURE_TAG)
+        return SureTags(self.model.settings.tags.columns.index("upos"), SURE_TAG)
 
     def size(self, sentence: Sentence, pieces: Sequence[Sequence[int]] | None = None) -> int:
         """Return the number of pieces of a sentence in a batch, padding included; for a BiLSTM, of words and ROOT."""

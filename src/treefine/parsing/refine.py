@@ -152,12 +152,11 @@ class SureTags(NamedTuple):
     """A limit on the probability of a predicted tag, above which the model is sure of it."""
 
     column: int  # the place of UPOS among the model's columns of tags
-    temperature: float
     limit: float
 
     def margin(self, tags: tuple[Float[Tensor, "*place tag"], ...]) -> Float[Tensor, "*place"]:
         """Return by how much the log-probability of each word's best tag exceeds the limit."""
-        return log_best(tags[self.column] / self.temperature) - math.log(self.limit)
+        return log_best(tags[self.column]) - math.log(self.limit)
 
     def of(self, tags: tuple[Float[Tensor, "*place tag"], ...]) -> Bool[Tensor, "*place"]:
         """Return the words of whose best tag the model is sure."""

@@ -10,7 +10,7 @@ from treefine.drawing.characters import visible
 from treefine.evaluation.tables import count
 from treefine.model.folder import fetch
 from treefine.model.weight_files import LAYOUT, read_json
-from treefine.training.decide import no_text
+from treefine.training.data import no_text
 from treefine.training.prepare import Prepared
 from treefine.training.recipe import EMPTY, FILES, Recipe, expand
 from treefine.treebank.formats import format_of

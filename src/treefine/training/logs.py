@@ -15,7 +15,8 @@ from treefine.errors import TreefineError
 from treefine.training.checkpoint import FolderNames, TrainingStanding
 from treefine.training.data import Data
 from treefine.training.new_model import TrainedBase
-from treefine.training.recipe import FILES, CardSettings, Recipe, recipe_toml
+from treefine.training.new_recipe import recipe_toml
+from treefine.training.recipe import FILES, CardSettings, Recipe
 from treefine.version import __version__
 
 if TYPE_CHECKING:

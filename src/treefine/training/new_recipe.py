@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 import shlex
@@ -16,8 +17,7 @@ from treefine.config import BiLSTMSettings, Column
 from treefine.drawing.characters import visible
 from treefine.errors import ConfigError, TreefineError
 from treefine.model.weight_files import LAYOUT, read_json
-from treefine.training.data import FEWEST, load_data
-from treefine.training.decide import MOST_XPOS, columns_to_predict, no_text
+from treefine.training.data import FEWEST, MOST_XPOS, columns_to_predict, load_data, no_text
 from treefine.training.recipe import (
     BIAFFINE,
     EMPTY,
@@ -30,7 +30,7 @@ from treefine.training.recipe import (
     Recipe,
     TreebankSettings,
     expand,
-    toml_value,
+    values_of,
 )
 from treefine.treebank.files import open_input, open_output
 from treefine.treebank.formats import format_of
@@ -481,3 +481,26 @@ def _segmenter_section(request: RecipeRequest, facts: _Facts) -> _Section:
 def _card_section() -> _Section:
     reason = "For the model card. Language and treebank are read from file names such as en_ewt-ud-train.conllu."
     return _Section("card", CardSettings, {}, listed=("language", "treebank", "licence"), reason=reason)
+
+
+def recipe_toml(recipe: Recipe) -> str:
+    """Return the recipe as TOML that `read_recipe` reads back, with all settings, including the defaults."""
+    values = values_of(recipe)
+    del values["decode"]["root_label"]  # comes from the treebank
+    return "\n".join(_toml_lines(values)) + "\n"
+
+
+def _toml_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the settings of a section, then the sections within it; values that are None are left out."""
+    for key, value in values.items():
+        if not isinstance(value, dict) and value is not None:
+            yield f"{key} = {toml_value(value)}"
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from ("", f"[{prefix}{key}]", *_toml_lines(value, f"{prefix}{key}."))
+
+
+def toml_value(value: object) -> str:
+    """Return a string, number, truth value or list as TOML."""
+    # JSON writes these as TOML does, except for one character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -15,8 +15,18 @@ from treefine.errors import ConfigError, ModelError, TreefineError
 from treefine.model.folder import fetch, is_model_folder, load_model
 from treefine.model.hf_weights import load_encoder
 from treefine.model.subwords import Subwords
-from treefine.training.data import FEWEST, Data, checksums_of, filled_columns, fold_ranges, load_data, parses_in_files
-from treefine.training.decide import decided, decided_tags, no_text
+from treefine.training.data import (
+    FEWEST,
+    Data,
+    checksums_of,
+    completed,
+    completed_tags,
+    filled_columns,
+    fold_ranges,
+    load_data,
+    no_text,
+    parses_in_files,
+)
 from treefine.training.recipe import (
     EMPTY,
     FILES,
@@ -127,8 +137,8 @@ def prepare(named: Recipe | str | os.PathLike[str], changes: Sequence[str] = ())
     data = replace(data, checksums=data.checksums | checksums_of(files))
     for name, each in recipes.items():  # initial parsers use the sentences and the seed of the recipe
         training = replace(each.training, seed=recipe.training.seed)
-        recipes[name] = decided(replace(each, treebank=recipe.treebank, training=training), data, is_main=False)
-    return Prepared(decided(recipe, data), data, recipes, found.bases)
+        recipes[name] = completed(replace(each, treebank=recipe.treebank, training=training), data, is_main=False)
+    return Prepared(completed(recipe, data), data, recipes, found.bases)
 
 
 def _check_treebank(settings: TreebankSettings | None, found: _Findings) -> Data | None:
@@ -142,7 +152,7 @@ def _check_tags(settings: TagTraining | None, data: Data | None, found: _Finding
     """Check that the training set has the tags to read or predict; `path` names an inner recipe."""
     if settings is None or data is None:
         return
-    tags, filled = decided_tags(settings, data.train), filled_columns(data.train)
+    tags, filled = completed_tags(settings, data.train), filled_columns(data.train)
     missing = [column.upper() for column in tags.columns if column not in filled]
     if missing and tags.source != "none":
         others = f", or tags.columns={json.dumps(sorted(filled))}" if filled else ""
@@ -195,7 +205,7 @@ def _check_base(name: str, found: _Findings) -> None:
         _check_encoder(encoder, found)
     _check_no_initial(draft, found, "A base recipe must not have an initial parser.")
     if draft.recipe is not None and data is not None:
-        found.bases[name] = Prepared(decided(draft.recipe, data, is_main=False), data)
+        found.bases[name] = Prepared(completed(draft.recipe, data, is_main=False), data)
 
 
 def _check_source(

@@ -1,6 +1,6 @@
 """Recipes: the settings of a training run, read from TOML. The defaults are those of Appendix A.
 
-The treebank decides settings that are "auto" or empty; see `treefine.training.decide`.
+The treebank decides settings that are "auto" or empty; see `treefine.training.data`.
 """
 
 from __future__ import annotations
@@ -180,10 +180,6 @@ class InitialSettings:
         return EMPTY if self.parser == EMPTY else "parser"
 
 
-def _sources(settings: InitialSettings) -> list[InitialSettings | MixedSettings]:
-    return [settings, *settings.mix.values()]
-
-
 def _source_claims(parser: str, folds: int, train: tuple[str, ...], dev: tuple[str, ...]) -> list[tuple[bool, str]]:
     """Return the claims that every source of initial parses must meet, with their error messages."""
     files = [name for name, each in (("train", train), ("dev", dev)) if any(each)]
@@ -330,6 +326,7 @@ class Recipe:
         is_bilstm = isinstance(self.encoder, BiLSTMSettings)
         has_graph = self.relations.graph != "none"
         refines = has_graph and not is_bilstm
+        parsers = {self.initial.parser, *(each.parser for each in self.initial.mix.values())}
         if not self.refine.max_steps:
             max_steps = 1 if not refines else STEPS_FROM_EMPTY if self.initial.parser == EMPTY else STEPS
             object.__setattr__(self, "refine", replace(self.refine, max_steps=max_steps))
@@ -356,7 +353,7 @@ class Recipe:
                 "corrected_share needs a second step: set max_steps in [refine] to 2 or more",
             ),
             (
-                not self.treebank.sentences or all(each.parser != FILES for each in _sources(self.initial)),
+                not self.treebank.sentences or FILES not in parsers,
                 'sentences must be 0 if an initial parser is "files", which parse all sentences',
             ),
             (
@@ -534,29 +531,6 @@ def _value(text: str) -> object:
     except (ValueError, RecursionError):
         return text
     return found["value"] if len(found) == 1 else text  # a second line would be another setting
-
-
-def recipe_toml(recipe: Recipe) -> str:
-    """Return the recipe as TOML that `read_recipe` reads back, with all settings, including the defaults."""
-    values = values_of(recipe)
-    del values["decode"]["root_label"]  # comes from the treebank
-    return "\n".join(_toml_lines(values)) + "\n"
-
-
-def _toml_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the settings of a section, then the sections within it; values that are None are left out."""
-    for key, value in values.items():
-        if not isinstance(value, dict) and value is not None:
-            yield f"{key} = {toml_value(value)}"
-    for key, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from ("", f"[{prefix}{key}]", *_toml_lines(value, f"{prefix}{key}."))
-
-
-def toml_value(value: object) -> str:
-    """Return a string, number, truth value or list as TOML."""
-    # JSON writes these as TOML does, except for one character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def expand(path: str, environment: Mapping[str, str] = os.environ) -> str:

@@ -11,8 +11,7 @@ from tests.support.tiny import sample
 from treefine.config import BiLSTMSettings, RelationSettings
 from treefine.errors import ConfigError
 from treefine.training.abilities import abilities, command_for
-from treefine.training.data import Data
-from treefine.training.decide import decided
+from treefine.training.data import Data, completed
 from treefine.training.prepare import Prepared
 from treefine.training.recipe import (
     CardSettings,
@@ -53,7 +52,7 @@ def blank(*columns):
     ],
 )
 def test_the_model_predicts_the_tags_that_the_treebank_has(tags, blanked, source, columns):
-    found = decided(replace(BIAFFINE, tags=tags), data(blank(*blanked))).tags
+    found = completed(replace(BIAFFINE, tags=tags), data(blank(*blanked))).tags
 
     assert (found.source, found.columns) == (source, columns)
 
@@ -62,7 +61,7 @@ def test_given_tags_need_tags():
     recipe = replace(BIAFFINE, training=TrainingSettings(given_tags=0.4))
 
     with pytest.raises(ConfigError, match="given_tags is set, but no training word has a tag. Remove given_tags."):
-        decided(recipe, data(blank("upos", "xpos")))
+        completed(recipe, data(blank("upos", "xpos")))
 
 
 def without_text():
@@ -84,7 +83,7 @@ def without_text():
 def test_a_segmenter_is_trained_if_the_treebank_has_text(train, sentences, is_main, is_trained):
     recipe = replace(BIAFFINE, segmenter=SegmenterTraining(train))
 
-    assert decided(recipe, data(sentences), is_main=is_main).segmenter.train == is_trained
+    assert completed(recipe, data(sentences), is_main=is_main).segmenter.train == is_trained
 
 
 @pytest.mark.parametrize(
@@ -100,22 +99,22 @@ def test_a_segmenter_is_trained_if_the_treebank_has_text(train, sentences, is_ma
 def test_language_and_treebank_come_from_the_names_of_the_files(paths, language, treebank):
     recipe = replace(BIAFFINE, treebank=TreebankSettings(tuple(paths), "dev.conllu"))
 
-    assert decided(recipe, data()).card == CardSettings(language, treebank)
+    assert completed(recipe, data()).card == CardSettings(language, treebank)
     own = CardSettings(("grc",), "Mine", "CC0")
-    assert decided(replace(recipe, card=own), data()).card == own
+    assert completed(replace(recipe, card=own), data()).card == own
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\0"), min_size=1), min_size=1, max_size=3))
 def test_any_name_of_a_file_can_be_read(paths):
     recipe = replace(BIAFFINE, treebank=replace(TREEBANK, train=tuple(f"./{path}" for path in paths)))
 
-    card = decided(recipe, data(SENTENCES[:1])).card
+    card = completed(recipe, data(SENTENCES[:1])).card
 
     assert all(2 <= len(language) <= 3 for language in card.language)
 
 
 def prepared(recipe, sentences=SENTENCES):
-    return Prepared(decided(recipe, data(sentences)), data(sentences))
+    return Prepared(completed(recipe, data(sentences)), data(sentences))
 
 
 def test_the_abilities_say_why_a_model_reads_no_text():
