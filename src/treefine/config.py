@@ -13,7 +13,8 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origi
 
 from treefine.errors import ConfigError, RenamedSettingWarning
 
-Column = Literal["upos", "xpos"]
+Column = Literal["upos", "xpos", "feats", "lemma"]
+COLUMNS: tuple[Column, ...] = get_args(Column)
 TagSource = Literal["given", "predicted", "none"]
 TagChoice = Literal["given", "predicted", "none", "best"]  # a parser's option; "best" needs an initial parse
 WrittenTags = Literal["given", "predicted", "best"]  # which tags an output has, apart from blank ones
@@ -322,13 +323,15 @@ class TagSettings:
 
     source: TagSource = "given"  # read the tags of the input, predict tags in the first step, or use no tags
     columns: tuple[Column, ...] = ("upos",)  # columns to read or predict
+    case: bool = False  # also read the case of each word's letters, which an uncased encoder does not see
+    refined: bool = False  # later steps correct the tags of the first step
     double_specials: bool = False  # add the embeddings of CLS and SEP twice, as the authors' code does
 
     def __post_init__(self) -> None:
         if len(set(self.columns)) < len(self.columns):
             raise ValueError("columns lists a column twice")
         if self.source != "none" and not self.columns:
-            raise ValueError(f'columns is empty; source = "{self.source}" needs upos, xpos or both')
+            raise ValueError(f'columns is empty; source = "{self.source}" needs upos, xpos, feats or lemma')
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,13 +364,22 @@ class ConfidenceSettings:
 
     arc_temperature: float = 1.0  # divides the scores of heads
     label_temperature: float = 1.0  # divides the scores of labels
+    upos_temperature: float = 1.0  # the same for each kind of tags
+    xpos_temperature: float = 1.0
+    feats_temperature: float = 1.0
+    lemma_temperature: float = 1.0
     sentence_scale: float = 1.0  # sum of the words' doubts at which half of the sentences are correct
     sentence_slope: float = 1.0  # how fast that share falls as the sum grows
 
     def __post_init__(self) -> None:
-        for name in ("arc_temperature", "label_temperature", "sentence_scale", "sentence_slope"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} = {getattr(self, name)}; it must be above 0")
+        for each in fields(self):
+            if not getattr(self, each.name) > 0:
+                raise ValueError(f"{each.name} = {getattr(self, each.name)}; it must be above 0")
+
+    def tag_temperature(self, column: Column) -> float:
+        """Return the temperature of a column of tags."""
+        temperature: float = getattr(self, f"{column}_temperature")
+        return temperature
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,6 +401,7 @@ class ModelSettings:
     decode: DecodeSettings = field(default_factory=DecodeSettings)
     confidence: ConfidenceSettings = field(default_factory=ConfidenceSettings)
     precision: PrecisionSettings = field(default_factory=PrecisionSettings)
+    finds_sentences: bool = False  # has a head that finds the sentences of running text
     max_steps: int = 0  # T during training; 0: unknown
     stop_above: float = 1.0  # stop refining when the mean word confidence is above this; 1: only if converged
     languages: tuple[str, ...] = ()  # codes such as "en", from the names of the training files; empty: unknown
@@ -400,6 +413,8 @@ class ModelSettings:
             raise ValueError('a BiLSTM cannot read a graph: set graph = "none" in [relations]')
         if isinstance(self.encoder, BiLSTMSettings) and self.precision != PrecisionSettings():
             raise ValueError("a BiLSTM runs only in float32: remove [precision]")
+        if isinstance(self.encoder, BiLSTMSettings) and self.finds_sentences:
+            raise ValueError("a BiLSTM cannot find sentences: set finds_sentences = false")
 
     @property
     def reads_graph(self) -> bool:

@@ -156,7 +156,8 @@ class Engine:
         assert isinstance(settings.encoder, TransformerSettings)
         assert subwords is not None
         self.plan = plan
-        self.n_columns = len(settings.tags.columns) if settings.tags.source != "none" else 0
+        n_tags = len(settings.tags.columns) if settings.tags.source != "none" else 0
+        self.n_columns = n_tags + settings.tags.case
         self.n_positions = settings.encoder.n_positions
         self.most = most_pieces_of_word(self.n_positions)
         self.special = (subwords.cls_id, subwords.pad_id, subwords.sep_id)
@@ -203,7 +204,7 @@ class Engine:
         """
         model = plan.model
         assert model.subwords is not None
-        columns, vocabulary, subwords = model.settings.tags.columns, model.vocabulary, model.subwords
+        tags, vocabulary, subwords = model.settings.tags, model.vocabulary, model.subwords
         items = islice(items_of(plan, sentences), skip, None)
         held: deque[list[Item]] = deque()
 
@@ -217,7 +218,7 @@ class Engine:
                 ours = list(filter(is_ours, block))
                 arcs = [item.initial for item in ours]
                 own_sentences = [item.sentence for item in ours]
-                yield pack(own_sentences, subwords, vocabulary, columns, reads_tags=plan.tags == "given", arcs=arcs)
+                yield pack(own_sentences, subwords, vocabulary, tags, reads_tags=plan.tags == "given", arcs=arcs)
 
         def found_trees() -> Iterator[PackedTrees]:
             try:
@@ -229,7 +230,7 @@ class Engine:
         for found in found_trees():
             block = held.popleft()
             own_sentences = (item.sentence for item in filter(is_ours, block))
-            ours = filled(own_sentences, found, vocabulary, columns, plan.written_tags)
+            ours = filled(own_sentences, found, vocabulary, tags.columns, plan.written_tags)
             others = run_items(plan, [item for item in block if not is_ours(item)], trees)
             for item in block:
                 yield next(ours) if is_ours(item) else next(others)[1]
@@ -343,8 +344,9 @@ class _Run:
         standing["labels"][words[is_new]] = answer.labels[:n_words][is_new]
         if self.plan.predicts_tags:
             is_first = ((t == 1) & ~is_forced)[of_word] & (buffer.host["numbers"][:n_words] > 0)
-            standing["best_tags"][words[is_first]] = answer.tags[:n_words][is_first]
-            standing["is_sure"][words[is_first]] = answer.is_sure[:n_words][is_first]
+            has_tags = is_first | (buffer.host["numbers"][:n_words] > 0) & self.plan.model.settings.tags.refined
+            standing["best_tags"][words[has_tags]] = answer.tags[:n_words][has_tags]
+            standing["is_sure"][words[has_tags]] = answer.is_sure[:n_words][has_tags]
             places = words[is_first & is_continuing[of_word]]
             given = standing["tags"][places]
             standing["tags"][places] = np.where(given == 0, standing["best_tags"][places], given)
@@ -416,11 +418,13 @@ class _Run:
         heads, labels, tags = (
             torch.from_numpy(standing[name][words].astype(np.int64))[None] for name in ("heads", "labels", "tags")
         )
-        given = tags if plan.tags == "given" and self.engine.n_columns else None
+        reads_tags = plan.tags == "given" or plan.model.settings.tags.case
+        given = tags if reads_tags and self.engine.n_columns else None
         batch = Batch.of(inputs, [n_words - 1])
         for step in refine_batch(plan, batch, Graphs(heads, labels), given, wants_trees=False):
-            if step.t == 1 and plan.predicts_tags:
-                standing["best_tags"][words] = best_tags(step.scores, step.batch)[0].cpu().numpy()
+            if plan.predicts_tags and (step.t == 1 or plan.model.settings.tags.refined):
+                best = best_tags(step.scores, step.batch)[0].cpu().numpy()
+                standing["best_tags"][words, : best.shape[1]] = best
                 if plan.sure_tags is not None:
                     standing["is_sure"][words] = plan.sure_tags.of(step.scores.tags)[0].cpu().numpy()
             last = step

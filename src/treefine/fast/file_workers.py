@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tokenizers import Tokenizer
 
-from treefine.config import MOST_WORDS, Column, WrittenTags
+from treefine.config import MOST_WORDS, Column, TagSettings, WrittenTags
 from treefine.cores import usable_cores
 from treefine.errors import TreebankError, TreefineError
 from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pack
@@ -60,7 +60,7 @@ class WorkerSettings:
     tokenizer: str  # as JSON
     special: Mapping[str, str]  # the special pieces of the tokenizer: Subwords.settings
     vocabulary: Vocabulary
-    columns: Sequence[Column]  # the tags of the model
+    tags: TagSettings  # of the model
     reads_tags: bool
     needs_tags: bool  # whether the model reads tags but cannot predict them
     reads_arcs: bool  # whether parsing starts from the arcs of the file
@@ -83,7 +83,7 @@ class WorkerSettings:
             model.subwords.tokenizer.to_str(),
             model.subwords.settings,
             model.vocabulary,
-            model.settings.tags.columns,
+            model.settings.tags,
             reads_tags=parser.tags == "given",
             needs_tags=parser.tags == "given" and model.settings.tags.source != "predicted",
             reads_arcs=initial is given,
@@ -154,7 +154,7 @@ class Scribe:
         try:
             for sentence in part.sentences():
                 if untagged is None and settings.needs_tags:
-                    untagged = missing_tags(sentence, settings.columns)
+                    untagged = missing_tags(sentence, settings.tags.columns)
                 if part.to is not None:
                     lost.update(losses(sentence, FORMATS[part.to]))
                     sentence = part.converted(sentence)
@@ -167,7 +167,7 @@ class Scribe:
             fault = error
         arcs = list(self._initial(sentences)) if settings.reads_arcs else None
         packed = pack(
-            sentences, self._subwords, settings.vocabulary, settings.columns, reads_tags=settings.reads_tags, arcs=arcs
+            sentences, self._subwords, settings.vocabulary, settings.tags, reads_tags=settings.reads_tags, arcs=arcs
         )
         return PackedPart(packed, fault, (untagged, unknown), bypasses_engine, lost)
 
@@ -177,7 +177,7 @@ class Scribe:
         """Write the first `n_sentences` of a part with their trees, without the first `skip` of them."""
         sentences = map(part.converted, islice(part.sentences(), n_sentences))
         settings = self._settings
-        found = filled(sentences, trees, settings.vocabulary, settings.columns, settings.written_tags)
+        found = filled(sentences, trees, settings.vocabulary, settings.tags.columns, settings.written_tags)
         return write_part(part.named(found)[skip:], is_start=is_start)
 
 

@@ -9,10 +9,10 @@ from itertools import chain, islice
 import numpy as np
 from jaxtyping import Int
 
-from treefine.config import Column, WrittenTags
+from treefine.config import Column, TagSettings, WrittenTags
 from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, TreebankError, TreefineError
 from treefine.model.subwords import Subwords
-from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary, flat_arcs, flat_tags
+from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary, flat_arcs, inputs_of, tag_names
 from treefine.parsing.annotate import with_parse
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
@@ -27,7 +27,7 @@ class Packed:
     lengths: Int[np.ndarray, " sentence"]  # the number of words of each sentence, at least one
     heads: Int[np.ndarray, " word"]  # in the initial graph, counted in the sentence; 0 is ROOT, NO_HEAD if none
     labels: Int[np.ndarray, " word"]  # UNSEEN for a missing or unknown label
-    tags: Int[np.ndarray, "word column"] | None = None  # the given tags, 0 for a missing one; None if none are read
+    tags: Int[np.ndarray, "word column"] | None = None  # what is read of each word besides its pieces, see `inputs_of`
 
     def __len__(self) -> int:
         """Return the number of sentences."""
@@ -60,7 +60,7 @@ def pack(
     sentences: Sequence[Sentence],
     subwords: Subwords,
     vocabulary: Vocabulary,
-    columns: Sequence[Column],
+    tags: TagSettings,
     *,
     reads_tags: bool,
     arcs: Sequence[Arcs] | None = None,
@@ -78,7 +78,7 @@ def pack(
         np.fromiter(map(len, sentences), np.int32, len(sentences)),
         heads,
         labels,
-        flat_tags(sentences, vocabulary, columns) if reads_tags else None,
+        inputs_of(sentences, vocabulary, tags, given=reads_tags),
     )
 
 
@@ -91,15 +91,15 @@ def filled(
 ) -> Iterator[Sentence]:
     """Yield the sentences with their trees and, if the model predicts them, tags (`with_parse`)."""
     heads, labels = trees.heads.tolist(), _named(trees.labels, vocabulary.labels)
-    tags = []
-    if trees.tags is not None:
-        tags = [_named(trees.tags[:, place] - 1, vocabulary.tags(column)) for place, column in enumerate(columns)]
+    tags = [] if trees.tags is None else (trees.tags[:, : len(columns)].T - 1).tolist()
     is_sure = [] if trees.is_sure is None else trees.is_sure.astype(bool).tolist()
     start = 0
     for sentence in sentences:
         words = slice(start, start + len(sentence))
         arcs = Arcs(tuple(heads[words]), tuple(labels[words]))
-        yield with_parse(sentence, arcs, columns, [each[words] for each in tags], written, is_sure[words])
+        found = zip(columns, tags, strict=False)
+        names = [tag_names(vocabulary, column, ids[words], sentence.forms) for column, ids in found]
+        yield with_parse(sentence, arcs, columns, names, written, is_sure[words])
         start = words.stop
 
 

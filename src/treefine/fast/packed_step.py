@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.fast.packed_encoder import PackedEncoder, PackedInputs, Room
 from treefine.model.scorer import label_scores, with_one
@@ -83,7 +84,8 @@ class PackedStep(nn.Module):
         tags, has_new_tags, is_sure = packed.tags, None, torch.zeros_like(heads)
         if self.tagger is not None:
             of_tags = tuple(each[0] for each in self.tagger(vectors))
-            tags = torch.stack([each.argmax(-1) + 1 for each in of_tags], dim=-1)
+            best = torch.stack([each.argmax(-1) + 1 for each in of_tags], dim=-1)
+            tags = F.pad(best, (0, packed.tags.shape[-1] - best.shape[-1]))  # the case of words is not predicted
             if self.sure_tags is not None:
                 is_sure = self.sure_tags.of(of_tags).int()
             has_new_tags = inputs.lacks_tags > 0

@@ -47,8 +47,8 @@ class BiLSTMEncoder(nn.Module):
         if len(self.tags):
             tagged = features[0].new_zeros((*inputs.words.shape, self.tag_width))
             if tags is not None:
-                for column, table in enumerate(self.tags):
-                    tagged = tagged + table(tags[:, :, column])
+                for table, column in zip(self.tags, tags.unbind(-1), strict=True):
+                    tagged = tagged + table(column)
             features.append(tagged)
         x = torch.cat([self.dropout(feature) for feature in features], dim=-1)  # [batch, word, width]
         n_words = x.shape[1]

@@ -46,6 +46,7 @@ def create_parser_model(
     tags: TagSettings | None = None,
     scorer: ScorerSettings | None = None,
     decode: DecodeSettings | None = None,
+    finds_sentences: bool = False,
     n_frequent: int | None = None,
     seed: int = 1,
 ) -> ParserModel:
@@ -69,6 +70,7 @@ def create_parser_model(
         tags or TagSettings(),
         scorer or ScorerSettings(),
         decode or DecodeSettings(root_label_of(sentences)),
+        finds_sentences=finds_sentences,
     )
     vocabulary = replace(Vocabulary.of_treebank(sentences), words=(), chars=())
     with torch.random.fork_rng(devices=[]):

@@ -98,8 +98,8 @@ class TransformerEncoder(nn.Module):
         if self.double_specials:
             x = x * torch.where(words < 0, 2, 1)[..., None]
         if tags is not None:
-            for column, table in enumerate(self.tags):
-                x = x + table(tags[..., column])
+            for table, column in zip(self.tags, tags.unbind(-1), strict=False):  # only running text has the last one
+                x = x + table(column)
         x = self.dropout(self.norm(x + self.positions(places)))
         embedded: Tensor = x if self.widen is None else self.widen(x)
         return embedded

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from treefine.config import BiLSTMSettings, ModelSettings, TransformerSettings
@@ -16,7 +17,8 @@ from treefine.model.bilstm import BiLSTMEncoder
 from treefine.model.encoder import TransformerEncoder
 from treefine.model.scorer import BiaffineScorer, Scores, Tagger
 from treefine.model.subwords import Subwords
-from treefine.model.vocabulary import Vocabulary, flat_tags
+from treefine.model.vocabulary import N_CASES, Vocabulary, flat_tags, inputs_of
+from treefine.treebank.raw_text import N_GAPS, GapToken, gap_kinds
 from treefine.treebank.sentence import Sentence
 
 
@@ -28,16 +30,21 @@ class ParserModel(nn.Module):
         self.settings, self.vocabulary, self.subwords = settings, vocabulary, subwords
         columns = settings.tags.columns if settings.tags.source != "none" else ()
         n_tags = tuple(len(vocabulary.tags(column)) for column in columns)
+        n_inputs = (
+            *n_tags,
+            *([N_CASES] if settings.tags.case else []),
+            *([N_GAPS] if settings.finds_sentences else []),
+        )
         n_labels = len(vocabulary.labels)
         self.encoder: TransformerEncoder | BiLSTMEncoder  # or one of `treefine.fast`
         if isinstance(settings.encoder, BiLSTMSettings):
             self.encoder = BiLSTMEncoder(
-                settings.encoder, n_words=len(vocabulary.words), n_chars=len(vocabulary.chars), n_tags=n_tags
+                settings.encoder, n_words=len(vocabulary.words), n_chars=len(vocabulary.chars), n_tags=n_inputs
             )
         else:
             double = settings.tags.double_specials
             self.encoder = TransformerEncoder(
-                settings.encoder, settings.relations, n_labels=n_labels, n_tags=n_tags, double_specials=double
+                settings.encoder, settings.relations, n_labels=n_labels, n_tags=n_inputs, double_specials=double
             )
         self.scorer = BiaffineScorer(self.encoder.width, n_labels, settings.scorer)
         if settings.decode.root_label and vocabulary.label_id(settings.decode.root_label) is None:
@@ -53,6 +60,7 @@ class ParserModel(nn.Module):
                 hint=f"Remove {lacking} from the columns in [tags].",
             )
         self.tagger = Tagger(self.encoder.width, n_tags, settings.scorer.dropout) if predicts else None
+        self.sentence_ends = nn.Linear(self.encoder.width, 1) if settings.finds_sentences else None
 
     def forward(
         self,
@@ -69,6 +77,11 @@ class ParserModel(nn.Module):
             parses_on_cpu = words.device.type == "cpu" and not torch.is_grad_enabled()
             scores: Scores = self.scorer(words, batch.is_word, batch.word_places if parses_on_cpu else None)
             return scores if self.tagger is None else replace(scores, tags=self.tagger(words))
+
+    @property
+    def finds_sentences(self) -> bool:
+        """Whether the model can find the sentences of running text."""
+        return self.settings.finds_sentences
 
     def pieces_of(self, sentence: Sentence) -> list[tuple[int, ...]] | None:
         """Split the words of a sentence into pieces; None for a BiLSTM."""
@@ -113,6 +126,43 @@ class ParserModel(nn.Module):
         return Batch.of(inputs, [len(sentence) for sentence in sentences])
 
     def given_tags(self, sentences: Sequence[Sentence]) -> Int[Tensor, "batch word column"]:
-        """Return the ids of the sentences' own tags, in the columns that the model reads."""
+        """Return the ids of the sentences' own tags, in the columns that the model reads or predicts."""
         flat = flat_tags(sentences, self.vocabulary, self.settings.tags.columns)
         return torch.from_numpy(padded(flat, [len(sentence) for sentence in sentences], 0))
+
+    def tag_inputs(self, sentences: Sequence[Sentence], *, given: bool) -> Int[Tensor, "batch word column"] | None:
+        """Return the ids that the encoder reads: the sentences' own tags, if they are `given`, and the case of words.
+
+        The result is None if it reads neither.
+        """
+        flat = inputs_of(sentences, self.vocabulary, self.settings.tags, given=given)
+        return None if flat is None else torch.from_numpy(padded(flat, [len(sentence) for sentence in sentences], 0))
+
+    def text_batch(
+        self, windows: Sequence[Sequence[GapToken]], *, padded_to: int = 1
+    ) -> tuple[Batch, Int[Tensor, "batch word column"]]:
+        """Return stretches of running text as a batch, and what the encoder reads of their tokens besides pieces."""
+        sentences = [Sentence.of_words([token.form for token in window]) for window in windows]
+        settings = replace(self.settings.tags, case=True)
+        flat = inputs_of(sentences, self.vocabulary, settings, given=False)
+        assert flat is not None
+        flat = flat if self.settings.tags.case else flat[:, :-1]
+        gaps = np.fromiter((gap_kinds(token) for window in windows for token in window), np.int32, len(flat))
+        inputs = padded(np.concatenate([flat, gaps[:, None]], axis=1), [len(each) for each in windows], 0)
+        return self.batch_of(sentences, padded_to=padded_to), torch.from_numpy(inputs)
+
+    def sentence_end_logits(self, batch: Batch, tags: Int[Tensor, "batch word column"]) -> Float[Tensor, "batch word"]:
+        """Return the score of each token of a `text_batch` for ending a sentence. Column 0 is ROOT."""
+        assert self.sentence_ends is not None
+        words = self.encoder(batch.inputs, tags, None)
+        with torch.autocast(words.device.type, enabled=False):
+            logits: Tensor = self.sentence_ends(words.float())[..., 0]
+        return logits
+
+    @torch.no_grad()
+    def sentence_end_scores(self, windows: Sequence[Sequence[GapToken]]) -> list[np.ndarray]:
+        """Return one score per token of each window; above zero, a sentence ends after the token."""
+        batch, tags = self.text_batch(windows, padded_to=4)
+        device = self.sentence_ends.weight.device if self.sentence_ends is not None else torch.device("cpu")
+        logits = self.sentence_end_logits(batch.to(device), tags.to(device)).cpu().numpy()
+        return [row[1 : len(window) + 1] for row, window in zip(logits, windows, strict=True)]

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 
 import numpy as np
 from jaxtyping import Int
 
-from treefine.config import Column
+from treefine.config import Column, TagSettings
 from treefine.errors import TreebankError
 from treefine.treebank.graph import Arcs
 from treefine.treebank.label_schemes import read_as
+from treefine.treebank.lemmas import lemma_of, script_of
 from treefine.treebank.sentence import BLANK, Sentence
 
 UNSEEN = -1  # the id of a label that the model has no name for
 NO_HEAD = -1  # the head of ROOT, of padding, and of a word whose head is not given
+N_CASES = 5  # see `case_of`
+FEWEST_LEMMAS = 2  # occurrences of a lemma script that is worth learning
+_NAMES = ("labels", "upos", "xpos", "feats", "lemma", "words", "chars")
 
 
 @dataclass(frozen=True)
@@ -33,23 +37,33 @@ class Vocabulary:
     labels: tuple[str, ...]
     upos: tuple[str, ...] = ()
     xpos: tuple[str, ...] = ()
+    feats: tuple[str, ...] = ()  # whole values of FEATS, with "_" for a word without features
+    lemma: tuple[str, ...] = ()  # lemma scripts, see `treefine.treebank.lemmas`
     words: tuple[str, ...] = ()  # lower-cased
     chars: tuple[str, ...] = ()
 
     @classmethod
     def of_treebank(cls, sentences: Iterable[Sentence], *, min_words: int = 2) -> Vocabulary:
-        """Return all labels, tags and characters of a treebank, and the words that occur `min_words` times or more."""
-        counted: dict[str, Counter[str]] = {name: Counter() for name in ("labels", "upos", "xpos", "words", "chars")}
+        """Return the labels, tags, features and characters of a treebank, its frequent lemma scripts and words.
+
+        A word is frequent if it occurs `min_words` times or more.
+        """
+        counted: dict[str, Counter[str]] = {name: Counter() for name in _NAMES}
         for sentence in sentences:
             counted["labels"].update(sentence.labels)
             counted["upos"].update(sentence.upos)
             counted["xpos"].update(sentence.xpos)
+            counted["feats"].update(sentence.feats)
+            counted["lemma"].update(map(script_of, *_with_lemma(sentence)))
             for form in sentence.forms:
                 counted["words"][form.lower()] += 1
                 counted["chars"].update(form)
         counted["words"] = Counter({word: n for word, n in counted["words"].items() if n >= min_words})
+        counted["lemma"] = Counter({script: n for script, n in counted["lemma"].items() if n >= FEWEST_LEMMAS})
         for name in ("labels", "upos", "xpos"):
             counted[name].pop(BLANK, None)
+        if len(counted["feats"]) == 1:  # the column is blank
+            counted["feats"].pop(BLANK, None)
         if not counted["labels"]:
             raise TreebankError(
                 "The treebank has no labels to learn.", hint="Use a treebank with a filled DEPREL column."
@@ -59,15 +73,14 @@ class Vocabulary:
     def __post_init__(self) -> None:
         if not self.labels:
             raise ValueError("there is no label")
-        for name in ("labels", "upos", "xpos", "words", "chars"):
+        for name in _NAMES:
             names = getattr(self, name)
             if len(set(names)) < len(names):
                 raise ValueError(f"a name occurs twice in {name}")
 
     @cached_property
     def _ids(self) -> dict[str, dict[str, int]]:
-        names = ("labels", "upos", "xpos", "words", "chars")
-        return {name: {each: number for number, each in enumerate(getattr(self, name))} for name in names}
+        return {name: {each: number for number, each in enumerate(getattr(self, name))} for name in _NAMES}
 
     def label_ids(self, labels: Sequence[str]) -> list[int]:
         """Return the id of each label: that of the known label that `read_as` finds for it, or UNSEEN."""
@@ -87,8 +100,9 @@ class Vocabulary:
         return [ids.get(tag, -1) + 1 for tag in tags]
 
     def tags(self, column: Column) -> tuple[str, ...]:
-        """Return the tags of a column; the first one has id 1."""
-        return self.upos if column == "upos" else self.xpos
+        """Return the tags of a column; the first one has id 1. Those of LEMMA are scripts."""
+        names: tuple[str, ...] = getattr(self, column)
+        return names
 
     def word_ids(self, words: Sequence[str]) -> list[int]:
         """Return the id of each word, counted from 2; 1 for an unknown word. 0 is ROOT."""
@@ -119,9 +133,73 @@ def flat_arcs(
 def flat_tags(
     sentences: Sequence[Sentence], vocabulary: Vocabulary, columns: Sequence[Column]
 ) -> Int[np.ndarray, "word column"]:
-    """Return the tag ids of the words, with one column per tag column; 0 for a word without a tag."""
+    """Return the tag ids of the words, with one column per tag column; 0 for a word without a tag.
+
+    A word without features has the features "_" if another word of its sentence has some.
+    """
     ids = np.zeros((sum(map(len, sentences)), len(columns)), np.int32)
     for place, column in enumerate(columns):
-        tags = chain.from_iterable(each.upos if column == "upos" else each.xpos for each in sentences)
-        ids[:, place] = vocabulary.tag_ids(column, list(tags))
+        ids[:, place] = vocabulary.tag_ids(
+            column, list(chain.from_iterable(tags_in(each, column) for each in sentences))
+        )
     return ids
+
+
+def tags_in(sentence: Sentence, column: Column) -> Sequence[str]:
+    """Return the values of a column as a model predicts them: scripts for lemmas, and "" for a missing value."""
+    values: Sequence[str] = getattr(sentence, column)
+    if column == "lemma":
+        return [
+            script_of(form, lemma) if lemma != BLANK else "" for form, lemma in zip(sentence.forms, values, strict=True)
+        ]
+    if column == "feats" and set(values) != {BLANK}:
+        return values
+    return ["" if value == BLANK else value for value in values]
+
+
+def tag_names(vocabulary: Vocabulary, column: Column, ids: Sequence[int], forms: Sequence[str]) -> list[str]:
+    """Return the tags with these ids, counted from 0. The ids of lemmas are scripts, which are applied to the forms."""
+    names = vocabulary.tags(column)
+    if column == "lemma":
+        return [lemma_of(form, names[number]) for form, number in zip(forms, ids, strict=True)]
+    return [names[number] for number in ids]
+
+
+def inputs_of(
+    sentences: Sequence[Sentence], vocabulary: Vocabulary, tags: TagSettings, *, given: bool
+) -> Int[np.ndarray, "word column"] | None:
+    """Return what a model reads of the words besides their pieces, or None if that is nothing.
+
+    These are their own tags, if they are `given`, and the case of their letters.
+    """
+    if not given and not tags.case:
+        return None
+    columns = tags.columns if tags.source != "none" else ()
+    n_words = sum(map(len, sentences))
+    ids = flat_tags(sentences, vocabulary, columns) if given else np.zeros((n_words, len(columns)), np.int32)
+    if not tags.case:
+        return ids
+    cases = np.fromiter((case_of(form) for each in sentences for form in each.forms), np.int32, n_words)
+    return np.concatenate([ids, cases[:, None]], axis=1)
+
+
+@lru_cache(maxsize=100_000)
+def case_of(form: str) -> int:
+    """Return the case of a form: 1 if it has no letters with case, 2 lower, 3 title, 4 upper, 5 mixed.
+
+    >>> [case_of(form) for form in ("24/7", "dog", "Dog's", "I", "USA", "iPhone")]
+    [1, 2, 3, 3, 4, 5]
+    """
+    letters = [each for each in form if each.isupper() or each.islower()]
+    n_upper = sum(map(str.isupper, letters))
+    if not letters or not n_upper:
+        return 2 if letters else 1
+    if n_upper == 1 and letters[0].isupper():
+        return 3
+    return 4 if n_upper == len(letters) else 5
+
+
+def _with_lemma(sentence: Sentence) -> tuple[list[str], list[str]]:
+    """Return the forms and lemmas of the words that have a lemma."""
+    pairs = [(form, lemma) for form, lemma in zip(sentence.forms, sentence.lemma, strict=True) if lemma != BLANK]
+    return [form for form, _ in pairs], [lemma for _, lemma in pairs]

@@ -77,7 +77,9 @@ def with_parse(
     written: WrittenTags = "given",
     is_sure: Sequence[bool] = (),
 ) -> Sentence:
-    """Return the sentence with these arcs, and with these tags, if any, for words that had no tag.
+    """Return the sentence with these arcs, and with these tags, if any, for words that had none.
+
+    A sentence in which some word has features keeps its FEATS: "_" then means a word without features.
 
     Other words also get the new tags if `written` is "predicted". If it is "best", they get them where the new label
     does not allow the old UPOS but allows the new one, and the model is sure of the new one (`is_sure`).
@@ -89,14 +91,16 @@ def with_parse(
         for word in contradictions(arcs, sentence.upos):
             is_replaced[word - 1] = is_sure[word - 1] and allows(arcs.labels[word - 1], upos[word - 1])
     for column, new in zip(columns, tags, strict=False):
-        index = sentence.format.upos if column == "upos" else sentence.format.xpos
-        if index is not None:
-            old = sentence.column(index)
-            found = tuple(
-                best if tag == BLANK or is_new else tag for tag, best, is_new in zip(old, new, is_replaced, strict=True)
-            )
-            if found != old:
-                sentence = sentence.with_tags(**{column: found})
+        if column == "upos" and sentence.format.upos is None:
+            continue
+        old: tuple[str, ...] = getattr(sentence, column)
+        has_blanks = column != "feats" or set(old) == {BLANK}  # otherwise a word with "_" has no features
+        found = tuple(
+            best if is_new or (has_blanks and tag == BLANK) else tag
+            for tag, best, is_new in zip(old, new, is_replaced, strict=True)
+        )
+        if found != old:
+            sentence = sentence.with_tags(**{column: found})
     return sentence
 
 

@@ -164,7 +164,7 @@ class SentenceParts:
     def filled(self, plan: Plan, tree: Graph, parts: Sequence[Sentence]) -> Sentence:
         """Return the whole sentence with its tree, and with the predicted tags of its parts."""
         columns = plan.model.settings.tags.columns if plan.predicts_tags else ()
-        tags = [[tag for part in parts for tag in (part.upos if each == "upos" else part.xpos)] for each in columns]
+        tags = [[tag for part in parts for tag in getattr(part, each)] for each in columns]
         written: WrittenTags = "given" if plan.written_tags == "given" else "predicted"  # the parts have chosen
         return with_parse(self.whole.sentence, tree.arcs, columns, tags, written)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, SupportsIndex, overload
@@ -97,6 +97,9 @@ class Parse:
     step_confidences: tuple[tuple[Confidence, ...], ...] = ()  # the confidence of each step in its own arcs
     given_tags: tuple[tuple[str, str], ...] = ()  # UPOS and XPOS of each word in the input; empty if they are not known
     trust: tuple[float, ...] = ()  # how much the arcs of each initial parse counted; empty if they did not
+    tag_confidences: Mapping[str, tuple[float, ...]] = field(
+        default_factory=dict
+    )  # by column ("upos", "xpos", "feats", "lemma"): the probability that the model's own value is right
 
     def __len__(self) -> int:
         """Return the number of words."""

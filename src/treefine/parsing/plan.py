@@ -281,7 +281,7 @@ def refine_items(plan: Plan, items: Sequence[Item], *, wants_trees: bool) -> Ite
     pieces = [item.pieces for item in items]
     batch = model.batch_of(sentences, pieces, padded_to=plan.shape.padded_to)
     batch = replace(batch, allowed=allowed, evidence=evidence_of(items, model.vocabulary))
-    tags = model.given_tags(sentences) if plan.tags == "given" else None
+    tags = model.tag_inputs(sentences, given=plan.tags == "given")
     return refine_batch(plan, batch, initial, tags, wants_trees=wants_trees)
 
 
@@ -315,7 +315,7 @@ def refine_batch(
             tags,
             needs_trees=needs_trees,
             stop_above=stop_above,
-            sure_tags=plan.sure_tags if t == 1 else None,
+            sure_tags=plan.sure_tags,
         )
 
     def decode(scores: Scores, batch: Batch, t: int) -> Graphs:

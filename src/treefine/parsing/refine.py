@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.model.batch import Arriving, Batch, Graphs, sent
 from treefine.model.scorer import Scores
@@ -70,6 +71,8 @@ def refine(
         has_new_tags = None
         if predict_tags and t == 1:
             best = best_tags(scores, batch)
+            if tags is not None:  # they may have further columns, which are not predicted
+                best = F.pad(best, (0, tags.shape[-1] - best.shape[-1]))
             is_new = best > 0 if tags is None else (best > 0) & (tags == 0)
             tags = best if tags is None else torch.where(is_new, best, tags)
             has_new_tags = is_new.flatten(1).any(1)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
-from treefine.model.vocabulary import UNSEEN, Vocabulary
+from treefine.model.vocabulary import UNSEEN, Vocabulary, tag_names
 from treefine.parsing.annotate import with_parse
 from treefine.parsing.batches import run
 from treefine.parsing.confidence import Confidence, RankedTree, ranked_trees, sentence_confidence, word_confidences
@@ -23,7 +23,7 @@ from treefine.parsing.decode import Decoder
 from treefine.parsing.long_sentences import SentenceParts, in_parts, joined_parse, joined_sentence, steps_together
 from treefine.parsing.parse import Parse, tags_of
 from treefine.parsing.plan import Item, Plan, refine_items
-from treefine.parsing.refine import BatchStep
+from treefine.parsing.refine import BatchStep, log_best
 from treefine.treebank.constraints import FREE, Constraints
 from treefine.treebank.graph import ROOT, Arcs, Graph
 from treefine.treebank.sentence import Sentence
@@ -47,6 +47,7 @@ class Step:
     label_scores: Float[np.ndarray, "dep label"]  # the score of each label for the heads of `graph`
     labels: tuple[str, ...]  # the names of the labels in `label_scores`
     tags: tuple[tuple[str, ...], ...] = ()  # the tags predicted in this step, by column; empty without a tagger
+    tag_scores: tuple[Float[np.ndarray, "word tag"], ...] = ()  # by column: the score of each tag; row 0 is ROOT
 
     @property
     def arc_probabilities(self) -> Float[np.ndarray, "dep head"]:
@@ -60,12 +61,16 @@ class Step:
 
 
 def steps_of(
-    step: BatchStep, decoder: Decoder, model: ParserModel, constraints: Sequence[Constraints] = ()
+    step: BatchStep,
+    decoder: Decoder,
+    model: ParserModel,
+    forms: Sequence[Sequence[str]],
+    constraints: Sequence[Constraints] = (),
 ) -> list[Step]:
-    """Split a step of a batch into one Step per sentence."""
+    """Split a step of a batch into one Step per sentence. `forms` are the words of each sentence of the step."""
     decided = constraints or [FREE] * len(step.batch)
     trees = decoder.trees(step.scores, step.graphs, step.batch.is_word)
-    labels, tags = decoder.labels_of(step.scores, step.graphs), predicted_tags(step, model)
+    labels, tags = decoder.labels_of(step.scores, step.graphs), predicted_tags(step, model, forms)
     converged, graphs, best = step.converged.tolist(), step.graphs.listed(), trees.listed()
     return [
         Step(
@@ -77,41 +82,60 @@ def steps_of(
             _array(labels[row, : length + 1]),
             model.vocabulary.labels,
             tags[row],
+            tuple(_array(each[row, : length + 1]) for each in step.scores.tags),
         )
         for row, length in enumerate(step.batch.lengths)
     ]
 
 
-def predicted_tags(step: BatchStep, model: ParserModel) -> list[TagNames]:
-    """Return the best tags of each sentence's words, column by column; empty without a tagger."""
-    names = [model.vocabulary.tags(column) for column in (model.settings.tags.columns if step.scores.tags else ())]
+def predicted_tags(step: BatchStep, model: ParserModel, forms: Sequence[Sequence[str]]) -> list[TagNames]:
+    """Return the best tags of each sentence's words, column by column; empty without a tagger.
+
+    `forms` are the words of each sentence of the step: a lemma is made from its form.
+    """
+    columns = model.settings.tags.columns if step.scores.tags else ()
     best = [scores.argmax(-1).tolist() for scores in step.scores.tags]  # one copy to the host per column
     return [
         tuple(
-            tuple(known[tag] for tag in of_column[row][1 : length + 1])
-            for known, of_column in zip(names, best, strict=True)
+            tuple(tag_names(model.vocabulary, column, of_column[row][1 : len(words) + 1], words))
+            for column, of_column in zip(columns, best, strict=True)
         )
-        for row, length in enumerate(step.batch.lengths)
+        for row, words in enumerate(forms)
     ]
 
 
 class FoundTags(NamedTuple):
-    """The predicted tags of one sentence, and whether the model is sure of each word's UPOS."""
+    """The predicted tags of one sentence, and how sure the model is of them."""
 
     names: TagNames = ()
-    is_sure: Sequence[bool] = ()  # empty if the output does not depend on it
+    is_sure: Sequence[bool] = ()  # whether it is sure of each UPOS; empty if the output does not depend on it
+    confidences: tuple[tuple[float, ...], ...] = ()  # the probability of each tag, by column
 
 
-def found_tags(step: BatchStep, plan: Plan) -> list[FoundTags]:
-    """Return the predicted tags of each sentence."""
-    names = predicted_tags(step, plan.model)
-    if plan.sure_tags is None:
-        return [FoundTags(each) for each in names]
-    is_sure = plan.sure_tags.of(step.scores.tags).tolist()
-    return [
-        FoundTags(each, row[1 : length + 1])
-        for each, row, length in zip(names, is_sure, step.batch.lengths, strict=True)
+def found_tags(step: BatchStep, plan: Plan, items: Sequence[Item], ending: set[int]) -> dict[int, FoundTags]:
+    """Return the predicted tags of the sentences for which this step has them, by number.
+
+    These are the sentences in the rows `ending` if later steps correct tags; else all sentences of the first step.
+    """
+    if not plan.predicts_tags:
+        return {step.sentences[row]: FoundTags() for row in ending}
+    if not (ending if plan.model.settings.tags.refined else step.t == 1):
+        return {}
+    forms = [items[number].sentence.forms for number in step.sentences]
+    names = predicted_tags(step, plan.model, forms)
+    is_sure = [[]] * len(forms) if plan.sure_tags is None else plan.sure_tags.of(step.scores.tags).tolist()
+    sure = [
+        log_best(scores / plan.confidence.tag_temperature(column)).exp().tolist()
+        for column, scores in zip(plan.model.settings.tags.columns, step.scores.tags, strict=True)
     ]
+    return {
+        number: FoundTags(
+            names[row],
+            is_sure[row][1 : len(words) + 1],
+            tuple(tuple(of_column[row][1 : len(words) + 1]) for of_column in sure),
+        )
+        for row, (number, words) in enumerate(zip(step.sentences, forms, strict=True))
+    }
 
 
 def graph_of(
@@ -142,17 +166,16 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
 @torch.no_grad()
 def trees(plan: Plan, items: Sequence[Item]) -> list[Sentence]:
     """Return each sentence of a batch with its final tree and, if the model predicts them, tags (`with_parse`)."""
-    found: dict[int, Graph] = {}
-    tags: list[FoundTags] = [FoundTags()] * len(items)
+    found: dict[int, Sentence] = {}
+    tags: dict[int, FoundTags] = {}
     for step in refine_items(plan, items, wants_trees=False):
-        if step.t == 1 and plan.predicts_tags:
-            tags = found_tags(step, plan)
         ending, best = _ending(plan, step)
+        tags |= found_tags(step, plan, items, ending)
         listed = best.listed() if ending else ([], [])
         for row in ending:
             number = step.sentences[row]
-            found[number] = _graph(listed, row, items[number], plan)
-    return [_filled(items[row], found[row], tags[row], plan) for row in range(len(items))]
+            found[number] = _filled(items[number], _graph(listed, row, items[number], plan), tags[number], plan)
+    return [found[number] for number in range(len(items))]
 
 
 @in_parts(joined_parse)
@@ -167,10 +190,8 @@ def parses(plan: Plan, items: Sequence[Item], *, each_step: bool = False) -> lis
     found: dict[int, Parse] = {}
     graphs: list[list[Graph]] = [[] for _ in items]
     step_confidences: list[list[tuple[Confidence, ...]]] = [[] for _ in items]
-    tags: list[FoundTags] = [FoundTags()] * len(items)
+    tags: dict[int, FoundTags] = {}
     for step in refine_items(plan, items, wants_trees=False):
-        if step.t == 1 and plan.predicts_tags:
-            tags = found_tags(step, plan)
         of_step = step.graphs.listed()
         for row, number in enumerate(step.sentences):
             graphs[number].append(_graph(of_step, row, items[number], plan))
@@ -179,6 +200,7 @@ def parses(plan: Plan, items: Sequence[Item], *, each_step: bool = False) -> lis
             for row, number in enumerate(step.sentences):
                 step_confidences[number].append(_confidences(of_words[row], items[number]))
         ending, best = _ending(plan, step)
+        tags |= found_tags(step, plan, items, ending)
         if not ending:
             continue
         of_words = word_confidences(step.scores, best, plan.decoder, settings).tolist()
@@ -202,6 +224,7 @@ def parses(plan: Plan, items: Sequence[Item], *, each_step: bool = False) -> lis
                 was_sure=not converged[row] and step.t < plan.max_steps,
                 step_confidences=tuple(step_confidences[number]),
                 given_tags=tags_of(item.sentence),
+                tag_confidences=dict(zip(plan.model.settings.tags.columns, tags[number].confidences, strict=False)),
             )
     return [found[number] for number in range(len(items))]
 
@@ -281,6 +304,10 @@ class StepInParts(Step):
             "tags": tuple(
                 tuple(chain.from_iterable(each)) for each in zip(*(each.tags for each in steps), strict=True)
             ),
+            "tag_scores": tuple(
+                np.concatenate([each[0][:1], *(part[1:] for part in each)])
+                for each in zip(*(each.tag_scores for each in steps), strict=True)
+            ),
             "_parts": tuple(zip(parts.words, steps, strict=True)),
             "_main": parts.main,
         }
@@ -312,7 +339,8 @@ def steps(plan: Plan, items: Sequence[Item]) -> list[list[Step]]:
     found: list[list[Step]] = [[] for _ in items]
     for step in refine_items(plan, items, wants_trees=True):
         decided = [items[number].constraints for number in step.sentences]
-        for row, each in enumerate(steps_of(step, plan.decoder, plan.model, decided)):
+        forms = [items[number].sentence.forms for number in step.sentences]
+        for row, each in enumerate(steps_of(step, plan.decoder, plan.model, forms, decided)):
             found[step.sentences[row]].append(each)
     return found
 

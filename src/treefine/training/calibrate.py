@@ -1,4 +1,4 @@
-"""Calibrate confidences on the dev set: temperatures for heads and labels, and a logistic curve for sentences."""
+"""Calibrate confidences on dev: temperatures for heads, labels and tags, and a logistic curve for sentences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from treefine.config import ConfidenceSettings
+from treefine.config import Column, ConfidenceSettings
+from treefine.model.vocabulary import flat_tags
 from treefine.parsing.confidence import doubt_of
 from treefine.parsing.parser import Parser
 from treefine.treebank.sentence import Sentence
@@ -23,7 +24,15 @@ def calibrated(parser: Parser, dev: Sequence[Sentence]) -> ConfidenceSettings:
     """Fit the confidence of a parser to its accuracy on these sentences, and return the settings."""
     arcs: list[tuple[np.ndarray, np.ndarray]] = []  # scores, one row per word, and the gold heads
     labels: list[tuple[np.ndarray, np.ndarray]] = []
+    settings = parser.model.settings.tags
+    tags: dict[Column, list[tuple[np.ndarray, np.ndarray]]] = {
+        column: [] for column in (settings.columns if settings.source == "predicted" else ())
+    }
     for sentence, steps in parser.stream_steps(dev):
+        of_tags = steps[-1 if settings.refined else 0].tag_scores
+        for place, (column, found) in enumerate(tags.items()):
+            right = flat_tags([sentence], parser.model.vocabulary, [column])[:, 0] - 1
+            found.append((of_tags[place][1:][right >= 0], right[right >= 0]))
         last, gold = steps[-1], sentence.graph
         heads = np.array(gold.heads[1:])
         arcs.append((last.arc_scores[1:], heads))
@@ -33,7 +42,8 @@ def calibrated(parser: Parser, dev: Sequence[Sentence]) -> ConfidenceSettings:
         scores = last.label_scores[1:][chosen]
         possible = np.isfinite(scores[np.arange(len(scores)), right[chosen]])  # the root rule can exclude a gold label
         labels.append((scores[possible], right[chosen][possible]))
-    temperatures = ConfidenceSettings(_temperature(arcs), _temperature(labels))
+    of_columns = {f"{column}_temperature": _temperature(found) for column, found in tags.items()}
+    temperatures = ConfidenceSettings(_temperature(arcs), _temperature(labels), **of_columns)
     return _with_sentences(parser, dev, temperatures)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from treefine.config import Column
+from treefine.config import COLUMNS, Column
 from treefine.errors import ConfigError, TreefineError
 from treefine.evaluation.scores import rule_of
 from treefine.training.recipe import (
@@ -92,8 +92,7 @@ def parses_in_files(paths: Sequence[str], sentences: Sequence[Sentence], form: s
 
 def filled_columns(sentences: Iterable[Sentence]) -> set[Column]:
     """Return the columns in which at least one word has a tag."""
-    columns: tuple[Column, ...] = ("upos", "xpos")
-    return {name for each in sentences for name in columns if any(tag != BLANK for tag in getattr(each, name))}
+    return {name for each in sentences for name in COLUMNS if any(tag != BLANK for tag in getattr(each, name))}
 
 
 def _read(path: str, settings: TreebankSettings, faults: list[str]) -> list[Sentence] | None:
@@ -200,11 +199,11 @@ def completed(recipe: Recipe, data: Data, *, is_main: bool = True) -> Recipe:
 
 
 def columns_to_predict(train: Sequence[Sentence]) -> list[Column]:
-    """Return the columns that have tags, without XPOS if UPOS has tags and XPOS has too many different ones."""
+    """Return the columns that have values, without XPOS if UPOS has tags and XPOS has too many different ones."""
     filled = filled_columns(train)
     if "upos" in filled and len({tag for each in train for tag in each.xpos}) > MOST_XPOS:
         filled.discard("xpos")
-    return sorted(filled)
+    return [column for column in COLUMNS if column in filled]
 
 
 def completed_tags(tags: TagTraining, train: Sequence[Sentence]) -> TagTraining:
@@ -230,7 +229,8 @@ def _marks_spaces(sentence: Sentence) -> bool:
 
 def _segmenter(settings: SegmenterTraining, data: Data, *, is_main: bool) -> SegmenterTraining:
     is_trained = is_main and (settings.train == "always" or (settings.train == "auto" and not no_text(data)))
-    return replace(settings, train="always" if is_trained else "never")
+    finds_sentences = settings.finds_sentences and is_trained
+    return replace(settings, train="always" if is_trained else "never", finds_sentences=finds_sentences)
 
 
 def _card(card: CardSettings, paths: Sequence[str]) -> CardSettings:

@@ -14,6 +14,7 @@ from statistics import fmean
 import numpy as np
 import torch
 
+from treefine.config import COLUMNS
 from treefine.errors import TreefineError
 from treefine.evaluation.scores import compared_labels, evaluate, rule_of
 from treefine.evaluation.words import load_words
@@ -41,6 +42,7 @@ from treefine.training.new_model import TrainedBase, new_model
 from treefine.training.optimiser import rate_factor
 from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, FILES, Recipe, TrainingSettings
+from treefine.training.running_text import RunningText, sentence_f1
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
 
@@ -53,7 +55,9 @@ class Accuracy:
     uas: float
     las: float
     las_from: dict[str, float] = field(default_factory=dict)  # LAS from each source of G⁰, if there are several
-    tags: dict[str, float] = field(default_factory=dict)  # UPOS and XPOS, as far as the model predicts them
+    tags: dict[str, float] = field(
+        default_factory=dict
+    )  # UPOS, XPOS, FEATS, LEMMA and Sentences, as far as the model predicts them
 
 
 def mean_accuracy(by_source: Mapping[str, Accuracy]) -> Accuracy:
@@ -87,7 +91,7 @@ class DevScorer:
         self.labels = np.split(np.array([ids[label] for label in compared]), ends)
         self.counts = np.split(counts, ends)
         self.total = max(1, int(counts.sum()))
-        self.n_tagged = {name: _n_tagged(sentences, name) for name in ("upos", "xpos")}
+        self.n_tagged = {name: _n_tagged(sentences, name) for name in COLUMNS}
 
     def right(self, sentence: int, heads: np.ndarray, labels: np.ndarray) -> tuple[int, int]:
         """Count the words of a sentence with the correct head, and those with the correct head and label."""
@@ -110,7 +114,7 @@ class DevScorer:
                 ending = {row for row, done in enumerate(step.converged.tolist()) if done or is_last}
                 trees = learner.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
                 graphs, trees = (each.to(torch.device("cpu")) for each in (step.graphs, trees))
-                if columns and step.t == 1:
+                if columns and (step.t == 1 or model.settings.tags.refined):
                     found[list(step.sentences), max_steps + 2 :] = _right_tags(step, model, chosen)
                 for row, (place, length) in enumerate(zip(step.sentences, step.batch.lengths, strict=True)):
                     number = numbers[place]
@@ -130,22 +134,28 @@ class DevScorer:
         *by_step, uas, las = (total[: max_steps + 2] / self.total).tolist()
         right = zip(columns, total[max_steps + 2 :].tolist(), strict=True)
         tags = {name.upper(): count / self.n_tagged[name] for name, count in right}
+        if model.finds_sentences:
+            with learner.optimiser.averaged():
+                tags["Sentences"] = sentence_f1(model, self.sentences)
         return Accuracy(tuple(by_step), uas, las, tags=tags)
 
 
 def _n_tagged(sentences: Sequence[Sentence], column: str) -> int:
     """Count the words with a tag in this column; at least 1."""
-    n_tagged: int = sum(tag != BLANK for each in sentences for tag in getattr(each, column))
+    n_tagged: int = sum(tag != BLANK or column == "feats" for each in sentences for tag in getattr(each, column))
     return max(1, n_tagged)
 
 
 def _right_tags(step: BatchStep, model: ParserModel, sentences: Sequence[Sentence]) -> np.ndarray:
-    """Count the words of each sentence of the first step with the correct tag, for each column."""
-    gold = [[getattr(sentence, column) for column in model.settings.tags.columns] for sentence in sentences]
+    """Count the words of each sentence of a step with the correct tag, for each column."""
+    forms = [sentences[place].forms for place in step.sentences]
     return np.array(
         [
-            [sum(map(eq, ours, theirs)) for ours, theirs in zip(tags, gold[place], strict=True)]
-            for place, tags in zip(step.sentences, predicted_tags(step, model), strict=True)
+            [
+                sum(map(eq, ours, getattr(sentences[place], column)))
+                for column, ours in zip(model.settings.tags.columns, tags, strict=True)
+            ]
+            for place, tags in zip(step.sentences, predicted_tags(step, model, forms), strict=True)
         ]
     )
 
@@ -279,7 +289,8 @@ def _learn(training: ModelTraining, *, member: int = 0) -> Iterator[Progress]:
         return
     settings = recipe.training
     model = new_model(recipe, data.train, training.base)
-    learner = Learner(model, recipe, data.train, training.initial.train, processes, member=member)
+    text = RunningText(data.train, recipe.segmenter) if model.finds_sentences else None
+    learner = Learner(model, recipe, data.train, training.initial.train, processes, text=text, member=member)
     scorer = DevScorer(data.dev, model.vocabulary.labels, rule=recipe.treebank.rule)
     checkpoint = load_checkpoint(folder / FolderNames.checkpoints, learner)
     standing, best = (checkpoint.standing, checkpoint.best) if checkpoint else (TrainingStanding(), model.state_dict())

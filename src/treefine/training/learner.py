@@ -28,6 +28,7 @@ from treefine.training.decisions import Decisions
 from treefine.training.optimiser import Optimiser
 from treefine.training.processes import Processes
 from treefine.training.recipe import Recipe
+from treefine.training.running_text import RunningText, TextWindow, end_loss
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
@@ -75,15 +76,15 @@ class GoldBatch:
         return GoldBatch(self.graphs.select(rows, n_words), tags)
 
 
-def step_loss(step: BatchStep, gold: GoldBatch) -> Float[Tensor, ""]:
+def step_loss(step: BatchStep, gold: GoldBatch, *, refines_tags: bool = False) -> Float[Tensor, ""]:
     """Return the loss of one step, summed over the unfinished sentences: heads, labels of gold heads, and tags.
 
-    Tags are learned only at the first step, because later steps read the tags that it predicts.
+    Later steps read the tags that the first step predicts. They learn tags only if they correct them (`refines_tags`).
     """
     right = gold.select(step.sentences, step.batch.n_words)
     heads, labels = right.graphs.heads, right.graphs.labels
     loss = _summed(step.scores.arcs, heads, NO_HEAD) + _summed(step.scores.labels(heads), labels, UNSEEN)
-    if right.tags is not None and step.t == 1:
+    if right.tags is not None and (step.t == 1 or refines_tags):
         for column, scores in enumerate(step.scores.tags):
             loss = loss + _summed(scores, right.tags[..., column] - 1, UNSEEN)
     return loss
@@ -104,11 +105,12 @@ class Learner:
         graphs: TrainingGraphs,
         processes: Processes,
         *,
+        text: RunningText | None = None,
         member: int = 0,
     ) -> None:
         self.model = model.to(processes.device)
         self.scoring_model = fast.training_model(self.model)  # the same weights
-        self.recipe, self.train, self.graphs, self.processes = recipe, train, graphs, processes
+        self.recipe, self.train, self.graphs, self.processes, self.text = recipe, train, graphs, processes, text
         self.seeds = [recipe.training.seed, *([member] if member else [])]
         self.decoder = Decoder.of(model)
         self.optimiser = Optimiser(model, recipe.optimiser)
@@ -127,6 +129,7 @@ class Learner:
         settings = self.recipe.training
         rng = np.random.default_rng([*self.seeds, number])
         torch.manual_seed(int(rng.integers(2**62)) + self.processes.rank)
+        texts = [] if self.text is None else self.text.batches(rng)
         drawn = self.graphs.draw(rng)
         order = rng.permutation(len(self.train)).tolist()
         found = batches([self.sizes[each] for each in order], settings.batch_pieces, self.longest)
@@ -139,6 +142,8 @@ class Learner:
             try:
                 with quick_products():
                     loss = self.learn_from(numbers, drawn, progress)
+                    for windows in texts[done * len(texts) // len(found) : (done + 1) * len(texts) // len(found)]:
+                        self.learn_sentence_ends(windows, progress)
             except (MemoryError, RuntimeError) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -160,7 +165,7 @@ class Learner:
         if sentences:
             gold, tags = self._gold(sentences), self.tags_of(sentences)
             if tags is not None and gold.tags is not None:  # given tags are not predicted
-                gold = replace(gold, tags=gold.tags * (tags == 0))
+                gold = replace(gold, tags=gold.tags * (tags[..., : gold.tags.shape[-1]] == 0))
             graphs = [drawn[number] for number in ours]
             share = self.recipe.training.masking
             steps = self.steps(sentences, graphs, tags, stops=settings.stop, mask_share=share, gold=gold.graphs)
@@ -172,7 +177,7 @@ class Learner:
             if n_moving == 0:
                 break
             if step is not None:
-                loss = step_loss(step, gold)
+                loss = step_loss(step, gold, refines_tags=self.model.settings.tags.refined)
                 torch.autograd.backward(loss / (n_moving if settings.update == "each" else n_all))
                 summed += loss.detach()
             n_words += n_moving
@@ -185,6 +190,19 @@ class Learner:
             optimiser.update(progress)
         arriving = Arriving(summed)
         return lambda: self.processes.total(float(arriving.read())) / max(1, n_words)
+
+    def learn_sentence_ends(self, windows: Sequence[TextWindow], progress: float) -> None:
+        """Train the head that finds sentences on some windows of running text."""
+        ours = self.processes.share(windows)
+        if ours:
+            batch, tags = self.model.text_batch([window.tokens for window in ours])
+            device = self.processes.device
+            batch = masked(batch.to(device), self.recipe.training.masking, self.mask_piece)
+            with torch.autocast(device.type, dtype=self.dtype, enabled=self.dtype != torch.float32):
+                logits = self.scoring_model.sentence_end_logits(batch, sent(tags, device))
+            torch.autograd.backward(end_loss(logits, ours) * len(ours) / len(windows))
+        self.processes.sum_gradients(self.optimiser.parameters)
+        self.optimiser.update(progress)
 
     def steps(
         self,
@@ -238,20 +256,26 @@ class Learner:
 
     def tags_of(self, sentences: Sequence[Sentence]) -> Tags | None:
         """Return the input tags. In training, `given_tags` shows some gold tags to a model that predicts tags."""
-        source = self.model.settings.tags.source
-        share = self.recipe.training.given_tags if source == "predicted" and self.model.training else 0.0
-        if source == "none" or (source == "predicted" and not share):
+        settings = self.model.settings.tags
+        is_drawn = settings.source == "predicted"
+        share = self.recipe.training.given_tags if is_drawn and self.model.training else 0.0
+        given = settings.source == "given" or share > 0
+        read = self.model.tag_inputs(sentences, given=given)
+        if read is None:
             return None
-        tags = sent(self.model.given_tags(sentences), self.processes.device)
-        if source == "predicted":
-            tags = tags * self._is_given(len(tags), tags.size(-1), share)
+        tags = sent(read, self.processes.device)
+        if is_drawn and share:
+            n_columns = len(settings.columns)
+            tags[..., :n_columns] *= self._is_given(len(tags), n_columns, share)
         return tags
 
     def _is_given(self, n_sentences: int, n_columns: int, share: float) -> Bool[Tensor, "batch 1 column"]:
-        """Draw the sentences whose tags are given: half of them in all columns, the other half in one column."""
+        """Draw the sentences whose tags are given: half of them in all columns, the other half in some columns."""
         drawn = torch.rand((2, n_sentences, 1, 1), device=self.processes.device)
         only = torch.randint(n_columns, (n_sentences, 1, 1), device=drawn.device)
         is_only = torch.arange(n_columns, device=drawn.device) == only  # [batch, 1, column]
+        if n_columns > 2:
+            is_only = is_only | (torch.rand(is_only.shape, device=drawn.device) < 0.5)
         return (drawn[0] < share) & ((drawn[1] < 0.5) | is_only)
 
     def _gold(self, sentences: Sequence[Sentence]) -> GoldBatch:

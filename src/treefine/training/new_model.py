@@ -52,6 +52,7 @@ def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase |
             tags=tags,
             scorer=scorer,
             decode=decode,
+            finds_sentences=recipe.segmenter.finds_sentences,
             n_frequent=encoder.n_frequent if encoder.pieces == "cut" else None,
             seed=seed,
         )
@@ -62,7 +63,7 @@ def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase |
 def _tags(recipe: Recipe) -> TagSettings:
     tags = recipe.tags
     assert tags.source != "auto", "the recipe is not decided"
-    return TagSettings(tags.source, tags.columns, tags.double_specials)
+    return TagSettings(tags.source, tags.columns, tags.case, tags.refined, tags.double_specials)
 
 
 def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequence[Sentence]) -> ParserModel:
@@ -80,7 +81,14 @@ def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequen
         subwords, rows = cut_subwords(subwords, words, recipe.encoder.n_frequent)
         old_weights["encoder.pieces.weight"] = old_weights["encoder.pieces.weight"][rows]
     shape = replace(old.settings.encoder, n_pieces=len(old_weights["encoder.pieces.weight"]))
-    settings = ModelSettings(shape, recipe.relations, _tags(recipe), recipe.scorer, recipe.decode)
+    settings = ModelSettings(
+        shape,
+        recipe.relations,
+        _tags(recipe),
+        recipe.scorer,
+        recipe.decode,
+        finds_sentences=recipe.segmenter.finds_sentences,
+    )
     vocabulary = replace(Vocabulary.of_treebank(sentences), words=(), chars=())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.training.seed)
@@ -99,8 +107,15 @@ def _name_in(weight: str, new: ParserModel, old: ParserModel) -> str:
     found = _TAG_COLUMN.match(weight)
     if found is None:
         return weight
-    column, columns = new.settings.tags.columns[int(found[2])], old.settings.tags.columns
+    column, columns = _inputs(new)[int(found[2])], _inputs(old)
     return f"{found[1]}{columns.index(column)}{weight[found.end() :]}" if column in columns else ""
+
+
+def _inputs(model: ParserModel) -> list[str]:
+    """Return the columns that the encoder reads, in the order of its tables."""
+    tags, finds_sentences = model.settings.tags, model.settings.finds_sentences
+    columns = tags.columns if tags.source != "none" else ()
+    return [*columns, *(["case"] if tags.case else []), *(["gaps"] if finds_sentences else [])]
 
 
 def _copy(new: Tensor, old: Tensor, new_names: list[str] | None, old_names: list[str] | None) -> None:
@@ -131,4 +146,5 @@ def _names(weight: str, model: ParserModel) -> list[str] | None:
         kinds = [*labels, *_decided_kinds(model), ""]  # "" is the relation of a word's first piece and its others
         return ["NONE", *(f"down {kind}" for kind in kinds), *(f"up {kind}" for kind in kinds)]
     found = _TAG_COLUMN.match(weight)
-    return None if found is None else list(model.vocabulary.tags(model.settings.tags.columns[int(found[2])]))
+    column = None if found is None else _inputs(model)[int(found[2])]
+    return list(getattr(model.vocabulary, column)) if column in model.settings.tags.columns else None

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from treefine.errors import TreefineError
 
+_Item = TypeVar("_Item")
 _SETTLING = 0.3  # seconds; gloo's thread frees the last tensors late, and must not do so while Python exits
 _LONGEST_WAIT = timedelta(minutes=30)  # for another process, before it is considered dead
 
@@ -61,9 +63,9 @@ class Processes:
         """Whether this process writes files and reports progress."""
         return self.rank == 0
 
-    def share(self, numbers: Sequence[int]) -> list[int]:
+    def share(self, batch: Sequence[_Item]) -> list[_Item]:
         """Return the share of a batch for this process."""
-        return list(numbers[self.rank :: self.count])
+        return list(batch[self.rank :: self.count])
 
     def total(self, value: float) -> float:
         """Return the sum of the values of all processes, after waiting for them."""

@@ -200,6 +200,8 @@ class TagTraining:
 
     source: TagRecipe = "auto"  # predict tags, read those of the input, or use none; auto: predict the treebank's tags
     columns: tuple[Column, ...] = ()  # columns to predict or read; empty: those with tags (given: upos)
+    case: bool = False  # also read the case of each word's letters, which an uncased encoder does not see
+    refined: bool = False  # later steps correct the tags of the first step
     double_specials: bool = False  # add the embeddings of CLS and SEP twice, as the authors' code does
 
     def __post_init__(self) -> None:
@@ -269,6 +271,8 @@ class SegmenterTraining:
     """The training of a segmenter for raw text. Shares are drawn again in each epoch."""
 
     train: Literal["auto", "always", "never"] = "auto"  # auto: if the treebank has text
+    finds_sentences: bool = False  # the parser's encoder learns to find sentences, in batches of running text
+    texts_per_epoch: int = 1  # how often an epoch of the parser reads the whole text for that
     network: SegmenterSettings = field(default_factory=SegmenterSettings)  # sizes, in [segmenter.network]
     epochs: int = 40  # number of epochs
     learning_rate: float = renamed_from("rate", 2e-3)  # peak learning rate
@@ -285,7 +289,7 @@ class SegmenterTraining:
     unpointed: float = 0.05  # share of the sentences without their final punctuation mark
 
     def __post_init__(self) -> None:
-        counts, shares = ("epochs", "window"), ("joined", "shuffled", "lowered", "unpointed")
+        counts, shares = ("texts_per_epoch", "epochs", "window"), ("joined", "shuffled", "lowered", "unpointed")
         _check(
             *((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in counts),
             *((getattr(self, name) <= 1, f"{name} = {getattr(self, name)}; it must be at most 1") for name in shares),

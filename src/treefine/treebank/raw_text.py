@@ -25,6 +25,31 @@ class RawToken(NamedTuple):
     gap: str
 
 
+class GapToken(NamedTuple):
+    """A token of running text, with the white space on both sides of it."""
+
+    form: str
+    before: str
+    after: str
+
+
+_GAP_KINDS = 4  # nothing, spaces, a line break, a blank line
+N_GAPS = _GAP_KINDS**2
+
+
+def gap_kinds(token: GapToken) -> int:
+    r"""Return a number from 1 to N_GAPS for the kinds of white space before and after a token.
+
+    >>> gap_kinds(GapToken("a", "", "")), gap_kinds(GapToken("a", " ", "\n")), gap_kinds(GapToken("a", "\n\n", "\n \n"))
+    (1, 7, 16)
+    """
+    before, after = (
+        min(gap.count("\n") or gap.count("\r"), 2) + 1 if gap.strip(" \t\xa0") else int(bool(gap))
+        for gap in (token.before, token.after)
+    )
+    return before * _GAP_KINDS + after + 1
+
+
 @dataclass(frozen=True, slots=True)
 class RawText:
     """A text and its segmentation; `spans`, `words` and `ends_sentence` have one entry per token."""

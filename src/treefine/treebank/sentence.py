@@ -155,6 +155,16 @@ class Sentence:
         return self.column(self.format.xpos)
 
     @property
+    def feats(self) -> tuple[str, ...]:
+        """The features, such as Number=Sing."""
+        return self.column(self.format.feats)
+
+    @property
+    def lemma(self) -> tuple[str, ...]:
+        """The lemmas."""
+        return self.column(self.format.lemma)
+
+    @property
     def heads(self) -> tuple[int | None, ...]:
         """The head of each word, starting with word 1: 0 is ROOT, None is blank."""
         return tuple([None if head == BLANK else int(head) for head in self.column(self.format.head)])
@@ -246,11 +256,19 @@ class Sentence:
             changed[columns.deps] = tuple(map(follow_tree, *before, heads, labels))
         return self._with_columns(changed)
 
-    def with_tags(self, *, upos: Sequence[str] | None = None, xpos: Sequence[str] | None = None) -> Sentence:
-        """Return the sentence with these tags; None leaves a column as it is."""
+    def with_tags(
+        self,
+        *,
+        upos: Sequence[str] | None = None,
+        xpos: Sequence[str] | None = None,
+        feats: Sequence[str] | None = None,
+        lemma: Sequence[str] | None = None,
+    ) -> Sentence:
+        """Return the sentence with these tags, features and lemmas; None leaves a column as it is."""
         if upos is not None and self.format.upos is None:
             raise self.error(f"{self.format.title} has no column for UPOS.")
-        wanted = ((self.format.upos, upos), (self.format.xpos, xpos))
+        form = self.format
+        wanted = ((form.upos, upos), (form.xpos, xpos), (form.feats, feats), (form.lemma, lemma))
         return self._with_columns(
             {index: _strings(tags, "tags") for index, tags in wanted if index is not None and tags is not None}
         )
