@@ -324,6 +324,7 @@ class TagSettings:
     source: TagSource = "given"  # read the tags of the input, predict tags in the first step, or use no tags
     columns: tuple[Column, ...] = ("upos",)  # columns to read or predict
     case: bool = False  # also read the case of each word's letters, which an uncased encoder does not see
+    lexicon: bool = False  # also read guesses at each word's lemma, from the words of the treebank
     refined: bool = False  # later steps correct the tags of the first step
     double_specials: bool = False  # add the embeddings of CLS and SEP twice, as the authors' code does
 

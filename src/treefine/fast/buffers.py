@@ -97,7 +97,7 @@ class Standing:
         is_blank = np.ones(len(counts), bool)
         if packed.tags is not None:
             new["tags"][numbers > 0] = packed.tags
-            is_blank = (packed.tags == 0).any(1)  # the case of a word is never 0
+            is_blank = (packed.tags[:, : packed.n_tags] == 0).any(1)
         new["best_tags"], new["is_sure"] = np.zeros_like(new["tags"]), np.zeros_like(numbers)
         by_sentence = {"has_graph": packed.heads >= 0, "lacks_tags": is_blank}
         for name, each in by_sentence.items():

@@ -28,6 +28,7 @@ class Packed:
     heads: Int[np.ndarray, " word"]  # in the initial graph, counted in the sentence; 0 is ROOT, NO_HEAD if none
     labels: Int[np.ndarray, " word"]  # UNSEEN for a missing or unknown label
     tags: Int[np.ndarray, "word column"] | None = None  # what is read of each word besides its pieces, see `inputs_of`
+    n_tags: int = 0  # the first columns of `tags` are tags
 
     def __len__(self) -> int:
         """Return the number of sentences."""
@@ -79,6 +80,7 @@ def pack(
         heads,
         labels,
         inputs_of(sentences, vocabulary, tags, given=reads_tags),
+        len(tags.columns),
     )
 
 

@@ -85,7 +85,7 @@ class PackedStep(nn.Module):
         if self.tagger is not None:
             of_tags = tuple(each[0] for each in self.tagger(vectors))
             best = torch.stack([each.argmax(-1) + 1 for each in of_tags], dim=-1)
-            tags = F.pad(best, (0, packed.tags.shape[-1] - best.shape[-1]))  # the case of words is not predicted
+            tags = F.pad(best, (0, packed.tags.shape[-1] - best.shape[-1]))  # the last columns are not predicted
             if self.sure_tags is not None:
                 is_sure = self.sure_tags.of(of_tags).int()
             has_new_tags = inputs.lacks_tags > 0

@@ -30,11 +30,8 @@ class ParserModel(nn.Module):
         self.settings, self.vocabulary, self.subwords = settings, vocabulary, subwords
         columns = settings.tags.columns if settings.tags.source != "none" else ()
         n_tags = tuple(len(vocabulary.tags(column)) for column in columns)
-        n_inputs = (
-            *n_tags,
-            *([N_CASES] if settings.tags.case else []),
-            *([N_GAPS] if settings.finds_sentences else []),
-        )
+        n_inputs = n_tags + (N_CASES,) * settings.tags.case + (len(vocabulary.lemma),) * 2 * settings.tags.lexicon
+        n_inputs += (N_GAPS,) * settings.finds_sentences  # the last one: only running text has it
         n_labels = len(vocabulary.labels)
         self.encoder: TransformerEncoder | BiLSTMEncoder  # or one of `treefine.fast`
         if isinstance(settings.encoder, BiLSTMSettings):
@@ -131,9 +128,9 @@ class ParserModel(nn.Module):
         return torch.from_numpy(padded(flat, [len(sentence) for sentence in sentences], 0))
 
     def tag_inputs(self, sentences: Sequence[Sentence], *, given: bool) -> Int[Tensor, "batch word column"] | None:
-        """Return the ids that the encoder reads: the sentences' own tags, if they are `given`, and the case of words.
+        """Return what the encoder reads of the words besides their pieces (`inputs_of`), or None if that is nothing.
 
-        The result is None if it reads neither.
+        Their own tags are part of it if they are `given`.
         """
         flat = inputs_of(sentences, self.vocabulary, self.settings.tags, given=given)
         return None if flat is None else torch.from_numpy(padded(flat, [len(sentence) for sentence in sentences], 0))
@@ -143,12 +140,11 @@ class ParserModel(nn.Module):
     ) -> tuple[Batch, Int[Tensor, "batch word column"]]:
         """Return stretches of running text as a batch, and what the encoder reads of their tokens besides pieces."""
         sentences = [Sentence.of_words([token.form for token in window]) for window in windows]
-        settings = replace(self.settings.tags, case=True)
-        flat = inputs_of(sentences, self.vocabulary, settings, given=False)
-        assert flat is not None
-        flat = flat if self.settings.tags.case else flat[:, :-1]
-        gaps = np.fromiter((gap_kinds(token) for window in windows for token in window), np.int32, len(flat))
-        inputs = padded(np.concatenate([flat, gaps[:, None]], axis=1), [len(each) for each in windows], 0)
+        gaps = np.array([gap_kinds(token) for window in windows for token in window], np.int32)[:, None]
+        flat = inputs_of(sentences, self.vocabulary, self.settings.tags, given=False)
+        if flat is None:
+            flat = np.zeros((len(gaps), len(self.encoder.tags) - 1), np.int32)
+        inputs = padded(np.concatenate([flat, gaps], axis=1), [len(each) for each in windows], 0)
         return self.batch_of(sentences, padded_to=padded_to), torch.from_numpy(inputs)
 
     def sentence_end_logits(self, batch: Batch, tags: Int[Tensor, "batch word column"]) -> Float[Tensor, "batch word"]:

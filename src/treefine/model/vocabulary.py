@@ -15,13 +15,14 @@ from treefine.config import Column, TagSettings
 from treefine.errors import TreebankError
 from treefine.treebank.graph import Arcs
 from treefine.treebank.label_schemes import read_as
-from treefine.treebank.lemmas import lemma_of, script_of
+from treefine.treebank.lemmas import Lexicon, lemma_of, script_of
 from treefine.treebank.sentence import BLANK, Sentence
 
 UNSEEN = -1  # the id of a label that the model has no name for
 NO_HEAD = -1  # the head of ROOT, of padding, and of a word whose head is not given
 N_CASES = 5  # see `case_of`
 FEWEST_LEMMAS = 2  # occurrences of a lemma script that is worth learning
+_MOST_CACHED = 200_000  # forms
 _NAMES = ("labels", "upos", "xpos", "feats", "lemma", "words", "chars")
 
 
@@ -39,6 +40,7 @@ class Vocabulary:
     xpos: tuple[str, ...] = ()
     feats: tuple[str, ...] = ()  # whole values of FEATS, with "_" for a word without features
     lemma: tuple[str, ...] = ()  # lemma scripts, see `treefine.treebank.lemmas`
+    lexicon: tuple[str, ...] = ()  # the forms of the treebank, each with its most frequent script after a tab
     words: tuple[str, ...] = ()  # lower-cased
     chars: tuple[str, ...] = ()
 
@@ -49,12 +51,15 @@ class Vocabulary:
         A word is frequent if it occurs `min_words` times or more.
         """
         counted: dict[str, Counter[str]] = {name: Counter() for name in _NAMES}
+        pairs: list[tuple[str, str]] = []
         for sentence in sentences:
             counted["labels"].update(sentence.labels)
             counted["upos"].update(sentence.upos)
             counted["xpos"].update(sentence.xpos)
             counted["feats"].update(sentence.feats)
-            counted["lemma"].update(map(script_of, *_with_lemma(sentence)))
+            own = [pair for pair in zip(sentence.forms, sentence.lemma, strict=True) if pair[1] != BLANK]
+            counted["lemma"].update(script_of(form, lemma) for form, lemma in own)
+            pairs += own
             for form in sentence.forms:
                 counted["words"][form.lower()] += 1
                 counted["chars"].update(form)
@@ -68,7 +73,8 @@ class Vocabulary:
             raise TreebankError(
                 "The treebank has no labels to learn.", hint="Use a treebank with a filled DEPREL column."
             )
-        return cls(**{name: tuple(sorted(counter)) for name, counter in counted.items()})
+        names = {name: tuple(sorted(counter)) for name, counter in counted.items()}
+        return cls(**names, lexicon=tuple(map("\t".join, Lexicon.of(pairs).scripts.items())))
 
     def __post_init__(self) -> None:
         if not self.labels:
@@ -103,6 +109,26 @@ class Vocabulary:
         """Return the tags of a column; the first one has id 1. Those of LEMMA are scripts."""
         names: tuple[str, ...] = getattr(self, column)
         return names
+
+    @cached_property
+    def _lexicon(self) -> Lexicon:
+        return Lexicon(dict(_split(entry) for entry in self.lexicon))
+
+    @cached_property
+    def _guessed(self) -> dict[str, tuple[int, int]]:
+        return {}
+
+    def lemma_guesses(self, form: str) -> tuple[int, int]:
+        """Return the script of a form in the lexicon and a guess from similar forms, counted from 1; 0 for none."""
+        cache = self._guessed
+        if form not in cache:
+            if len(cache) > _MOST_CACHED:
+                cache.clear()
+            found = (self._lexicon.seen(form), self._lexicon.guess(form))
+            ids = self._ids["lemma"]
+            first, second = (0 if script is None else ids.get(script, -1) + 1 for script in found)
+            cache[form] = first, second
+        return cache[form]
 
     def word_ids(self, words: Sequence[str]) -> list[int]:
         """Return the id of each word, counted from 2; 1 for an unknown word. 0 is ROOT."""
@@ -170,17 +196,18 @@ def inputs_of(
 ) -> Int[np.ndarray, "word column"] | None:
     """Return what a model reads of the words besides their pieces, or None if that is nothing.
 
-    These are their own tags, if they are `given`, and the case of their letters.
+    These are their own tags, if they are `given`, the case of their letters, and guesses at their lemmas.
     """
-    if not given and not tags.case:
+    if not given and not tags.case and not tags.lexicon:
         return None
     columns = tags.columns if tags.source != "none" else ()
-    n_words = sum(map(len, sentences))
-    ids = flat_tags(sentences, vocabulary, columns) if given else np.zeros((n_words, len(columns)), np.int32)
-    if not tags.case:
-        return ids
-    cases = np.fromiter((case_of(form) for each in sentences for form in each.forms), np.int32, n_words)
-    return np.concatenate([ids, cases[:, None]], axis=1)
+    forms = list(chain.from_iterable(each.forms for each in sentences))
+    found = [flat_tags(sentences, vocabulary, columns) if given else np.zeros((len(forms), len(columns)), np.int32)]
+    if tags.case:
+        found.append(np.array(list(map(case_of, forms)), np.int32).reshape(-1, 1))
+    if tags.lexicon:
+        found.append(np.array(list(map(vocabulary.lemma_guesses, forms)), np.int32).reshape(-1, 2))
+    return np.concatenate(found, axis=1)
 
 
 @lru_cache(maxsize=100_000)
@@ -199,7 +226,7 @@ def case_of(form: str) -> int:
     return 4 if n_upper == len(letters) else 5
 
 
-def _with_lemma(sentence: Sentence) -> tuple[list[str], list[str]]:
-    """Return the forms and lemmas of the words that have a lemma."""
-    pairs = [(form, lemma) for form, lemma in zip(sentence.forms, sentence.lemma, strict=True) if lemma != BLANK]
-    return [form for form, _ in pairs], [lemma for _, lemma in pairs]
+def _split(entry: str) -> tuple[str, str]:
+    """Return the form and the script of an entry of a lexicon."""
+    form, _, script = entry.rpartition("\t")
+    return form, script

@@ -63,7 +63,7 @@ def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase |
 def _tags(recipe: Recipe) -> TagSettings:
     tags = recipe.tags
     assert tags.source != "auto", "the recipe is not decided"
-    return TagSettings(tags.source, tags.columns, tags.case, tags.refined, tags.double_specials)
+    return TagSettings(tags.source, tags.columns, tags.case, tags.lexicon, tags.refined, tags.double_specials)
 
 
 def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequence[Sentence]) -> ParserModel:
@@ -115,7 +115,8 @@ def _inputs(model: ParserModel) -> list[str]:
     """Return the columns that the encoder reads, in the order of its tables."""
     tags, finds_sentences = model.settings.tags, model.settings.finds_sentences
     columns = tags.columns if tags.source != "none" else ()
-    return [*columns, *(["case"] if tags.case else []), *(["gaps"] if finds_sentences else [])]
+    guesses = ["lexicon", "guess"] if tags.lexicon else []
+    return [*columns, *(["case"] if tags.case else []), *guesses, *(["gaps"] if finds_sentences else [])]
 
 
 def _copy(new: Tensor, old: Tensor, new_names: list[str] | None, old_names: list[str] | None) -> None:
@@ -147,4 +148,6 @@ def _names(weight: str, model: ParserModel) -> list[str] | None:
         return ["NONE", *(f"down {kind}" for kind in kinds), *(f"up {kind}" for kind in kinds)]
     found = _TAG_COLUMN.match(weight)
     column = None if found is None else _inputs(model)[int(found[2])]
+    if column in ("lexicon", "guess"):
+        return list(model.vocabulary.lemma)
     return list(getattr(model.vocabulary, column)) if column in model.settings.tags.columns else None

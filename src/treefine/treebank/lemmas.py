@@ -6,7 +6,8 @@ A script removes letters from both ends of the form, adds others, and sets the c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from difflib import SequenceMatcher
 from functools import lru_cache
 
@@ -16,6 +17,7 @@ SCRIPT_OF_FORM = "K|0|0"  # the lemma is the form
 _NUMBER = "N|0|0"
 _WHOLE = "="  # starts a script that is the lemma itself
 _FEWEST_SHARED = 2  # letters that form and lemma must share in a row, unless one of them is shorter
+_MOST_GUESSED = 40  # scripts that are tried for a form
 _CASES: dict[str, Callable[[str], str]] = {
     "L": str.lower,
     "K": str,  # kept as in the form
@@ -67,6 +69,38 @@ def lemma_of(form: str, script: str) -> str:
         return form
     lemma = _CASES[case](start + kept + end)
     return form if lemma in ("", BLANK) else lemma
+
+
+class Lexicon:
+    """The words of a treebank with their scripts, which help with words that the encoder cannot spell.
+
+    >>> lexicon = Lexicon({"dogs": "L|0|1", "box": "L|0|0", "foxes": "L|0|2"})
+    >>> lexicon.seen("Dogs"), lexicon.seen("boxes"), lexicon.guess("boxes"), lexicon.guess("ox")
+    ('L|0|1', None, 'L|0|2', None)
+    """
+
+    def __init__(self, scripts: Mapping[str, str]) -> None:
+        self.scripts = scripts
+        self._lemmas = {lemma_of(form, script).lower() for form, script in scripts.items()}
+        counted = Counter(script for script in scripts.values() if not script.startswith(_WHOLE))
+        self._frequent = [script for script, _ in counted.most_common(_MOST_GUESSED)]
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[str, str]]) -> Lexicon:
+        """Return the most frequent script of each form, from all forms and lemmas of a treebank."""
+        counted: dict[str, Counter[str]] = {}
+        for form, lemma in pairs:
+            counted.setdefault(form, Counter())[script_of(form, lemma)] += 1
+        return cls({form: scripts.most_common(1)[0][0] for form, scripts in sorted(counted.items())})
+
+    def seen(self, form: str) -> str | None:
+        """Return the script of a form in the treebank, in this case or in lower case; None if it is not there."""
+        return self.scripts.get(form) or self.scripts.get(form.lower())
+
+    def guess(self, form: str) -> str | None:
+        """Return the most frequent script that makes a lemma of the treebank from a form, or None."""
+        low = form.lower()
+        return next((script for script in self._frequent if lemma_of(low, script).lower() in self._lemmas), None)
 
 
 def _edit(edit: str) -> tuple[int, str]:
