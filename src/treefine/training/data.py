@@ -32,7 +32,7 @@ from treefine.treebank.files import COMPRESSED, open_input, utf8_lines
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
 
-Member = TypeVar("Member")
+_Member = TypeVar("_Member")
 
 MOST_XPOS = 200  # a tagger for more tags than this learns little from most of them
 _SHORT_NAME = re.compile(r"([a-z]{2,3})_[a-z0-9]+(?=-ud-)")  # en_ewt-ud-train.conllu; a folder my_data says nothing
@@ -97,7 +97,7 @@ def is_plain_text(path: str) -> bool:
     return (name.with_suffix("") if name.suffix in COMPRESSED else name).suffix == ".txt"
 
 
-def spaced_sample(sentences: Sequence[Member], n_sentences: int) -> tuple[Member, ...]:
+def spaced_sample(sentences: Sequence[_Member], n_sentences: int) -> tuple[_Member, ...]:
     """Return an evenly spaced sample of this size, the same every time.
 
     >>> spaced_sample("abcdefgh", 3)

@@ -1,9 +1,10 @@
-"""What teachers say about each word of the training sentences, and the loss of a model that learns from it."""
+"""The targets that teachers set for each word of the training sentences, and the loss of a model that learns them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,7 @@ class TaughtBatch:
         return TaughtBatch(self.ids[rows, :n_words], self.probabilities[rows, :n_words], self.share[rows])
 
     def at(self, t: int, graphs: Graphs) -> TaughtBatch:
-        """Return the targets of step t alone. Sentences with decided arcs, unknown to the teachers, have share 0."""
+        """Return the targets of step t. Sentences with decided arcs, unknown to the teachers, have share 0."""
         share = self.share
         if graphs.decided is not None:
             share = share * (graphs.decided == 0).all(1, keepdim=True)
@@ -102,7 +103,7 @@ class TeacherTargets:
             raise TreefineError("The file has targets of other sentences.", hint=hint, path=str(path))
         return found
 
-    @property
+    @cached_property
     def starts(self) -> Int[np.ndarray, " sentence"]:
         """The place of the first word of each sentence."""
         starts: np.ndarray = np.cumsum(self.lengths) - self.lengths
@@ -122,7 +123,7 @@ class TeacherTargets:
 
 @dataclass(frozen=True)
 class Taught:
-    """What a model learns from its teachers."""
+    """The lessons of a model: sentences with the trees of its teachers, and the targets of all sentences."""
 
     sentences: tuple[Sentence, ...]  # unlabelled sentences, with the teachers' trees and tags
     targets: TeacherTargets  # of the labelled sentences, then of these

@@ -37,7 +37,7 @@ from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
-MOST_WORDS = 200  # a longer line of a text is hardly a sentence, and is left out
+LONGEST_UNLABELLED = 200  # a longer line of a text is hardly a sentence, and is left out
 _STAGE = "targets"  # as in Progress
 
 
@@ -97,7 +97,7 @@ def unlabelled(texts: Sequence[str | Sentence], segmenter: Segmenter | None) -> 
     if lines:
         assert segmenter is not None, "the recipe is not checked"
         found += [Sentence.of_words(each.sentence.forms) for each in segmenter.stream_lines(lines)]
-    yield from (each for each in found if len(each) <= MOST_WORDS)
+    yield from (each for each in found if len(each) <= LONGEST_UNLABELLED)
 
 
 @dataclass(frozen=True)
