@@ -46,6 +46,12 @@ def rngtr_over_a_mix(folder):
     return write_recipe(folder, "mixed", sections=mix + "[initial]\nnoised_share = 0.2\n", optimiser="ema = 0.8")
 
 
+def rngtr_with_teachers(folder):
+    write_recipe(folder, "teacher", epochs=1)
+    teacher = f'[teacher]\nrecipes = "teacher.toml"\nmembers = 2\ntexts = "{folder}/train.conllu"\nsentences = 5\n'
+    return write_recipe(folder, "taught", sections=teacher, epochs=2)
+
+
 KINDS = [
     syntr_that_stops_early,
     rngtr_over_folds,
@@ -53,6 +59,7 @@ KINDS = [
     write_recipe_with_base,
     rngtr_with_summed_losses_and_a_cut_word_table,
     biaffine_that_is_seldom_measured,
+    rngtr_with_teachers,
 ]
 
 

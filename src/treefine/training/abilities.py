@@ -86,6 +86,9 @@ def _first_trained(prepared: Prepared) -> Iterator[str]:
         )
     for base in prepared.bases:
         yield f"Trained first: the base model {Path(base).stem}, with the settings of {base}."
+    members = prepared.recipe.teacher.members
+    for teacher in prepared.teachers:
+        yield f"Trained first: {count(members, 'teacher')} with the settings of {teacher}."
 
 
 def _folds(recipe: Recipe, name: str) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,13 +22,17 @@ from treefine.training.recipe import (
     Recipe,
     SegmenterTraining,
     TagTraining,
+    TeacherSettings,
     TreebankSettings,
     expand,
 )
 from treefine.treebank.align import transferred
 from treefine.treebank.conllu import read_treebank, tree_faults
+from treefine.treebank.files import COMPRESSED, open_input, utf8_lines
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
+
+_Member = TypeVar("_Member")
 
 MOST_XPOS = 200  # a tagger for more tags than this learns little from most of them
 _SHORT_NAME = re.compile(r"([a-z]{2,3})_[a-z0-9]+(?=-ud-)")  # en_ewt-ud-train.conllu; a folder my_data says nothing
@@ -68,7 +73,31 @@ def load_data(settings: TreebankSettings) -> Data:
     return Data(train, dev, checksums_of(read), tuple(_unseen_labels(train, dev, settings)), test)
 
 
-def spaced_sample(sentences: Sequence[Sentence], n_sentences: int) -> tuple[Sentence, ...]:
+def load_texts(settings: TeacherSettings) -> tuple[str | Sentence, ...]:
+    """Return the unlabelled sentences: lines of text that are not blank, and the words of treebanks."""
+    found: list[str | Sentence] = []
+    for path in map(expand, settings.texts):
+        if is_plain_text(path):
+            with open_input(path) as stream:
+                found += [line for line in utf8_lines(stream, path) if not line.isspace()]
+        else:
+            found += [Sentence.of_words(each.forms) for each in read_treebank(path)]
+    if settings.texts and not found:
+        raise ConfigError(f"{', '.join(settings.texts)}: There is no sentence.")
+    return spaced_sample(found, settings.sentences or len(found))
+
+
+def is_plain_text(path: str) -> bool:
+    """Return whether a file holds text and not a treebank, by its name.
+
+    >>> is_plain_text("en.txt.xz"), is_plain_text("en.conllu")
+    (True, False)
+    """
+    name = Path(path.lower())
+    return (name.with_suffix("") if name.suffix in COMPRESSED else name).suffix == ".txt"
+
+
+def spaced_sample(sentences: Sequence[_Member], n_sentences: int) -> tuple[_Member, ...]:
     """Return an evenly spaced sample of this size, the same every time.
 
     >>> spaced_sample("abcdefgh", 3)

@@ -43,6 +43,7 @@ from treefine.training.optimiser import rate_factor
 from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, FILES, Recipe, TrainingSettings
 from treefine.training.running_text import RunningText, sentence_f1
+from treefine.training.targets import Taught
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
 
@@ -220,6 +221,7 @@ class ModelTraining:
     base: TrainedBase | None = None  # the model to fine-tune, if one was trained for this
     segmenter: Segmenter | None = None  # saved with the model
     segmentation: Mapping[str, float] = field(default_factory=dict)  # F1 of the segmenter, as in Progress
+    taught: Taught | None = None  # what the model learns from teachers; `initial` includes their sentences
 
     def parser_of_dev(self, model: ParserModel, arcs: Sequence[Arcs]) -> Parser:
         """Return a parser that refines these initial graphs; it can parse only the dev set."""
@@ -245,7 +247,8 @@ class ModelTraining:
             test = accuracy_of(parser.using(keep="nothing"), self.data.test, rule=self.recipe.treebank.rule)
         scores = {"dev": Accuracy((), standing.best_uas, standing.best_las, tags=standing.best_tags), "test": test}
         about = data_and_scores(self.recipe.card, self.data, scores, self.segmentation)
-        notes = notes_of(self.recipe, self.data, standing, inner=self.initial.recipes, base=self.base)
+        inner = self.initial.recipes
+        notes = notes_of(self.recipe, self.data, standing, inner=inner, base=self.base, taught=self.taught)
         parser.save(self.folder / FolderNames.model, notes=f"{about}\n\n{notes}")
 
 
@@ -290,7 +293,12 @@ def _learn(training: ModelTraining, *, member: int = 0) -> Iterator[Progress]:
     settings = recipe.training
     model = new_model(recipe, data.train, training.base)
     text = RunningText(data.train, recipe.segmenter) if model.finds_sentences else None
-    learner = Learner(model, recipe, data.train, training.initial.train, processes, text=text, member=member)
+    taught = training.taught
+    sentences = data.train if taught is None else (*data.train, *taught.sentences)
+    targets = None if taught is None else taught.targets
+    learner = Learner(
+        model, recipe, sentences, training.initial.train, processes, text=text, targets=targets, member=member
+    )
     scorer = DevScorer(data.dev, model.vocabulary.labels, rule=recipe.treebank.rule)
     checkpoint = load_checkpoint(folder / FolderNames.checkpoints, learner)
     standing, best = (checkpoint.standing, checkpoint.best) if checkpoint else (TrainingStanding(), model.state_dict())
@@ -305,7 +313,7 @@ def _learn(training: ModelTraining, *, member: int = 0) -> Iterator[Progress]:
                 done, seconds = (epoch - 1 + share) / settings.epochs, time.monotonic() - began
                 yield Progress(training.stage, epoch, settings.epochs, done, fmean(losses), None, standing, seconds)
             _check_finite(float(sum(each.detach().sum() for each in model.parameters())), epoch)
-            speed = len(data.train) / (time.monotonic() - epoch_began)
+            speed = len(sentences) / (time.monotonic() - epoch_began)
             accuracy = None
             if epoch % settings.dev_every == 0 or epoch == settings.epochs:
                 accuracy = mean_accuracy(

@@ -29,6 +29,7 @@ from treefine.training.optimiser import Optimiser
 from treefine.training.processes import Processes
 from treefine.training.recipe import Recipe
 from treefine.training.running_text import RunningText, TextWindow, end_loss
+from treefine.training.targets import FIRST_TAGS, HEADS, LABELS, TaughtBatch, TeacherTargets
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
@@ -67,6 +68,7 @@ class GoldBatch:
 
     graphs: Graphs
     tags: Int[Tensor, "batch word column"] | None  # ids start at 1; None if the model predicts no tags
+    taught: TaughtBatch | None = None  # what teachers say; None without teachers
 
     def select(self, sentences: tuple[int, ...], n_words: int) -> GoldBatch:
         """Return the gold graphs and tags of some sentences, cut to `n_words`."""
@@ -74,25 +76,46 @@ class GoldBatch:
             return self
         rows = sent(sentences, self.graphs.heads.device)
         tags = None if self.tags is None else self.tags[rows, :n_words]
-        return GoldBatch(self.graphs.select(rows, n_words), tags)
+        taught = None if self.taught is None else self.taught.select(rows, n_words)
+        return GoldBatch(self.graphs.select(rows, n_words), tags, taught)
 
 
-def step_loss(step: BatchStep, gold: GoldBatch, *, refines_tags: bool = False) -> Float[Tensor, ""]:
+def step_loss(
+    step: BatchStep, gold: GoldBatch, *, refines_tags: bool = False, tag_weight: float = 1.0
+) -> Float[Tensor, ""]:
     """Return the loss of one step, summed over the unfinished sentences: heads, labels of gold heads, and tags.
 
     Later steps read the tags that the first step predicts. They learn tags only if they correct them (`refines_tags`).
+    With teachers, the target of a word is a mixture of its gold head, label and tags and of the teachers' probabilities
+    at this step.
     """
     right = gold.select(step.sentences, step.batch.n_words)
     heads, labels = right.graphs.heads, right.graphs.labels
-    loss = _summed(step.scores.arcs, heads, NO_HEAD) + _summed(step.scores.labels(heads), labels, UNSEEN)
+    taught = None if right.taught is None else right.taught.at(step.t, step.graphs)
+    loss = _summed(step.scores.arcs, heads, NO_HEAD, taught, HEADS)
+    loss = loss + _summed(step.scores.labels(heads), labels, UNSEEN, taught, LABELS)
     if right.tags is not None and (step.t == 1 or refines_tags):
         for column, scores in enumerate(step.scores.tags):
-            loss = loss + _summed(scores, right.tags[..., column] - 1, UNSEEN)
+            of_column = _summed(scores, right.tags[..., column] - 1, UNSEEN, taught, FIRST_TAGS + column)
+            loss = loss + tag_weight * of_column
     return loss
 
 
-def _summed(scores: Float[Tensor, "batch word choice"], right: Int[Tensor, "batch word"], ignored: int) -> Tensor:
-    return F.cross_entropy(scores.flatten(0, 1), right.flatten(), ignore_index=ignored, reduction="sum")
+def _summed(
+    scores: Float[Tensor, "batch word choice"],
+    right: Int[Tensor, "batch word"],
+    ignored: int,
+    taught: TaughtBatch | None,
+    kind: int,
+) -> Tensor:
+    """Return the cross-entropy of the words whose correct choice is known."""
+    flat, correct = scores.flatten(0, 1), right.flatten()
+    if taught is None:
+        return F.cross_entropy(flat, correct, ignore_index=ignored, reduction="sum")
+    hard = F.cross_entropy(flat, correct, ignore_index=ignored, reduction="none").view_as(right)
+    soft = taught.soft(kind)
+    mixed = (1 - soft.share) * hard + soft.share * soft.cross_entropy(scores)
+    return torch.where(right == ignored, 0, mixed).sum()
 
 
 class Learner:
@@ -108,10 +131,12 @@ class Learner:
         *,
         text: RunningText | None = None,
         member: int = 0,
+        targets: TeacherTargets | None = None,
     ) -> None:
         self.model = model.to(processes.device)
         self.scoring_model = fast.training_model(self.model)  # the same weights
         self.recipe, self.train, self.graphs, self.processes, self.text = recipe, train, graphs, processes, text
+        self.targets = targets  # of the sentences in `train`; None without teachers
         self.seeds = [recipe.training.seed, *([member] if member else [])]
         self.decoder = Decoder.of(model)
         self.optimiser = Optimiser(model, recipe.optimiser)
@@ -167,6 +192,8 @@ class Learner:
             gold, tags = self._gold(sentences), self.tags_of(sentences)
             if tags is not None and gold.tags is not None:  # given tags are not predicted
                 gold = replace(gold, tags=gold.tags * (tags[..., : gold.tags.shape[-1]] == 0))
+            if self.targets is not None:
+                gold = replace(gold, taught=self.targets.of_batch(ours, self.processes.device))
             graphs = [drawn[number] for number in ours]
             share = self.recipe.training.masking
             steps = self.steps(sentences, graphs, tags, stops=settings.stop, mask_share=share, gold=gold.graphs)
@@ -178,7 +205,8 @@ class Learner:
             if n_moving == 0:
                 break
             if step is not None:
-                loss = step_loss(step, gold, refines_tags=self.model.settings.tags.refined)
+                tags = self.recipe.tags
+                loss = step_loss(step, gold, refines_tags=tags.refined, tag_weight=tags.weight)
                 torch.autograd.backward(loss / (n_moving if settings.update == "each" else n_all))
                 summed += loss.detach()
             n_words += n_moving

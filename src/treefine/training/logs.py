@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from treefine.errors import TreefineError
+from treefine.evaluation.tables import count
 from treefine.training.checkpoint import FolderNames, TrainingStanding
 from treefine.training.data import Data
 from treefine.training.new_model import TrainedBase
 from treefine.training.new_recipe import recipe_toml
 from treefine.training.recipe import FILES, CardSettings, Recipe
+from treefine.training.targets import Taught
 from treefine.version import __version__
 
 if TYPE_CHECKING:
@@ -144,6 +146,7 @@ def notes_of(
     *,
     inner: Mapping[str, Recipe],
     base: TrainedBase | None = None,
+    taught: Taught | None = None,
 ) -> str:
     """Return the training notes of a model card: recipes, versions, checksums and dev scores."""
     members, scores = recipe.training.weight_averaging, f"UAS {standing.best_uas:.2%} and LAS {standing.best_las:.2%}"
@@ -186,6 +189,8 @@ def notes_of(
     for name, each in inner.items():
         whose = f"the parser {name} in the mix" if name in recipe.initial.mix else "its initial parser"
         lines += [f"The recipe of {whose}:", "```toml", recipe_toml(each) + "```", ""]
+    if taught is not None:
+        lines += _about_teachers(recipe, taught)
     checksums = data.checksums
     if base is not None:
         lines += [
@@ -197,3 +202,17 @@ def notes_of(
         checksums = checksums | base.data.checksums
     files = [f"{digest}  {path}" for path, digest in checksums.items()]
     return "\n".join([*lines, "SHA-256 of the files:", "```", *files, "```"])
+
+
+def _about_teachers(recipe: Recipe, taught: Taught) -> Iterator[str]:
+    """Yield the lines of a model card on the teachers, their recipes and the unlabelled sentences."""
+    settings = recipe.teacher
+    n_teachers = len(settings.models) or settings.members * len(settings.recipes)
+    names = ", ".join(settings.models or taught.recipes)
+    yield f"It learned from the probabilities of {count(n_teachers, 'teacher')} ({names})."
+    if taught.sentences:
+        texts = ", ".join(settings.texts)
+        yield f"{count(len(taught.sentences), 'sentence')} of {texts} had no trees; the teachers parsed them."
+    yield ""
+    for name, each in taught.recipes.items():
+        yield from (f"The recipe of the teacher {name}:", "```toml", recipe_toml(each) + "```", "")

@@ -28,6 +28,7 @@ from treefine.training.recipe import (
     CardSettings,
     PretrainedSettings,
     Recipe,
+    TeacherSettings,
     TreebankSettings,
     expand,
     values_of,
@@ -487,6 +488,8 @@ def recipe_toml(recipe: Recipe) -> str:
     """Return the recipe as TOML that `read_recipe` reads back, with all settings, including the defaults."""
     values = values_of(recipe)
     del values["decode"]["root_label"]  # comes from the treebank
+    if recipe.teacher == TeacherSettings():
+        del values["teacher"]  # there are no teachers
     return "\n".join(_toml_lines(values)) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Check everything that a recipe names before training starts: treebanks, encoders, base models, initial parsers."""
+"""Check everything that a recipe names before training: treebanks, encoders, base models, teachers, initial parsers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from treefine.config import BiLSTMSettings
+from treefine.config import BiLSTMSettings, TagSettings
 from treefine.errors import ConfigError, ModelError, TreefineError
 from treefine.model.folder import fetch, is_model_folder, load_model
 from treefine.model.hf_weights import load_encoder
 from treefine.model.subwords import Subwords
+from treefine.model.vocabulary import Vocabulary
 from treefine.training.data import (
     FEWEST,
     Data,
@@ -23,7 +24,9 @@ from treefine.training.data import (
     completed_tags,
     filled_columns,
     fold_ranges,
+    is_plain_text,
     load_data,
+    load_texts,
     no_text,
     parses_in_files,
 )
@@ -35,7 +38,9 @@ from treefine.training.recipe import (
     MixedSettings,
     PretrainedSettings,
     Recipe,
+    SegmenterTraining,
     TagTraining,
+    TeacherSettings,
     TreebankSettings,
     expand,
     find_recipe,
@@ -43,9 +48,9 @@ from treefine.training.recipe import (
     split_changes,
     values_of,
 )
+from treefine.treebank.sentence import Sentence
 
 _NO_BIAFFINE_BASE = "A biaffine model cannot be fine-tuned."
-_NO_CHAIN = "A base recipe must start from an encoder or a model, not from another recipe."
 _TRAIN_APART = "Train it separately, and name its model folder."
 
 
@@ -61,6 +66,8 @@ class Prepared:
     bases: dict[str, Prepared] = field(
         default_factory=dict
     )  # base models to train and fine-tune, by the name of their recipe
+    teachers: dict[str, Prepared] = field(default_factory=dict)  # teachers to train, by the name of their recipe
+    texts: tuple[str | Sentence, ...] = ()  # unlabelled sentences: lines of text, or words
 
 
 def sources_of(settings: InitialSettings) -> dict[str, InitialSettings | MixedSettings]:
@@ -77,12 +84,13 @@ def base_of(recipe: Recipe | None) -> str:
 
 
 def settings_of(prepared: Prepared) -> dict[str, Any]:
-    """Return all settings, including defaults, of the recipe, its initial parsers and its bases."""
+    """Return all settings, including defaults, of the recipe, its initial parsers, its bases and its teachers."""
     values = {name: values_of(each) for name, each in prepared.initial.items()}
     main = values.pop("", None)
     mixed = {f"mixed {name}": each for name, each in values.items()}
     bases = {f"start {Path(name).stem}": values_of(each.recipe) for name, each in prepared.bases.items()}
-    return {"recipe": values_of(prepared.recipe), "initial parser": main, **mixed, **bases}
+    teachers = {f"teacher {Path(name).stem}": values_of(each.recipe) for name, each in prepared.teachers.items()}
+    return {"recipe": values_of(prepared.recipe), "initial parser": main, **mixed, **bases, **teachers}
 
 
 @dataclass
@@ -128,17 +136,21 @@ def prepare(named: Recipe | str | os.PathLike[str], changes: Sequence[str] = ())
     if initial is not None:
         found.faults += [f"--set {place}.{each[0]}: There is no [{place}]." for place, each in inner_changes.items()]
     recipe = draft.recipe
+    teachers = _check_teachers(draft.section("teacher"), draft.section("tags"), data, found)
+    texts = _check_texts(draft.section("teacher"), draft.section("segmenter"), data, found)
     if recipe is not None and data is not None and recipe.segmenter.train == "always":
         if any(not sentence.format.is_ud for sentence in (*data.train, *data.dev)):
             found.faults.append(f"[segmenter] {no_text(data)}. Remove this section.")
     if recipe is None or data is None or found.faults:
         raise ConfigError("\n".join(dict.fromkeys(found.faults)))
     files = [path for each in sources_of(initial).values() for path in (*each.train, *each.dev)]
-    data = replace(data, checksums=data.checksums | checksums_of(files))
+    data = replace(data, checksums=data.checksums | checksums_of((*files, *recipe.teacher.texts)))
+    for teacher in teachers.values():
+        data = replace(data, checksums=data.checksums | teacher.data.checksums)
     for name, each in recipes.items():  # initial parsers use the sentences and the seed of the recipe
         training = replace(each.training, seed=recipe.training.seed)
         recipes[name] = completed(replace(each, treebank=recipe.treebank, training=training), data, is_main=False)
-    return Prepared(completed(recipe, data), data, recipes, found.bases)
+    return Prepared(completed(recipe, data), data, recipes, found.bases, teachers, texts)
 
 
 def _check_treebank(settings: TreebankSettings | None, found: _Findings) -> Data | None:
@@ -186,26 +198,93 @@ def _check_encoder(settings: PretrainedSettings | BiLSTMSettings | None, found: 
 
 
 def _check_base(name: str, found: _Findings) -> None:
-    """Check the recipe of a base model, its encoder and its treebanks. It must not have a base recipe itself."""
+    """Check the recipe of a base model."""
     draft = read_draft(name)
     found.faults.extend(draft.faults)
     for other in found.bases:  # each is trained in a folder with its name
         if Path(other).stem == Path(name).stem and not find_recipe(other).samefile(draft.path):
             found.faults.append(f"{name} and {other}: Two base recipes need different file names.")
+    if isinstance(draft.section("encoder"), BiLSTMSettings):
+        found.faults.append(f"{draft.path}: {_NO_BIAFFINE_BASE}")
+    base = _check_inner(draft, found, "base")
+    if base is not None:
+        found.bases[name] = base
+
+
+def _check_inner(draft: Draft, found: _Findings, what: str) -> Prepared | None:
+    """Check the recipe of a base or of a teacher, its encoder and its treebanks. It must not need other recipes."""
     data = _check_treebank(draft.section("treebank"), found)
     _check_tags(draft.section("tags"), data, found, path=str(draft.path))
     encoder = draft.section("encoder")
-    if isinstance(encoder, BiLSTMSettings):
-        found.faults.append(f"{draft.path}: {_NO_BIAFFINE_BASE}")
-    elif encoder is not None and (inner := expand(encoder.start)).endswith(".toml"):
+    if isinstance(encoder, PretrainedSettings) and (inner := expand(encoder.start)).endswith(".toml"):
         is_same = Path(inner).is_file() and draft.path.samefile(inner)
-        wrong = "The recipe fine-tunes itself." if is_same else f"{_NO_CHAIN} {_TRAIN_APART}"
-        found.faults.append(f"{draft.path}: {wrong}")
+        chain = f"A {what} recipe must start from an encoder or a model, not from another recipe. {_TRAIN_APART}"
+        found.faults.append(f"{draft.path}: {'The recipe fine-tunes itself.' if is_same else chain}")
     else:
         _check_encoder(encoder, found)
-    _check_no_initial(draft, found, "A base recipe must not have an initial parser.")
-    if draft.recipe is not None and data is not None:
-        found.bases[name] = Prepared(completed(draft.recipe, data, is_main=False), data)
+    _check_no_initial(draft, found, f"A {what} recipe must not have an initial parser.")
+    _check_no_teachers(draft, found, f"A {what} recipe must not have teachers.")
+    if draft.recipe is None or data is None:
+        return None
+    return Prepared(completed(draft.recipe, data, is_main=False), data)
+
+
+def _check_teachers(
+    settings: TeacherSettings | None, tags: TagTraining | None, data: Data | None, found: _Findings
+) -> dict[str, Prepared]:
+    """Check that the teachers exist and know the labels and tags of the training set; return those to train."""
+    teachers: dict[str, Prepared] = {}
+    known: dict[str, tuple[Vocabulary, TagTraining | TagSettings]] = {}  # by the name in the recipe
+    for name in settings.models if settings is not None else ():
+        with found.reported():
+            model = load_model(fetch(expand(name)))
+            known[name] = model.vocabulary, model.settings.tags
+    for name in settings.recipes if settings is not None else ():
+        with found.reported():
+            draft = read_draft(expand(name))
+            found.faults.extend(draft.faults)
+            if draft.path.stem in [Path(other).stem for other in teachers]:
+                found.faults.append(f"[teacher] {name}: Two recipes of teachers need different file names.")
+            teacher = _check_inner(draft, found, "teacher")
+            if teacher is not None:
+                teachers[str(draft.path)] = teacher
+                known[name] = Vocabulary.of_treebank(teacher.data.train), teacher.recipe.tags
+    if known and data is not None and tags is not None:
+        ours, own = Vocabulary.of_treebank(data.train), completed_tags(tags, data.train)
+        wrong = {name: _misfit(ours, own, *theirs) for name, theirs in known.items()}
+        found.faults += [f"[teacher] {name}: {why}" for name, why in wrong.items() if why]
+    return teachers
+
+
+def _misfit(ours: Vocabulary, tags: TagTraining, theirs: Vocabulary, their_tags: TagTraining | TagSettings) -> str:
+    """Return why a model cannot learn from a teacher, or an empty string if it can."""
+    if tags.source != their_tags.source or (tags.source != "none" and tags.columns != their_tags.columns):
+        return "The teacher has other tags. Use the same source and columns in [tags] for both."
+    pairs = {"labels": (ours.labels, theirs.labels)}
+    if tags.source != "none":
+        pairs |= {f"{column.upper()} tags": (ours.tags(column), theirs.tags(column)) for column in tags.columns}
+    for what, (own, other) in pairs.items():
+        if own != other:
+            odd = ", ".join(sorted(set(own) ^ set(other))[:3])
+            return f"The teacher and the training set have different {what}, such as {odd}. Train both on one treebank."
+    return ""
+
+
+def _check_texts(
+    settings: TeacherSettings | None, segmenter: SegmenterTraining | None, data: Data | None, found: _Findings
+) -> tuple[str | Sentence, ...]:
+    """Return the unlabelled sentences; only a segmenter can divide text into words."""
+    if settings is None:
+        return ()
+    plain = [path for path in settings.texts if is_plain_text(path)]
+    if plain and segmenter is not None and data is not None:
+        why = "segmenter.train is never" if segmenter.train == "never" else no_text(data)
+        if why:
+            fault = f"{plain[0]}: Text needs the segmenter of this training, but {why}."
+            found.faults.append(f"[teacher] {fault} Name a treebank file, whose words are used.")
+    with found.reported():
+        return load_texts(settings)
+    return ()
 
 
 def _check_source(
@@ -251,12 +330,19 @@ def _check_recipe(draft: Draft, data: Data | None, found: _Findings) -> Recipe |
     _check_tags(draft.section("tags"), data, found, path=str(draft.path))
     _check_encoder(draft.section("encoder"), found)
     _check_no_initial(draft, found, "The recipe of an initial parser must not have an initial parser itself.")
+    _check_no_teachers(draft, found, "The recipe of an initial parser must not have teachers.")
     return draft.recipe
 
 
 def _check_no_initial(draft: Draft, found: _Findings, fault: str) -> None:
     initial = draft.section("initial")
     if initial is not None and (initial.parser != EMPTY or initial.mix):
+        found.faults.append(f"{draft.path}: {fault} {_TRAIN_APART}")
+
+
+def _check_no_teachers(draft: Draft, found: _Findings, fault: str) -> None:
+    teacher = draft.section("teacher")
+    if teacher is not None and teacher.names:
         found.faults.append(f"{draft.path}: {fault} {_TRAIN_APART}")
 
 

@@ -203,6 +203,7 @@ class TagTraining:
     case: bool = False  # also read the case of each word's letters, which an uncased encoder does not see
     lexicon: bool = False  # also read guesses at each word's lemma, from the words of the treebank
     refined: bool = False  # later steps correct the tags of the first step
+    weight: float = 1.0  # of the loss of tags, compared with that of heads and labels
     double_specials: bool = False  # add the embeddings of CLS and SEP twice, as the authors' code does
 
     def __post_init__(self) -> None:
@@ -268,6 +269,35 @@ class TrainingSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TeacherSettings:
+    """Teachers: models, usually larger ones, whose probabilities this model learns (knowledge distillation)."""
+
+    recipes: tuple[str, ...] = ()  # recipes of teachers that are trained first; files, or names of bundled recipes
+    models: tuple[str, ...] = ()  # or folders of trained models; without both, there are no teachers
+    members: int = 1  # number of teachers of each recipe, trained with different seeds
+    texts: tuple[str, ...] = ()  # unlabelled sentences to learn from as well: text with one per line, or treebanks
+    sentences: int = 0  # largest number of unlabelled sentences, an evenly spaced sample; 0: all
+    weight: float = 0.5  # share of the teachers in what is learned from a labelled sentence; the rest is its tree
+
+    def __post_init__(self) -> None:
+        _listed(self, "recipes", "models", "texts")
+        _check(
+            (not (self.recipes and self.models), "set either recipes or models"),
+            (all((*self.names, *self.texts)), "recipes, models and texts must not have empty names"),
+            (bool(self.names) or not self.texts, "texts need teachers: set recipes or models"),
+            ("-" not in self.texts, "standard input cannot be read more than once; name a file"),
+            (self.members > 0, "members = 0; it must be at least 1"),
+            (self.members == 1 or not self.models, "members is only for recipes; name more models instead"),
+            (self.weight <= 1, f"weight = {self.weight}; it must be at most 1"),
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The recipes or models of the teachers."""
+        return self.recipes or self.models
+
+
+@dataclass(frozen=True, slots=True)
 class SegmenterTraining:
     """The training of a segmenter for raw text. Shares are drawn again in each epoch."""
 
@@ -323,6 +353,7 @@ class Recipe:
     refine: RefineSettings = field(default_factory=RefineSettings)
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
+    teacher: TeacherSettings = field(default_factory=TeacherSettings)
     segmenter: SegmenterTraining = field(default_factory=SegmenterTraining)
     card: CardSettings = field(default_factory=CardSettings)
     title: str = ""
@@ -362,6 +393,14 @@ class Recipe:
                 'sentences must be 0 if an initial parser is "files", which parse all sentences',
             ),
             (
+                not self.teacher.names or parsers == {EMPTY},
+                "teachers start from an empty graph: remove parser and mix from [initial], or remove [teacher]",
+            ),
+            (
+                not self.teacher.texts or self.tags.source != "given",
+                'texts in [teacher] have no tags to read: set source = "predicted" or "none" in [tags]',
+            ),
+            (
                 not self.training.given_tags or self.tags.source in ("auto", "predicted"),
                 'given_tags needs predicted tags: set source = "predicted" in [tags]',
             ),
@@ -371,20 +410,27 @@ class Recipe:
 def values_of(recipe: Recipe) -> dict[str, Any]:
     """Return all settings by section and key. Other recipes are named without their folders."""
     values = asdict(recipe)
+    values["teacher"]["recipes"] = list(recipe.teacher.recipes)
     for inner, key in _naming_recipes(values):
         if inner[key].endswith(".toml"):
             inner[key] = Path(inner[key]).name
     return values
 
 
-def _naming_recipes(values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the sections and keys that may name another recipe, if their values are strings."""
+def _naming_recipes(values: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield the sections and keys, or lists and places, that may name another recipe, if their values are strings."""
     initial = values.get("initial")
     mix = initial.get("mix") if isinstance(initial, dict) else None
     sources = [initial, *(mix.values() if isinstance(mix, dict) else ())]
     for section, key in ((values.get("encoder"), "fine_tune_from"), *((each, "parser") for each in sources)):
         if isinstance(section, dict) and isinstance(section.get(key), str):
             yield section, key
+    teacher = values.get("teacher")
+    teachers = teacher.get("recipes") if isinstance(teacher, dict) else None
+    if isinstance(teachers, str):
+        yield teacher, "recipes"
+    elif isinstance(teachers, list):
+        yield from ((teachers, place) for place, name in enumerate(teachers) if isinstance(name, str))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Train a model from a recipe: first the segmenter, base models and initial parsers, then the model itself."""
+"""Train a model from a recipe: first the segmenter, base models, teachers and initial parsers, then the model."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from treefine.training.prepare import Prepared, base_of, prepare, settings_of, s
 from treefine.training.processes import Processes
 from treefine.training.recipe import Recipe
 from treefine.training.segmenter import SegmenterLearner, nothing_learned
+from treefine.training.teachers import taught
 from treefine.treebank.files import open_output
 
 __all__ = ["FolderNames", "Progress", "begin_folder", "check_folder", "train"]
@@ -54,9 +55,13 @@ def train(
     with Processes(chosen) as processes, locked(folder) if processes.is_first else nullcontext():
         segmenter, segmentation = yield from _segmenter(prepared, folder / FolderNames.segmenter, processes)
         bases = yield from _bases(prepared, folder, processes)
+        lessons = yield from taught(prepared, folder, processes, segmenter)
         initial = yield from _initial(prepared, folder, processes, bases)
+        if lessons is not None:  # all sentences start from an empty graph
+            sentences = (*prepared.data.train, *lessons.sentences)
+            initial = replace(initial, train=TrainingGraphs(sentences, None, prepared.recipe.initial))
         base = bases.get(base_of(prepared.recipe))
-        own = ModelTraining(prepared.recipe, prepared.data, folder, processes, initial, base=base)
+        own = ModelTraining(prepared.recipe, prepared.data, folder, processes, initial, base=base, taught=lessons)
         yield from learn(replace(own, segmenter=segmenter, segmentation=segmentation))
 
 
@@ -176,6 +181,8 @@ def _settings_and_checksums(prepared: Prepared) -> dict[str, Any]:
         del recipe["training"]["checkpoint_minutes"], recipe["card"]  # do not change the weights
         if recipe["segmenter"]["train"] == "never":
             recipe["segmenter"] = {"train": "never"}
+        if not (recipe["teacher"]["recipes"] or recipe["teacher"]["models"]):
+            del recipe["teacher"]  # earlier versions had no teachers
         for section, key in _NEW_SETTINGS:
             if not recipe[section][key]:
                 del recipe[section][key]
