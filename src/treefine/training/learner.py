@@ -205,8 +205,8 @@ class Learner:
             if n_moving == 0:
                 break
             if step is not None:
-                tags = self.recipe.tags
-                loss = step_loss(step, gold, refines_tags=tags.refined, tag_weight=tags.weight)
+                of_tags = self.recipe.tags
+                loss = step_loss(step, gold, refines_tags=of_tags.refined, tag_weight=of_tags.weight)
                 torch.autograd.backward(loss / (n_moving if settings.update == "each" else n_all))
                 summed += loss.detach()
             n_words += n_moving
