@@ -1,4 +1,7 @@
-"""Train a segmenter on the raw text of a treebank; F1 of words and sentences on dev chooses the best epoch."""
+"""Train a segmenter on the raw text of a treebank; F1 of words and sentences on dev chooses the best epoch.
+
+If the encoder of the parser finds the sentences, F1 of words alone chooses it.
+"""
 
 from __future__ import annotations
 
@@ -162,7 +165,8 @@ class SegmenterLearner:
                 hint = "Set a lower segmenter.learning_rate."
                 raise TreefineError(f"In epoch {epoch}, the loss of the segmenter became infinite or NaN.", hint=hint)
             scores = measured(self.segmenter, self.text, self.dev)
-            accuracy = (scores["Words"].f1 + scores["Sentences"].f1) / 2
+            measures = ("Words",) if self.settings.encoder_layers else ("Words", "Sentences")
+            accuracy = sum(scores[name].f1 for name in measures) / len(measures)
             is_best = accuracy > best_accuracy
             if is_best:
                 best, best_accuracy = _copied(self.mean), accuracy
