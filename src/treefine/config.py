@@ -371,6 +371,22 @@ class ConfidenceSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SentenceEndSettings:
+    """How the scores of the encoder and of the segmenter decide where sentences end, fitted on the dev set."""
+
+    char_weight: float = 0.5  # of the segmenter's score, relative to the encoder's
+    margin: float = 2.0  # subtracted from the score of a token within a line that does not end in final punctuation
+    temperature: float = 1.0  # divides the sum, so that it becomes the log-odds of an end
+
+    def __post_init__(self) -> None:
+        for name in ("char_weight", "margin"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} = {getattr(self, name)}; it must be 0 or more")
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature = {self.temperature}; it must be above 0")
+
+
+@dataclass(frozen=True, slots=True)
 class PrecisionSettings:
     """The default precision per device; other than float32 only if the loss in accuracy was measured."""
 
