@@ -40,7 +40,7 @@ class Cuts(NamedTuple):
     doubt: np.ndarray  # -log of the probability that `ends_sentence` is right; 0 if it is certain or not known
 
 
-Stretch = TypeVar("Stretch", Scored, Cuts)
+_Stretch = TypeVar("_Stretch", Scored, Cuts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,33 +106,33 @@ def _tokens(cuts: Iterable[Cuts], most_spaces: int) -> Iterator[_Token]:
         start += len(stretch.text)
 
 
-def whole_tokens(stretches: Iterable[Stretch], most_spaces: int) -> Iterator[tuple[Stretch, list[Span]]]:
+def whole_tokens(stretches: Iterable[_Stretch], most_spaces: int) -> Iterator[tuple[_Stretch, list[Span]]]:
     """Yield the text in stretches of whole tokens with their gaps, and the spans of the tokens in their stretch.
 
     The last token of a stretch waits for the next stretch, in which the token or its gap may continue.
     """
-    waiting = list[Stretch]()
+    waiting = list[_Stretch]()
     for stretch in stretches:
         waiting.append(stretch)
         if is_gap(stretch.text).all():
             continue  # do not search a long gap repeatedly
-        rest = joined(waiting)
+        rest = joined_stretches(waiting)
         *found, (last, _) = _spans(rest.text, rest.token, most_spaces)
         if found:
             yield part(rest, 0, last), found
         waiting = [part(rest, last, len(rest.text)) if found else rest]
     if waiting:
-        rest = joined(waiting)
+        rest = joined_stretches(waiting)
         yield rest, _spans(rest.text, rest.token, most_spaces)
 
 
-def joined(stretches: Sequence[Stretch]) -> Stretch:
+def joined_stretches(stretches: Sequence[_Stretch]) -> _Stretch:
     """Return several stretches as one."""
     texts, *decisions = zip(*stretches, strict=True)
     return type(stretches[0])._make(["".join(texts), *map(np.concatenate, decisions)])
 
 
-def part(stretch: Stretch, start: int, stop: int) -> Stretch:
+def part(stretch: _Stretch, start: int, stop: int) -> _Stretch:
     """Return a part of a stretch."""
     return type(stretch)._make([each[start:stop] for each in stretch])
 

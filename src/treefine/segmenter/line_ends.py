@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treefine.segmenter.cut import IF_LONG, Cuts, Scored, joined, part
+from treefine.segmenter.cut import IF_LONG, Cuts, Scored, joined_stretches, part
 
 REACH = 8  # lines on either side of a line end that are compared
 LONGEST_LINE = 1000  # characters; a longer line is split into pieces, to limit memory
@@ -53,7 +53,7 @@ def cuts_of(stretches: Iterable[Scored], *, are_log_odds: bool = False) -> Itera
         stop = len(lines) if is_end else len(lines) - REACH
         if stop <= n_done:
             continue
-        text, token, sentence = joined([each.scored for each in lines[n_done:stop]])
+        text, token, sentence = joined_stretches([each.scored for each in lines[n_done:stop]])
         ends, start = (sentence > 0).astype(np.int8), 0
         doubt = np.logaddexp(0, -abs(sentence)) if are_log_odds else np.zeros(len(text), np.float32)
         for place in range(n_done, stop):
@@ -83,7 +83,7 @@ def _in_lines(stretches: Iterable[Scored]) -> Iterator[tuple[list[_Line], bool]]
     rest, is_inside = Scored("", np.zeros(0, np.int8), np.zeros(0, np.float32)), False
     for stretch in stretches:
         found, start = list[_Line](), 0
-        rest = joined([rest, stretch])
+        rest = joined_stretches([rest, stretch])
         while True:
             stop = rest.text.find("\n", start, start + LONGEST_LINE) + 1
             if not stop and len(rest.text) - start < LONGEST_LINE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -23,6 +24,7 @@ from treefine.segmenter.cut import Cuts, Scored, Segmented, is_gap, sentences_of
 from treefine.segmenter.line_ends import are_clear, cuts_of
 from treefine.segmenter.network import ENDS, WITHIN, Alphabet, CutScores, SegmenterNetwork, Windows
 from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer
+from treefine.segmenter.whole_spans import WHOLE_SPANS, is_inside
 from treefine.treebank.multiword import Multiwords
 from treefine.version import __version__
 
@@ -42,8 +44,9 @@ _CLOSE = 1e-3  # a smaller margin may have the other sign in another batch
 class Segmenter:
     """A network and the multiword tokens of a treebank, ready to segment text.
 
-    `most_spaces` is the maximum number of spaces in a token. Without `sentence_ends`, the network alone decides where
-    sentences end. They are not saved: they belong to a parser.
+    `most_spaces` is the maximum number of spaces in a token. `whole_spans` are names of rules that keep URLs and the
+    like whole. Without `sentence_ends`, the network alone decides where sentences end. They belong to a parser and are
+    not saved.
     """
 
     def __init__(
@@ -53,16 +56,18 @@ class Segmenter:
         multiwords: Multiwords,
         *,
         most_spaces: int = 0,
+        whole_spans: Sequence[str] = (),
         sentence_ends: SentenceEnds | None = None,
     ) -> None:
         self.network, self.alphabet = network.eval(), alphabet
         self.multiwords, self.most_spaces = multiwords, most_spaces
-        self.sentence_ends = sentence_ends
+        self.whole_spans, self.sentence_ends = tuple(whole_spans), sentence_ends
 
     def with_encoder(self, scorer: SentenceScorer, settings: SentenceEndSettings) -> Segmenter:
         """Return a segmenter with the same network in which the encoder of a parser also scores sentence ends."""
-        ends = SentenceEnds(scorer, settings)
-        return Segmenter(self.network, self.alphabet, self.multiwords, most_spaces=self.most_spaces, sentence_ends=ends)
+        other = copy(self)  # it shares the weights
+        other.sentence_ends = SentenceEnds(scorer, settings)
+        return other
 
     @classmethod
     def from_folder(cls, folder: str | os.PathLike[str]) -> Segmenter:
@@ -80,13 +85,18 @@ class Segmenter:
             raise ModelError("The alphabet is damaged: characters must not repeat.", hint=_AGAIN, path=str(path))
         if type(most_spaces) is not int or most_spaces < 0:
             raise ModelError(f"most_spaces must be 0 or more, not {most_spaces!r}.", hint=_AGAIN, path=str(path))
+        whole_spans = config.get("whole_spans", [])
+        if not isinstance(whole_spans, list) or not {*map(str, whole_spans)} <= {*WHOLE_SPANS}:
+            known = ", ".join(WHOLE_SPANS)
+            raise ModelError(f"whole_spans = {whole_spans!r}; known rules are {known}.", hint=_AGAIN, path=str(path))
         alphabet = Alphabet(characters, settings.n_hashes)
         with unfilled():
             network = SegmenterNetwork(settings, n_chars=len(alphabet))
         weights = restored(read_weights(Path(folder, _WEIGHTS)))
         check_weights(weights, network.state_dict(), path=str(Path(folder, _WEIGHTS)))
         network.load_state_dict(weights, assign=True)
-        return cls(network, alphabet, _read_multiwords(Path(folder, _MULTIWORDS)), most_spaces=most_spaces)
+        multiwords = _read_multiwords(Path(folder, _MULTIWORDS))
+        return cls(network, alphabet, multiwords, most_spaces=most_spaces, whole_spans=whole_spans)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a self-contained folder, which replaces an older segmenter once it is complete."""
@@ -97,7 +107,8 @@ class Segmenter:
         """Write the files into an existing folder, with weights in eight bits."""
         values = {"segmenter": asdict(self.network.settings), "alphabet": self.alphabet.characters}
         version = {"treefine": __version__, "format": _FORMAT}
-        write_json(folder / _CONFIG, {**version, **values, "most_spaces": self.most_spaces})
+        tokens = {"most_spaces": self.most_spaces, "whole_spans": list(self.whole_spans)}
+        write_json(folder / _CONFIG, {**version, **values, **tokens})
         write_json(folder / _MULTIWORDS, asdict(self.multiwords))
         weights = {name: each.detach().cpu() for name, each in self.network.state_dict().items()}
         small = {name: each.contiguous() for name, each in rounded(weights).items()}
@@ -127,10 +138,9 @@ class Segmenter:
             best, second = token.topk(2, dim=-1).values.unbind(-1)
             has_clear_token = (best - second > _CLOSE).numpy()  # [text, char]
             tokens, ends = token.argmax(-1).to(torch.int8).numpy(), sentence.numpy()
-            scored = [
-                Scored(plain[number], tokens[row, : len(plain[number])], ends[row, : len(plain[number])])
-                for row, number in enumerate(group)
-            ]
+            scored = list[Scored]()
+            for row, text in enumerate(plain[number] for number in group):
+                scored.append(Scored(text, self._kept_whole(tokens[row, : len(text)], text), ends[row, : len(text)]))
             if self.sentence_ends is not None:
                 scored = self.sentence_ends.of_texts(scored, most_spaces=self.most_spaces)
             for number, each, is_clear in zip(group, scored, has_clear_token, strict=True):
@@ -160,7 +170,7 @@ class Segmenter:
                 unread.append(chunk)
                 yield chunk.replace(_CRLF, "\n")
 
-        scored = self._scored(plain())
+        scored = self.scored(plain())
         if self.sentence_ends is not None:
             scored = self.sentence_ends.of_stream(scored, most_spaces=self.most_spaces)
         yield from _restored(self._decided(scored), unread)
@@ -168,7 +178,7 @@ class Segmenter:
     def _decided(self, scored: Iterable[Scored]) -> Iterator[Cuts]:
         return cuts_of(scored, are_log_odds=self.sentence_ends is not None)
 
-    def _scored(self, chunks: Iterable[str]) -> Iterator[Scored]:
+    def scored(self, chunks: Iterable[str]) -> Iterator[Scored]:
         r"""Yield the scores of a text without \r\n."""
         size = STRIDE * BLOCK_WINDOWS
         before, parts, n_waiting = "", list[str](), 0
@@ -220,10 +230,15 @@ class Segmenter:
             some = windows[first : first + AT_ONCE]
             scores = self._scores([text for text, _, _ in some])
             token, sentence = scores.token.argmax(-1).to(torch.int8).numpy(), scores.sentence.numpy()
-            for row, (_, start, length) in enumerate(some):
-                tokens.append(token[row, start : start + length])
+            for row, (text, start, length) in enumerate(some):
+                kept = self._kept_whole(token[row, : len(text)], text)
+                tokens.append(kept[start : start + length])
                 ends.append(sentence[row, start : start + length])
         return np.concatenate(tokens), np.concatenate(ends)
+
+    def _kept_whole(self, token: np.ndarray, text: str) -> np.ndarray:
+        """Return the token decisions about a text, with no end within a span that stays whole."""
+        return np.where(is_inside(text, self.whole_spans), WITHIN, token) if self.whole_spans else token
 
     def _scores(self, texts: Sequence[str]) -> CutScores:
         """Return the scores of some windows, on the CPU."""

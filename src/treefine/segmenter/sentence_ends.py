@@ -15,11 +15,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from treefine.config import SentenceEndSettings
-from treefine.segmenter.cut import Scored, joined, part, whole_tokens
+from treefine.segmenter.cut import Scored, joined_stretches, part, whole_tokens
 
-STRIDE = 128  # tokens in a window
-CONTEXT = 32  # tokens that are read on either side of a window
-AT_ONCE = 8  # windows in a batch; grouped the same way every time, because rounding depends on the batch
+WINDOW_TOKENS = 128  # tokens in a window
+CONTEXT_TOKENS = 32  # tokens that are read on either side of a window
+WINDOWS_AT_ONCE = 8  # windows in a batch; grouped the same way every time, because rounding depends on the batch
 _FINAL = ".!?…:;。！？．：；｡؟۔؛।॥։።‼⁇⁈⁉‽"
 _CLOSING = "\"')]}”’»›」』）］｝″′*_"
 _ENDS_FINALLY = re.compile(rf"[{re.escape(_FINAL)}][{re.escape(_CLOSING)}]*\Z")
@@ -71,20 +71,20 @@ class SentenceEnds:
 
     def of_stream(self, stretches: Iterable[Scored], *, most_spaces: int) -> Iterator[Scored]:
         """Yield a text that comes in stretches, with the combined score at the last character of each token."""
-        at_once = STRIDE * AT_ONCE
+        at_once = WINDOW_TOKENS * WINDOWS_AT_ONCE
         parts, start = list[Scored](), 0  # the text that waits for its scores, and its offset in the whole text
         places, n_done = list[Place](), 0  # its tokens, after `n_done` tokens that are only context
         for stretch, found in placed_tokens(stretches, most_spaces):
             parts.append(stretch)
             places += found
-            while len(places) - n_done >= at_once + CONTEXT:
-                text, next_start = joined(parts), places[n_done + at_once].start
+            while len(places) - n_done >= at_once + CONTEXT_TOKENS:
+                text, next_start = joined_stretches(parts), places[n_done + at_once].start
                 yield self._rescored(part(text, 0, next_start - start), start, places, n_done)
                 parts, start = [part(text, next_start - start, len(text.text))], next_start
-                kept = n_done + at_once - CONTEXT
-                places, n_done = places[kept:], CONTEXT
+                kept = n_done + at_once - CONTEXT_TOKENS
+                places, n_done = places[kept:], CONTEXT_TOKENS
         while parts:  # at most twice
-            text = joined(parts)
+            text = joined_stretches(parts)
             is_last = len(places) - n_done <= at_once
             next_start = start + len(text.text) if is_last else places[n_done + at_once].start
             yield self._rescored(part(text, 0, next_start - start), start, places, n_done)
@@ -100,13 +100,13 @@ class SentenceEnds:
         windows = [window for each in places for window in _windows(each, 0, len(each))]
         scores = iter(self._scores(windows))
         return [
-            self._with(text, 0, found, [next(scores) for _ in range(0, len(found), STRIDE)])
+            self._with(text, 0, found, [next(scores) for _ in range(0, len(found), WINDOW_TOKENS)])
             for text, found in zip(texts, places, strict=True)
         ]
 
     def _rescored(self, text: Scored, start: int, places: Sequence[Place], first: int) -> Scored:
-        """Return the text, which starts at `start`, with new scores for its tokens: at most AT_ONCE windows."""
-        stop = min(len(places), first + STRIDE * AT_ONCE)
+        """Return the text, which starts at `start`, with new scores for its tokens: at most WINDOWS_AT_ONCE windows."""
+        stop = min(len(places), first + WINDOW_TOKENS * WINDOWS_AT_ONCE)
         return self._with(text, start, places[first:stop], self._scores(_windows(places, first, stop)))
 
     def _with(self, text: Scored, start: int, places: Sequence[Place], encoder: Sequence[np.ndarray]) -> Scored:
@@ -121,8 +121,8 @@ class SentenceEnds:
     def _scores(self, windows: Sequence[_Window]) -> list[np.ndarray]:
         """Return the encoder's score of each token of the windows, without their context."""
         found = list[np.ndarray]()
-        for first in range(0, len(windows), AT_ONCE):
-            some = windows[first : first + AT_ONCE]
+        for first in range(0, len(windows), WINDOWS_AT_ONCE):
+            some = windows[first : first + WINDOWS_AT_ONCE]
             scores = self.scorer.sentence_end_scores([each.tokens for each in some])
             found += [row[each.first : each.stop] for row, each in zip(scores, some, strict=True)]
         return found
@@ -137,9 +137,9 @@ class _Window(NamedTuple):
 def _windows(places: Sequence[Place], first: int, stop: int) -> list[_Window]:
     """Return the windows of the tokens from `first` to `stop`; the tokens around them are context."""
     found = []
-    for left in range(first, stop, STRIDE):
-        begin, end = max(0, left - CONTEXT), min(left + STRIDE, stop)
-        tokens = [each.token for each in places[begin : end + CONTEXT]]
+    for left in range(first, stop, WINDOW_TOKENS):
+        begin, end = max(0, left - CONTEXT_TOKENS), min(left + WINDOW_TOKENS, stop)
+        tokens = [each.token for each in places[begin : end + CONTEXT_TOKENS]]
         found.append(_Window(tokens, left - begin, end - begin))
     return found
 

@@ -33,11 +33,11 @@ def calibrated(parser: Parser, dev: Sequence[Sentence]) -> ConfidenceSettings:
         scores = last.label_scores[1:][chosen]
         possible = np.isfinite(scores[np.arange(len(scores)), right[chosen]])  # the root rule can exclude a gold label
         labels.append((scores[possible], right[chosen][possible]))
-    temperatures = ConfidenceSettings(_temperature(arcs), _temperature(labels))
+    temperatures = ConfidenceSettings(fitted_temperature(arcs), fitted_temperature(labels))
     return _with_sentences(parser, dev, temperatures)
 
 
-def _temperature(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+def fitted_temperature(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
     """Return the temperature that maximises the likelihood of the gold choices, or 1 without any."""
     if not any(len(right) for _, right in found):
         return 1.0
