@@ -54,7 +54,7 @@ def measure_cuts(options: argparse.Namespace) -> None:
     config = {
         "device": parser.device.type,
         "text": options.text.name,
-        "sentences": len(spans),
+        "text_sentences": len(spans),
         "sentence_ends": _settings(parser),
     }
     result = of_treebank | {"other_text": on_one_line(line, spans, list(parser.segment([line])))}

@@ -372,7 +372,7 @@ class ConfidenceSettings:
 
 @dataclass(frozen=True, slots=True)
 class SentenceEndSettings:
-    """How the scores of the encoder and of the segmenter decide where sentences end, fitted on the dev set."""
+    """The weights of the encoder and of the segmenter in decisions about sentence ends, fitted on the dev set."""
 
     char_weight: float = 0.5  # of the segmenter's score, relative to the encoder's
     margin: float = 2.0  # subtracted from the score of a token within a line that does not end in final punctuation

@@ -52,7 +52,7 @@ def test_a_model_is_measured_on_a_treebank_and_on_other_text(tmp_path, text_file
     measure_cuts(["--model", str(tmp_path / "model"), "--treebank", "tiny", "--device", "cpu", *places])
 
     (row,) = read_rows("cuts", path=rows)
-    assert row["config"]["sentences"] == 2
+    assert row["config"]["text_sentences"] == 2
     assert row["config"]["sentence_ends"] is None
     assert {"Tokens", "Sentences", "Words", "cut_gap", "other_text"} <= row["result"].keys()
     assert row["result"]["cut_confidence"] == 1.0

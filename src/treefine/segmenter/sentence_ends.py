@@ -33,7 +33,7 @@ class GapToken(NamedTuple):
     """A token of running text, and the white space around it."""
 
     form: str
-    before: str  # empty if there is none
+    before: str  # may be empty
     after: str
 
 

@@ -84,7 +84,7 @@ def sentence_f1(found: np.ndarray, gold: np.ndarray) -> float:
 
 def _temperature(scores: EndScores, settings: SentenceEndSettings) -> float:
     log_odds = _log_odds(scores, settings)[~scores.is_forced]
-    choices = np.stack([np.zeros_like(log_odds), log_odds], axis=1)  # the sentence goes on, or ends
+    choices = np.stack([np.zeros_like(log_odds), log_odds], axis=1)  # the sentence continues, or ends
     return fitted_temperature([(choices, scores.is_end[~scores.is_forced].astype(np.int64))])
 
 
