@@ -30,6 +30,7 @@ WITH_OPTIONS = {
     "queue": "accuracy.queue",
     "starts": "accuracy.starts",
     "segmenter": "accuracy.segmenter",
+    "cuts": "accuracy.cuts",
     "language": "accuracy.language",
     "encoder": "speed.encoder",
     "speed": "speed.parsers",

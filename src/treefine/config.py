@@ -384,6 +384,22 @@ class ConfidenceSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SentenceEndSettings:
+    """The weights of the encoder and of the segmenter in decisions about sentence ends, fitted on the dev set."""
+
+    char_weight: float = 0.5  # of the segmenter's score, relative to the encoder's
+    margin: float = 2.0  # subtracted from the score of a token within a line that does not end in final punctuation
+    temperature: float = 1.0  # divides the sum, so that it becomes the log-odds of an end
+
+    def __post_init__(self) -> None:
+        for name in ("char_weight", "margin"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} = {getattr(self, name)}; it must be 0 or more")
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature = {self.temperature}; it must be above 0")
+
+
+@dataclass(frozen=True, slots=True)
 class PrecisionSettings:
     """The default precision per device; other than float32 only if the loss in accuracy was measured."""
 
@@ -402,6 +418,7 @@ class ModelSettings:
     decode: DecodeSettings = field(default_factory=DecodeSettings)
     confidence: ConfidenceSettings = field(default_factory=ConfidenceSettings)
     precision: PrecisionSettings = field(default_factory=PrecisionSettings)
+    sentence_ends: SentenceEndSettings = field(default_factory=SentenceEndSettings)
     sentence_layers: int = 0  # layers of the encoder that find the sentences of running text; 0: it does not find them
     max_steps: int = 0  # T during training; 0: unknown
     stop_above: float = 1.0  # stop refining when the mean word confidence is above this; 1: only if converged

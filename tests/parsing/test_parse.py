@@ -16,6 +16,7 @@ from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import Graph, ModelError, Parser, Sentence, TreefineError, read_treebank
 from treefine.config import ConfidenceSettings, DecodeSettings, TagSettings
+from treefine.model.parser_model import ParserModel
 from treefine.parsing.confidence import Confidence
 from treefine.parsing.initial import empty, given
 from treefine.parsing.parse import Change, Parse
@@ -429,3 +430,29 @@ def test_changes_lead_from_any_start_to_any_tree(data):
         assert math.isclose(change.after, 0.25)
     assert changed == list(zip(*tree.arcs, strict=True))
     assert found.changed_picture().graph == tree
+
+
+def test_the_confidence_of_a_sentence_includes_that_of_its_cut(nlp):
+    (given, *_) = nlp.segment(["Dogs bark."])
+    whole, cut = nlp.stream_segmented([given, replace(given, cut=0.5)])
+
+    assert (whole.cut_confidence, cut.cut_confidence) == (1.0, 0.5)
+    assert cut.confidence == pytest.approx(0.5 * whole.confidence, rel=1e-4)
+    assert cut.to_dict()["cut_confidence"] == 0.5
+    assert "cut_confidence" not in whole.to_dict()
+    assert f"# confidence = {cut.confidence:.2f}" in cut.to_conllu(confidence=True)
+
+
+def test_a_model_that_finds_sentences_also_cuts_the_text(nlp, monkeypatch):
+    def scores(model, windows):
+        return [np.array([99.0 if "D" in token.form else -99.0 for token in window], "f4") for window in windows]
+
+    monkeypatch.setattr(ParserModel, "finds_sentences", True, raising=False)
+    monkeypatch.setattr(ParserModel, "sentence_end_scores", scores, raising=False)
+    texts = ["ab D ab", "ab ab"]
+
+    found = [[(each.start, each.end) for each in nlp(text)] for text in texts]
+
+    assert found == [[(0, 4), (5, 7)], [(0, 5)]]
+    assert [[(each.start, each.end) for each in parses] for parses in nlp.pipe(texts)] == found
+    assert list(nlp.stream_lines(texts[:1]))[0].end == 7

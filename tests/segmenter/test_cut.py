@@ -24,7 +24,7 @@ def cut_texts(draw):
         st.lists(st.sampled_from([WITHIN, WITHIN, ENDS, ENDS_MULTIWORD]), min_size=len(text), max_size=len(text))
     )
     ends = draw(st.lists(st.sampled_from([False, False, True]), min_size=len(text), max_size=len(text)))
-    whole = Cuts(text, np.array(token, dtype=np.int64), np.array(ends, dtype=bool))
+    whole = Cuts(text, np.array(token, dtype=np.int64), np.array(ends, dtype=bool), np.zeros(len(text), np.float32))
     places = sorted(draw(st.lists(st.integers(0, len(text)), max_size=4)))
     return whole, [
         Cuts(*(each[start:stop] for each in whole))
@@ -38,7 +38,7 @@ def decided(text, *, ends=(), multiword=(), sentences=()):
     token[list(ends)], token[list(multiword)] = ENDS, ENDS_MULTIWORD
     is_end = np.zeros(len(text), dtype=bool)
     is_end[list(sentences)] = True
-    return [Cuts(text, token, is_end)]
+    return [Cuts(text, token, is_end, np.zeros(len(text), np.float32))]
 
 
 def found(stretches, *, most_spaces=0, multiwords=MULTIWORDS):

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tiny_segmenter import TINY, texts, tiny_network
-from treefine.segmenter.network import CATEGORIES, N_RESERVED, UNKNOWN, Alphabet, SegmenterNetwork, Windows
+from treefine.segmenter.network import (
+    CATEGORIES,
+    N_RESERVED,
+    UNKNOWN,
+    Alphabet,
+    SegmenterNetwork,
+    Windows,
+    padded_lstm,
+)
 
 ALPHABET = Alphabet("ab .'!\n12é中", 50)
 words = texts.filter(bool)
@@ -144,3 +152,16 @@ def test_dropout_is_on_only_in_training():
     assert torch.equal(network(windows).token, network(windows).token)
     network.train()
     assert not torch.equal(network(windows).token, network(windows).token)
+
+
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=5))
+def test_rows_of_different_lengths_equal_rows_on_their_own(lengths):
+    torch.manual_seed(0)
+    layer = torch.nn.LSTM(3, 4, batch_first=True, bidirectional=True)
+    x = torch.randn(len(lengths), max(lengths), 3)
+
+    with torch.no_grad():
+        found = padded_lstm(layer, x, lengths)
+
+        for row, length in enumerate(lengths):
+            assert torch.allclose(found[row, :length], layer(x[row : row + 1, :length])[0][0], atol=1e-6)

@@ -14,7 +14,7 @@ from treefine.model.batch import Graphs
 from treefine.parsing.confidence import Confidence, doubt_of, sentence_confidence, word_confidences
 from treefine.parsing.decode import Decoder
 from treefine.parsing.parser import Parser
-from treefine.training.calibrate import COLDEST, HOTTEST, _lowest, _temperature, calibrated
+from treefine.training.calibrate import COLDEST, HOTTEST, _lowest, calibrated, fitted_temperature
 from treefine.treebank.graph import Graph
 
 DEV = [each for each in sample() if len(each) < 22][:24]
@@ -34,7 +34,7 @@ def drawn(temperature, *, rows=4000, columns=6, seed=1):
 def test_the_true_temperature_is_recovered(temperature):
     scores, right = drawn(temperature)
 
-    found = _temperature([(scores[:1000], right[:1000]), (scores[1000:], right[1000:])])
+    found = fitted_temperature([(scores[:1000], right[:1000]), (scores[1000:], right[1000:])])
 
     assert found == pytest.approx(temperature, rel=0.1)
 
@@ -46,13 +46,13 @@ def test_no_temperature_in_a_grid_gives_a_higher_likelihood():
         scaled = scores / temperature
         return (scaled[np.arange(500), right] - np.log(np.exp(scaled).sum(-1))).sum()
 
-    best = _temperature([(scores, right)])
+    best = fitted_temperature([(scores, right)])
 
     assert all(likelihood(best) >= likelihood(each) - 1e-6 for each in np.linspace(0.1, 10, 200))
 
 
 def test_without_data_the_temperature_is_1():
-    assert _temperature([(np.zeros((0, 3)), np.zeros(0, dtype=int))]) == 1.0
+    assert fitted_temperature([(np.zeros((0, 3)), np.zeros(0, dtype=int))]) == 1.0
 
 
 def test_a_minimum_at_the_end_of_the_interval_is_found():

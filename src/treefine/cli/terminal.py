@@ -197,12 +197,17 @@ class Review:
 
 
 def _review_line(parse: Parse) -> str:
-    """Return the tab-separated place, sent_id, confidence and text of a sentence, and its least certain word."""
+    """Return the tab-separated place, sent_id, confidence and text of a sentence, and what is least certain.
+
+    That is a word, or where the sentence starts and ends.
+    """
     sentence = parse.sentence
     place = f"{sentence.path}:{sentence.line}" if sentence.path else str(sentence.number)
     word = min(parse.words, key=lambda each: each.confidence)
     head = parse.forms[word.head - 1] if word.head else "ROOT"
     form, head = shorten(word.form, _WORD_WIDTH), shorten(head, _WORD_WIDTH)
     doubt = f"{word.number} {form} <- {word.head} {head}: {word.label} {word.confidence:.2f}"
+    if parse.cut_confidence < word.confidence:
+        doubt = f"start and end of the sentence: {parse.cut_confidence:.2f}"
     cells = (place, sentence.sent_id or "_", f"{parse.confidence:.2f}", shorten(parse.text, _TEXT_WIDTH), doubt)
     return "\t".join(quote_formula(visible(cell)) for cell in cells) + "\n"

@@ -87,7 +87,7 @@ class Parse:
     sentence: Sentence  # the sentence with its tree and tags
     spans: tuple[Span, ...]  # the offsets of each word in the parsed text, or in `text` if the input was words
     word_confidences: tuple[Confidence, ...]  # the confidence in the head and label of each word
-    confidence: float  # the probability that all heads and labels are right, given the segmentation
+    confidence: float  # the probability that all heads and labels are right, and the sentence is cut right
     steps: tuple[Graph, ...]  # the graphs G¹ … Gᵀ; they may have cycles, and the last one is usually the tree
     initial: Arcs  # the initial parse G⁰; if it was empty, no word has a head
     initial_confidences: tuple[Confidence | None, ...]  # the confidence in the arcs of G⁰ after the last step
@@ -100,6 +100,7 @@ class Parse:
     tag_confidences: Mapping[str, tuple[float, ...]] = field(
         default_factory=dict
     )  # by column ("upos", "xpos", "feats", "lemma"): the probability that the model's own value is right
+    cut_confidence: float = 1.0  # the probability that the sentence is cut right; 1 if it was given or is not known
 
     def __len__(self) -> int:
         """Return the number of words."""
@@ -289,6 +290,8 @@ class Parse:
         whole: dict[str, Any] = {"sent_id": self.sentence.sent_id, "text": self.text}
         whole |= {"start": self.start, "end": self.end}
         whole |= {"confidence": _rounded(self.confidence), "words": words, "steps": steps}
+        if self.cut_confidence < 1:
+            whole["cut_confidence"] = _rounded(self.cut_confidence)
         if self.trees:
             whole["agreement"] = list(map(_rounded, self.agreement))
             whole["trees"] = [

@@ -57,7 +57,7 @@ from treefine.segmenter.segmenter import Segmenter
 from treefine.treebank.constraints import Constraints, Keep, listed, unknown_labels
 from treefine.treebank.files import Source, path_of
 from treefine.treebank.label_schemes import label_map_of
-from treefine.treebank.raw_text import Span, own_text, spans_in
+from treefine.treebank.raw_text import own_text, spans_in
 from treefine.treebank.sentence import HasSentence, Sentence, sentence_in
 
 if TYPE_CHECKING:
@@ -215,18 +215,17 @@ class Parser:
             raise TreefineError(f"The texts must be a list or an iterator, not {described(texts)}.", hint=hint)
         if not is_whole_number(batch_size) or batch_size < 1:
             raise TreefineError(f"batch_size must be a number of texts, at least 1, not {described(batch_size)}.")
-        found = self._pipe(self._segmenter(), text_pairs(texts, as_tuples=as_tuples), batch_size)
+        self.text_segmenter()  # raises an error if the model has none
+        found = self._pipe(text_pairs(texts, as_tuples=as_tuples), batch_size)
         return found if as_tuples else (parses for parses, _ in found)
 
-    def _pipe(
-        self, segmenter: Segmenter, pairs: Iterator[tuple[str, Context]], batch_size: int
-    ) -> Iterator[tuple[Parses, Context]]:
+    def _pipe(self, pairs: Iterator[tuple[str, Context]], batch_size: int) -> Iterator[tuple[Parses, Context]]:
         size = min(batch_size, _TEXTS_AT_FIRST)
         while group := first_texts(pairs, size):
             size = min(batch_size, 2 * size)
             for text, _ in group:
                 self._check_language(text, stacklevel=5)
-            cut = segmenter.segment_all([text for text, _ in group])
+            cut = self.segment_all([text for text, _ in group])
             parsed = self.stream_segmented(each for sentences in cut for each in sentences)
             for sentences, (_, context) in zip(cut, group, strict=True):
                 yield Parses(islice(parsed, len(sentences))), context
@@ -384,11 +383,15 @@ class Parser:
 
     def segment(self, chunks: Iterable[str]) -> Iterator[Segmented]:
         """Segment a text that comes in chunks into sentences and words, without parsing it."""
-        return self._segmenter().stream(checked_strings(chunks, "chunks"))
+        return self.text_segmenter().stream(checked_strings(chunks, "chunks"))
+
+    def segment_all(self, texts: Sequence[str]) -> list[list[Segmented]]:
+        """Segment several texts, as `segment` does; short texts share a batch."""
+        return self.text_segmenter().segment_all(texts)
 
     def segment_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
         """Segment a text with one sentence per line into words, without parsing it."""
-        return self._segmenter().stream_lines(checked_strings(lines, "lines"))
+        return self.text_segmenter().stream_lines(checked_strings(lines, "lines"))
 
     def stream_segmented(
         self,
@@ -402,17 +405,19 @@ class Parser:
 
         With `each_step`, a Parse also has the confidence of each step in its own graph.
         """
-        places: deque[tuple[Span, ...]] = deque()  # of the sentences being parsed
+        waiting: deque[Segmented] = deque()  # the sentences being parsed
 
         def sentences() -> Iterator[Sentence]:
             for number, each in enumerate(found):
                 if number >= skip:
-                    places.append(each.spans)
+                    waiting.append(each)
                 yield each.sentence
 
         work = partial(parses, each_step=each_step)
         for _, parse in run(self.plan(constraints), sentences(), work, skip=skip):
-            yield replace(parse, spans=places.popleft())
+            given = waiting.popleft()
+            sure = given.cut * parse.confidence
+            yield replace(parse, spans=given.spans, confidence=sure, cut_confidence=given.cut)
 
     def _check_language(self, text: str, *, stacklevel: int) -> None:
         """Issue a LanguageWarning, at most once, if the first texts are not in the model's language.
@@ -423,11 +428,14 @@ class Parser:
         if warning is not None:
             warnings.warn(warning, LanguageWarning, stacklevel=stacklevel)
 
-    def _segmenter(self) -> Segmenter:
+    def text_segmenter(self) -> Segmenter:
+        """Return the segmenter, with the encoder of the model if the model finds sentences too."""
         if self.segmenter is None:
             hint = "Pass lists of words, or a file that is already split into words (--from words)."
             raise ModelError("This model has no segmenter, so it cannot read text.", hint=hint)
-        return self.segmenter
+        if not self.model.finds_sentences:
+            return self.segmenter
+        return self.segmenter.with_encoder(self.running, self.model.settings.sentence_ends)
 
     def steps(self, sentence: Words, *, constraints: ConstraintsLike | None = None) -> list[Step]:
         """Return the steps G¹ … Gᵀ of one sentence, each with its graph, tree, scores and probabilities.

@@ -61,7 +61,7 @@ CONFIDENCE = (
     TableColumn("label_confidence", "float32", "the probability that the label is right, if the head is"),
     TableColumn("confidence", "float32", "the probability that both are right"),
     TableColumn(
-        "sentence_confidence", "float32", "the probability that all heads and labels of the sentence are right"
+        "sentence_confidence", "float32", "the probability that the sentence and all its heads and labels are right"
     ),
 )
 TREES = (

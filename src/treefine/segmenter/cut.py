@@ -6,7 +6,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import exp
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,12 +23,24 @@ LONGEST_TOKEN = 65_536  # characters, also because of memory
 _BLANK_LINE = re.compile(r"(\r\n|\r(?!\n)|\n)[^\S\r\n]*[\r\n]")
 
 
+class Scored(NamedTuple):
+    r"""A stretch of text without \r\n, and what the network says about each of its characters."""
+
+    text: str
+    token: np.ndarray  # WITHIN, ENDS or ENDS_MULTIWORD
+    sentence: np.ndarray  # score of the end of a sentence; above zero, the sentence ends
+
+
 class Cuts(NamedTuple):
     """A stretch of text, and a segmenter's decisions about each of its characters."""
 
     text: str
     token: np.ndarray  # WITHIN, ENDS or ENDS_MULTIWORD
     ends_sentence: np.ndarray  # whether the sentence ends too, if a token ends here: 0, 1 or IF_LONG
+    doubt: np.ndarray  # -log of the probability that `ends_sentence` is right; 0 if it is certain or not known
+
+
+_Stretch = TypeVar("_Stretch", Scored, Cuts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +49,7 @@ class Segmented:
 
     sentence: Sentence
     spans: tuple[Span, ...]  # of each word; the words of a multiword token share its span
+    cut: float = 1.0  # the probability that it starts and ends here and contains no other boundary; 1 if not known
 
 
 class _Token(NamedTuple):
@@ -43,6 +57,7 @@ class _Token(NamedTuple):
     form: str
     is_multiword: bool
     ends_sentence: int
+    doubt: float
     gap: str  # after it
 
 
@@ -55,70 +70,89 @@ def sentences_of(
     """
     unfinished: list[_Token] = []
     before, number, follows_blank = "", 1, False
+    doubt = 0.0  # about the end of the sentence before
     waiting: list[_Token] | None = None  # a complete sentence, until it is known whether it is the last
     for token in _tokens(cuts, most_spaces):
         if not token.form:
             before = token.gap
             continue
         if waiting is not None:
-            yield _segmented(waiting, multiwords, number, before=before, follows_blank=follows_blank)
+            yield _segmented(waiting, multiwords, number, before=before, follows_blank=follows_blank, doubt=doubt)
             before, number, follows_blank = "", number + 1, has_blank_line(waiting[-1].gap)
-            waiting = None
-        unfinished.append(token)
+            doubt, waiting = waiting[-1].doubt, None
+        is_long = token.ends_sentence == IF_LONG and len(unfinished) + 1 >= MANY_TOKENS
         is_cut = blank_lines_end and has_blank_line(token.gap)
-        is_end = token.ends_sentence == 1 or (token.ends_sentence == IF_LONG and len(unfinished) >= MANY_TOKENS)
-        if is_end or is_cut or len(unfinished) == MOST_TOKENS:
+        is_forced = is_long or is_cut or len(unfinished) + 1 == MOST_TOKENS
+        unfinished.append(token._replace(doubt=0.0) if is_forced else token)
+        if is_forced or token.ends_sentence == 1:
             waiting, unfinished = unfinished, []
     last = waiting or unfinished
     if last:
-        yield _segmented(last, multiwords, number, before=before, follows_blank=follows_blank, is_last=True)
+        last[-1] = last[-1]._replace(doubt=0.0)  # the end of the text is certain
+        yield _segmented(
+            last, multiwords, number, before=before, follows_blank=follows_blank, doubt=doubt, is_last=True
+        )
 
 
 def _tokens(cuts: Iterable[Cuts], most_spaces: int) -> Iterator[_Token]:
-    """Yield the tokens of the text. A first token without a form holds the gap before the text.
+    """Yield the tokens of the text. A first token without a form holds the gap before the text."""
+    start = 0
+    for stretch, spans in whole_tokens(cuts, most_spaces):
+        if spans and not start:
+            yield _Token(0, "", False, 0, 0.0, stretch.text[: spans[0][0]])
+        stops = [*(left for left, _ in spans[1:]), len(stretch.text)]
+        for span, stop in zip(spans, stops, strict=False):  # text of only white space has no span
+            yield _token(stretch, start, span, stop)
+        start += len(stretch.text)
+
+
+def whole_tokens(stretches: Iterable[_Stretch], most_spaces: int) -> Iterator[tuple[_Stretch, list[Span]]]:
+    """Yield the text in stretches of whole tokens with their gaps, and the spans of the tokens in their stretch.
 
     The last token of a stretch waits for the next stretch, in which the token or its gap may continue.
     """
-    waiting, start, has_begun = list[Cuts](), 0, False  # `start` is their offset in the text
-    for cut in cuts:
-        waiting.append(cut)
-        if is_gap(cut.text).all():
+    waiting = list[_Stretch]()
+    for stretch in stretches:
+        waiting.append(stretch)
+        if is_gap(stretch.text).all():
             continue  # do not search a long gap repeatedly
-        rest = _joined(waiting)
-        found = _spans(rest, most_spaces)
-        if not has_begun:
-            has_begun = True
-            yield _Token(0, "", False, 0, rest.text[: found[0][0]])
-        for span, following in zip(found, found[1:], strict=False):
-            yield _token(rest, start, span, following[0])
-        last, _ = found[-1]
-        waiting, start = [Cuts(rest.text[last:], rest.token[last:], rest.ends_sentence[last:])], start + last
-    if has_begun:
-        rest = _joined(waiting)
-        (span,) = _spans(rest, most_spaces)
-        yield _token(rest, start, span, len(rest.text))
+        rest = joined_stretches(waiting)
+        *found, (last, _) = _spans(rest.text, rest.token, most_spaces)
+        if found:
+            yield part(rest, 0, last), found
+        waiting = [part(rest, last, len(rest.text)) if found else rest]
+    if waiting:
+        rest = joined_stretches(waiting)
+        yield rest, _spans(rest.text, rest.token, most_spaces)
 
 
-def _joined(stretches: Sequence[Cuts]) -> Cuts:
-    texts, token, ends_sentence = zip(*stretches, strict=True)
-    return Cuts("".join(texts), np.concatenate(token), np.concatenate(ends_sentence))
+def joined_stretches(stretches: Sequence[_Stretch]) -> _Stretch:
+    """Return several stretches as one."""
+    texts, *decisions = zip(*stretches, strict=True)
+    return type(stretches[0])._make(["".join(texts), *map(np.concatenate, decisions)])
+
+
+def part(stretch: _Stretch, start: int, stop: int) -> _Stretch:
+    """Return a part of a stretch."""
+    return type(stretch)._make([each[start:stop] for each in stretch])
 
 
 def _token(cuts: Cuts, start: int, span: Span, stop: int) -> _Token:
     left, right = span
     is_multiword, ends_sentence = cuts.token[right - 1] == ENDS_MULTIWORD, cuts.ends_sentence[right - 1]
-    return _Token(start + left, cuts.text[left:right], bool(is_multiword), int(ends_sentence), cuts.text[right:stop])
+    form, gap = cuts.text[left:right], cuts.text[right:stop]
+    return _Token(start + left, form, bool(is_multiword), int(ends_sentence), float(cuts.doubt[right - 1]), gap)
 
 
-def _spans(cuts: Cuts, most_spaces: int) -> list[Span]:
+def _spans(text: str, token: np.ndarray, most_spaces: int) -> list[Span]:
     """Return the spans of the tokens. They end where the segmenter says and before gaps that are not inside a token."""
-    text, in_token = cuts.text, ~is_gap(cuts.text)
-    ends = in_token & ((cuts.token != WITHIN) | ~np.append(in_token[1:], False))
+    in_token = ~is_gap(text)
+    ends = in_token & ((token != WITHIN) | ~np.append(in_token[1:], False))
     starts = in_token & ~np.append(False, (in_token & ~ends)[:-1])
     found: list[Span] = []
     n_spaces = 0  # in the last token found
     for left, right in zip(np.flatnonzero(starts).tolist(), (np.flatnonzero(ends) + 1).tolist(), strict=True):
-        if found and n_spaces < most_spaces and cuts.token[found[-1][1] - 1] == WITHIN:
+        if found and n_spaces < most_spaces and token[found[-1][1] - 1] == WITHIN:
             first, end = found[-1]
             if left == end + 1 and unicodedata.category(text[end]) == "Zs" and right - first <= LONGEST_TOKEN:
                 found[-1] = (first, right)
@@ -154,9 +188,13 @@ def _segmented(
     *,
     before: str,
     follows_blank: bool,
+    doubt: float,
     is_last: bool = False,
 ) -> Segmented:
-    """Return the sentence of these tokens; `before` is the gap before the first token of the text."""
+    """Return the sentence of these tokens.
+
+    `before` is the gap before the first token of the text. `doubt` is that about the start of the sentence.
+    """
     ids, forms, notes, spans = list[str](), list[str](), list[str](), list[Span]()
     word_lines = list[int]()
     for place, token in enumerate(tokens):
@@ -179,4 +217,5 @@ def _segmented(
     blank = (BLANK,) * len(ids)
     columns = (tuple(ids), tuple(forms), *[blank] * 7, tuple(notes))
     lines = range(len(ids)) if len(ids) == len(word_lines) else tuple(word_lines)
-    return Segmented(Sentence(comments, columns, lines, number=number), tuple(spans))
+    cut = exp(-doubt - sum([token.doubt for token in tokens]))
+    return Segmented(Sentence(comments, columns, lines, number=number), tuple(spans), cut)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treefine.segmenter.cut import IF_LONG, Cuts
+from treefine.segmenter.cut import IF_LONG, Cuts, Scored, joined_stretches, part
 
 REACH = 8  # lines on either side of a line end that are compared
 LONGEST_LINE = 1000  # characters; a longer line is split into pieces, to limit memory
@@ -29,14 +29,6 @@ _HEADING = re.compile(r"#{1,6}\s+\S")
 _CELLS = re.compile(r"\S\s*[\t|]|,[^\s,]+,\S|;.*\S;|\S {3,}\S")
 
 
-class Scored(NamedTuple):
-    r"""A stretch of text without \r\n, and what the network says about each of its characters."""
-
-    text: str
-    token: np.ndarray  # WITHIN, ENDS or ENDS_MULTIWORD
-    sentence: np.ndarray  # score of the end of a sentence; above zero, the sentence ends
-
-
 class _Line(NamedTuple):
     scored: Scored  # with its line end
     width: int  # in characters, without white space at its end; a piece of a long line has LONGEST_LINE
@@ -49,26 +41,33 @@ class _Line(NamedTuple):
         return self.scored.text
 
 
-def cuts_of(stretches: Iterable[Scored]) -> Iterator[Cuts]:
-    """Yield the decisions about a text that comes in stretches, with line ends taken into account."""
+def cuts_of(stretches: Iterable[Scored], *, are_log_odds: bool = False) -> Iterator[Cuts]:
+    """Yield the decisions about a text that comes in stretches, with line ends taken into account.
+
+    With `are_log_odds`, the scores are calibrated, so that they also say how much a decision is in doubt. A decision
+    about a line end that overrides a score counts as certain.
+    """
     lines, n_done, is_start = list[_Line](), 0, True  # whether a sentence starts with the next line
     for new, is_end in _in_lines(stretches):
         lines += new
         stop = len(lines) if is_end else len(lines) - REACH
         if stop <= n_done:
             continue
-        texts, token, sentence = zip(*(each.scored for each in lines[n_done:stop]), strict=True)
-        ends, start = (np.concatenate(sentence) > 0).astype(np.int8), 0
+        text, token, sentence = joined_stretches([each.scored for each in lines[n_done:stop]])
+        ends, start = (sentence > 0).astype(np.int8), 0
+        doubt = np.logaddexp(0, -abs(sentence)) if are_log_odds else np.zeros(len(text), np.float32)
         for place in range(n_done, stop):
             line = lines[place]
             if is_start and (item := _ITEM.match(line.text)):
-                ends[start + item.start(1) : start + item.end(1)] = 0  # its mark is not a sentence
+                mark = slice(start + item.start(1), start + item.end(1))
+                ends[mark], doubt[mark] = 0, 0  # it is not a sentence
             last = start + len(line.text.rstrip()) - 1
             if last >= start and not ends[last]:
                 ends[last] = _decision(lines, place)
+                doubt[last] *= ends[last] != 1
             is_start = not line.width or (last >= start and bool(ends[last] == 1))
             start += len(line.text)
-        yield Cuts("".join(texts), np.concatenate(token), ends)
+        yield Cuts(text, token, ends, doubt)
         n_done = min(stop, REACH)
         del lines[: stop - n_done]
 
@@ -84,7 +83,7 @@ def _in_lines(stretches: Iterable[Scored]) -> Iterator[tuple[list[_Line], bool]]
     rest, is_inside = Scored("", np.zeros(0, np.int8), np.zeros(0, np.float32)), False
     for stretch in stretches:
         found, start = list[_Line](), 0
-        rest = Scored(rest.text + stretch.text, *map(np.concatenate, zip(rest[1:], stretch[1:], strict=True)))
+        rest = joined_stretches([rest, stretch])
         while True:
             stop = rest.text.find("\n", start, start + LONGEST_LINE) + 1
             if not stop and len(rest.text) - start < LONGEST_LINE:
@@ -92,7 +91,7 @@ def _in_lines(stretches: Iterable[Scored]) -> Iterator[tuple[list[_Line], bool]]
             stop = stop or start + LONGEST_LINE
             found.append(_line(rest, start, stop, follows_piece=is_inside))
             start, is_inside = stop, found[-1].is_piece
-        rest = Scored(rest.text[start:], rest.token[start:], rest.sentence[start:])
+        rest = part(rest, start, len(rest.text))
         yield found, False
     yield ([_line(rest, 0, len(rest.text), follows_piece=is_inside)] if rest.text else []), True
 
@@ -102,10 +101,8 @@ def _line(of: Scored, start: int, stop: int, *, follows_piece: bool) -> _Line:
     width, is_piece = len(text.rstrip()), len(text) == LONGEST_LINE and not text.endswith("\n")
     score = float(of.sentence[start + width - 1]) if width else 0.0
     first = text.split(None, 1)[0] if width else ""
-    scored = Scored(text, of.token[start:stop], of.sentence[start:stop])
-    return _Line(
-        scored, LONGEST_LINE if is_piece or follows_piece else width, min(len(first), _LONGEST_WORD), score, is_piece
-    )
+    width = LONGEST_LINE if is_piece or follows_piece else width
+    return _Line(part(of, start, stop), width, min(len(first), _LONGEST_WORD), score, is_piece)
 
 
 def _decision(lines: Sequence[_Line], place: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -14,14 +15,16 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from treefine.config import SegmenterSettings, read_settings
+from treefine.config import SegmenterSettings, SentenceEndSettings, read_settings
 from treefine.cores import torch_threads
 from treefine.errors import ModelError
 from treefine.model.folder import new_folder, restored, rounded, unfilled
 from treefine.model.weight_files import check_weights, read_json, read_weights, write_json
-from treefine.segmenter.cut import Cuts, Segmented, is_gap, sentences_of
-from treefine.segmenter.line_ends import Scored, are_clear, cuts_of
+from treefine.segmenter.cut import Cuts, Scored, Segmented, is_gap, sentences_of
+from treefine.segmenter.line_ends import are_clear, cuts_of
 from treefine.segmenter.network import ENDS, WITHIN, Alphabet, CutScores, SegmenterNetwork, Windows
+from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer
+from treefine.segmenter.whole_spans import WHOLE_SPANS, is_inside
 from treefine.treebank.multiword import Multiwords
 from treefine.version import __version__
 
@@ -41,14 +44,30 @@ _CLOSE = 1e-3  # a smaller margin may have the other sign in another batch
 class Segmenter:
     """A network and the multiword tokens of a treebank, ready to segment text.
 
-    `most_spaces` is the maximum number of spaces in a token.
+    `most_spaces` is the maximum number of spaces in a token. `whole_spans` are names of rules that keep URLs and the
+    like whole. Without `sentence_ends`, the network alone decides where sentences end. They belong to a parser and are
+    not saved.
     """
 
     def __init__(
-        self, network: SegmenterNetwork, alphabet: Alphabet, multiwords: Multiwords, *, most_spaces: int = 0
+        self,
+        network: SegmenterNetwork,
+        alphabet: Alphabet,
+        multiwords: Multiwords,
+        *,
+        most_spaces: int = 0,
+        whole_spans: Sequence[str] = (),
+        sentence_ends: SentenceEnds | None = None,
     ) -> None:
         self.network, self.alphabet = network.eval(), alphabet
         self.multiwords, self.most_spaces = multiwords, most_spaces
+        self.whole_spans, self.sentence_ends = tuple(whole_spans), sentence_ends
+
+    def with_encoder(self, scorer: SentenceScorer, settings: SentenceEndSettings) -> Segmenter:
+        """Return a segmenter with the same network in which the encoder of a parser also scores sentence ends."""
+        other = copy(self)  # it shares the weights
+        other.sentence_ends = SentenceEnds(scorer, settings)
+        return other
 
     @classmethod
     def from_folder(cls, folder: str | os.PathLike[str]) -> Segmenter:
@@ -66,13 +85,18 @@ class Segmenter:
             raise ModelError("The alphabet is damaged: characters must not repeat.", hint=_AGAIN, path=str(path))
         if type(most_spaces) is not int or most_spaces < 0:
             raise ModelError(f"most_spaces must be 0 or more, not {most_spaces!r}.", hint=_AGAIN, path=str(path))
+        whole_spans = config.get("whole_spans", [])
+        if not isinstance(whole_spans, list) or not {*map(str, whole_spans)} <= {*WHOLE_SPANS}:
+            known = ", ".join(WHOLE_SPANS)
+            raise ModelError(f"whole_spans = {whole_spans!r}; known rules are {known}.", hint=_AGAIN, path=str(path))
         alphabet = Alphabet(characters, settings.n_hashes)
         with unfilled():
             network = SegmenterNetwork(settings, n_chars=len(alphabet))
         weights = restored(read_weights(Path(folder, _WEIGHTS)))
         check_weights(weights, network.state_dict(), path=str(Path(folder, _WEIGHTS)))
         network.load_state_dict(weights, assign=True)
-        return cls(network, alphabet, _read_multiwords(Path(folder, _MULTIWORDS)), most_spaces=most_spaces)
+        multiwords = _read_multiwords(Path(folder, _MULTIWORDS))
+        return cls(network, alphabet, multiwords, most_spaces=most_spaces, whole_spans=whole_spans)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a self-contained folder, which replaces an older segmenter once it is complete."""
@@ -83,7 +107,8 @@ class Segmenter:
         """Write the files into an existing folder, with weights in eight bits."""
         values = {"segmenter": asdict(self.network.settings), "alphabet": self.alphabet.characters}
         version = {"treefine": __version__, "format": _FORMAT}
-        write_json(folder / _CONFIG, {**version, **values, "most_spaces": self.most_spaces})
+        tokens = {"most_spaces": self.most_spaces, "whole_spans": list(self.whole_spans)}
+        write_json(folder / _CONFIG, {**version, **values, **tokens})
         write_json(folder / _MULTIWORDS, asdict(self.multiwords))
         weights = {name: each.detach().cpu() for name, each in self.network.state_dict().items()}
         small = {name: each.contiguous() for name, each in rounded(weights).items()}
@@ -111,19 +136,25 @@ class Segmenter:
             group = short[first : first + AT_ONCE]
             token, sentence = self._scores([plain[number] for number in group])
             best, second = token.topk(2, dim=-1).values.unbind(-1)
-            is_clear = (best - second > _CLOSE) & (sentence.abs() > _CLOSE)  # [text, char]
+            has_clear_token = (best - second > _CLOSE).numpy()  # [text, char]
             tokens, ends = token.argmax(-1).to(torch.int8).numpy(), sentence.numpy()
-            for row, number in enumerate(group):
-                n_chars = len(plain[number])
-                scored = Scored(plain[number], tokens[row, :n_chars], ends[row, :n_chars])
-                if bool(is_clear[row, :n_chars].all()) and are_clear(scored, _CLOSE):
-                    cuts = _restored(cuts_of([scored]), [texts[number]])
-                    found[number] = list(sentences_of(cuts, self.multiwords, most_spaces=self.most_spaces))
+            scored = list[Scored]()
+            for row, text in enumerate(plain[number] for number in group):
+                scored.append(Scored(text, self._kept_whole(tokens[row, : len(text)], text), ends[row, : len(text)]))
+            if self.sentence_ends is not None:
+                scored = self.sentence_ends.of_texts(scored, most_spaces=self.most_spaces)
+            for number, each, is_clear in zip(group, scored, has_clear_token, strict=True):
+                is_sure = is_clear[: len(each.text)].all() and (abs(each.sentence) > _CLOSE).all()
+                if is_sure and are_clear(each, _CLOSE):
+                    found[number] = list(self._sentences(_restored(self._decided([each]), [texts[number]])))
         return [found[number] if number in found else self.segment(text) for number, text in enumerate(texts)]
 
     def stream(self, chunks: Iterable[str]) -> Iterator[Segmented]:
         """Yield the sentences of a text that comes in chunks. Chunk borders make no difference."""
-        return sentences_of(self._cuts(chunks), self.multiwords, most_spaces=self.most_spaces)
+        return self._sentences(self._cuts(chunks))
+
+    def _sentences(self, cuts: Iterable[Cuts]) -> Iterator[Segmented]:
+        return sentences_of(cuts, self.multiwords, most_spaces=self.most_spaces)
 
     def stream_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
         """Yield each line of a text, such as an open file, as one sentence; skip lines without a token."""
@@ -139,9 +170,15 @@ class Segmenter:
                 unread.append(chunk)
                 yield chunk.replace(_CRLF, "\n")
 
-        yield from _restored(cuts_of(self._scored(plain())), unread)
+        scored = self.scored(plain())
+        if self.sentence_ends is not None:
+            scored = self.sentence_ends.of_stream(scored, most_spaces=self.most_spaces)
+        yield from _restored(self._decided(scored), unread)
 
-    def _scored(self, chunks: Iterable[str]) -> Iterator[Scored]:
+    def _decided(self, scored: Iterable[Scored]) -> Iterator[Cuts]:
+        return cuts_of(scored, are_log_odds=self.sentence_ends is not None)
+
+    def scored(self, chunks: Iterable[str]) -> Iterator[Scored]:
         r"""Yield the scores of a text without \r\n."""
         size = STRIDE * BLOCK_WINDOWS
         before, parts, n_waiting = "", list[str](), 0
@@ -178,9 +215,8 @@ class Segmenter:
                     last = stop + in_token[-1]
                     ends[last], token[last] = True, max(token[last], ENDS)
                 stop += len(line)
-            yield _with_returns(
-                Cuts("".join(plain), token, ends), "".join(group), np.concatenate([*map(_is_read, group)])
-            )
+            cuts = Cuts("".join(plain), token, ends, np.zeros(len(token), np.float32))
+            yield _with_returns(cuts, "".join(group), np.concatenate([*map(_is_read, group)]))
 
     def _said(self, places: Sequence[tuple[str, int, int]]) -> tuple[np.ndarray, np.ndarray]:
         """Return the token decisions and sentence scores for the characters of each (text, start, stop)."""
@@ -194,10 +230,15 @@ class Segmenter:
             some = windows[first : first + AT_ONCE]
             scores = self._scores([text for text, _, _ in some])
             token, sentence = scores.token.argmax(-1).to(torch.int8).numpy(), scores.sentence.numpy()
-            for row, (_, start, length) in enumerate(some):
-                tokens.append(token[row, start : start + length])
+            for row, (text, start, length) in enumerate(some):
+                kept = self._kept_whole(token[row, : len(text)], text)
+                tokens.append(kept[start : start + length])
                 ends.append(sentence[row, start : start + length])
         return np.concatenate(tokens), np.concatenate(ends)
+
+    def _kept_whole(self, token: np.ndarray, text: str) -> np.ndarray:
+        """Return the token decisions about a text, with no end within a span that stays whole."""
+        return np.where(is_inside(text, self.whole_spans), WITHIN, token) if self.whole_spans else token
 
     def _scores(self, texts: Sequence[str]) -> CutScores:
         """Return the scores of some windows, on the CPU."""
@@ -248,8 +289,9 @@ def _with_returns(cuts: Cuts, text: str, is_read: np.ndarray) -> Cuts:
     places = np.flatnonzero(is_read)[: len(cuts.text)]
     stop = int(places[-1]) + 1
     token, ends = np.full(stop, WITHIN, dtype=cuts.token.dtype), np.zeros(stop, dtype=np.int8)
-    token[places], ends[places] = cuts.token, cuts.ends_sentence
-    return Cuts(text[:stop], token, ends)
+    doubt = np.zeros(stop, dtype=np.float32)
+    token[places], ends[places], doubt[places] = cuts.token, cuts.ends_sentence, cuts.doubt
+    return Cuts(text[:stop], token, ends, doubt)
 
 
 def _may_be_replaced(folder: Path) -> bool:

@@ -201,7 +201,8 @@ class SentenceJson(BaseModel):
     text: str
     start: int
     end: int
-    confidence: float = Field(description="Probability that all heads and labels are right.")
+    confidence: float = Field(description="Probability that all heads, all labels and the cut are right.")
+    cut_confidence: float = Field(1.0, description="Probability that the sentence starts and ends here.")
     words: list[WordJson]
     steps: list[GraphJson] = Field(description="The graph of each refinement step.")
     multiword_tokens: list[TokenJson] = []

@@ -296,7 +296,7 @@ class Service:
         if len(short) > 1 and self.parser.segmenter is not None:
             _CURRENT.set([each for each, _ in short])
             with suppress(Exception):  # then each text is segmented separately, and only the faulty one fails
-                segmented = self.parser.segmenter.segment_all([text for _, text in short])
+                segmented = self.parser.segment_all([text for _, text in short])
                 for (request, _), found in zip(short, segmented, strict=True):
                     request.segmented = iter(found)
 

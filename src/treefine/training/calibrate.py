@@ -42,12 +42,12 @@ def calibrated(parser: Parser, dev: Sequence[Sentence]) -> ConfidenceSettings:
         scores = last.label_scores[1:][chosen]
         possible = np.isfinite(scores[np.arange(len(scores)), right[chosen]])  # the root rule can exclude a gold label
         labels.append((scores[possible], right[chosen][possible]))
-    of_columns = {f"{column}_temperature": _temperature(found) for column, found in tags.items()}
-    temperatures = ConfidenceSettings(_temperature(arcs), _temperature(labels), **of_columns)
+    of_columns = {f"{column}_temperature": fitted_temperature(found) for column, found in tags.items()}
+    temperatures = ConfidenceSettings(fitted_temperature(arcs), fitted_temperature(labels), **of_columns)
     return _with_sentences(parser, dev, temperatures)
 
 
-def _temperature(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+def fitted_temperature(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
     """Return the temperature that maximises the likelihood of the gold choices, or 1 without any."""
     if not any(len(right) for _, right in found):
         return 1.0

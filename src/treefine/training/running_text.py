@@ -20,7 +20,7 @@ from treefine.treebank.raw_text import GapToken, RawText, raw_text
 from treefine.treebank.sentence import Sentence
 
 WINDOW = 192  # tokens
-_BATCH_WINDOWS = 16
+_BATCH_WINDOWS = 32
 _IGNORED = -1.0  # the target of ROOT and padding
 
 

@@ -1,7 +1,4 @@
-"""Train a segmenter on the raw text of a treebank; F1 of words and sentences on dev chooses the best epoch.
-
-If the encoder of the parser finds the sentences, F1 of words alone chooses it.
-"""
+"""Train a segmenter on the raw text of a treebank; F1 of words and sentences on dev chooses the best epoch."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import copy
 import math
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
@@ -22,8 +19,10 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.errors import TreefineError
 from treefine.evaluation.scores import Score, load_pair, segmentation_scores
+from treefine.segmenter.cut import Segmented
 from treefine.segmenter.network import ENDS, ENDS_MULTIWORD, WITHIN, Alphabet, CutScores, SegmenterNetwork, Windows
 from treefine.segmenter.segmenter import Segmenter
+from treefine.segmenter.whole_spans import agreeing_rules
 from treefine.training.optimiser import rate_factor, update_mean
 from treefine.training.recipe import SegmenterTraining
 from treefine.treebank.graph import Graph
@@ -165,8 +164,7 @@ class SegmenterLearner:
                 hint = "Set a lower segmenter.learning_rate."
                 raise TreefineError(f"In epoch {epoch}, the loss of the segmenter became infinite or NaN.", hint=hint)
             scores = measured(self.segmenter, self.text, self.dev)
-            measures = ("Words",) if self.settings.encoder_layers else ("Words", "Sentences")
-            accuracy = sum(scores[name].f1 for name in measures) / len(measures)
+            accuracy = (scores["Words"].f1 + scores["Sentences"].f1) / 2
             is_best = accuracy > best_accuracy
             if is_best:
                 best, best_accuracy = _copied(self.mean), accuracy
@@ -226,21 +224,27 @@ def cut_at_spaces(text: RawText) -> dict[str, float]:
 
 def new_segmenter(train: Sequence[Sentence], settings: SegmenterTraining) -> Segmenter:
     """Return an untrained segmenter that knows the characters and multiword tokens of the treebank."""
-    alphabet = Alphabet.of(raw_text(train).text, settings.network.n_hashes)
+    text = raw_text(train)
+    alphabet = Alphabet.of(text.text, settings.network.n_hashes)
     tokens = [token.form for sentence in train for token in sentence.tokens()]
     most_spaces = max(sum(map(str.isspace, form)) for form in tokens)
     network = SegmenterNetwork(settings.network, n_chars=len(alphabet))
-    return Segmenter(network, alphabet, learn_multiwords(train), most_spaces=most_spaces)
+    whole_spans = agreeing_rules(text)
+    return Segmenter(network, alphabet, learn_multiwords(train), most_spaces=most_spaces, whole_spans=whole_spans)
 
 
 def measured(segmenter: Segmenter, text: str, gold: Sequence[Sentence]) -> dict[str, Score]:
     """Score the tokens, sentences and words that a segmenter finds in the text of a treebank."""
+    return cut_scores(segmenter.segment(text), gold)
+
+
+def cut_scores(found: Iterable[Segmented], gold: Sequence[Sentence]) -> dict[str, Score]:
+    """Score the tokens, sentences and words of a segmented text."""
 
     def with_any_tree(sentence: Sentence) -> Sentence:  # because the scorer needs trees
         return sentence.with_graph(Graph.of_words([0] + [1] * (len(sentence) - 1), [BLANK] * len(sentence)))
 
-    found = [with_any_tree(each.sentence) for each in segmenter.segment(text)]
-    return segmentation_scores(load_pair(gold, found))
+    return segmentation_scores(load_pair(gold, [with_any_tree(each.sentence) for each in found]))
 
 
 def cut_loss(

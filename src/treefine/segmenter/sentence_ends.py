@@ -1,0 +1,170 @@
+"""Let the encoder of a parser decide, together with the segmenter's network, where the sentences of a text end.
+
+The encoder reads windows of tokens. They start at fixed positions, counted from the start of the text, so the result
+does not depend on how the text is split into chunks. See docs/design.md, 'Sentence ends'.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from treefine.config import SentenceEndSettings
+from treefine.segmenter.cut import Scored, joined_stretches, part, whole_tokens
+from treefine.treebank.raw_text import GapToken
+
+WINDOW_TOKENS = 128  # tokens in a window
+CONTEXT_TOKENS = 32  # tokens that are read on either side of a window
+WINDOWS_AT_ONCE = 8  # windows in a batch; grouped the same way every time, because rounding depends on the batch
+_FINAL = ".!?…:;。！？．：；｡؟۔؛।॥։።‼⁇⁈⁉‽"
+_CLOSING = "\"')]}”’»›」』）］｝″′*_"
+_ENDS_FINALLY = re.compile(rf"[{re.escape(_FINAL)}][{re.escape(_CLOSING)}]*\Z")
+_IS_CLOSING = re.compile(rf"[{re.escape(_CLOSING)}]+\Z")
+_EMOTICON = re.compile(r"(?:[:;=8xX]['^]?[-o]?[)(\]\[dDpP/\\|*3]+|</?3+|\^[_.]*\^)\Z")
+_FIRST_PICTURE = "\u2190"  # symbols before it, such as ° and ™, are not emoji
+_MODIFIERS = "\ufe0e\ufe0f\u200d\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"  # of an emoji
+
+
+class SentenceScorer(Protocol):
+    """A model that scores where sentences end, such as a ParserModel."""
+
+    def sentence_end_scores(self, windows: Sequence[Sequence[GapToken]]) -> list[np.ndarray]:
+        """Return one score per token of each window; above zero, the sentence ends after the token."""
+        ...  # pragma: no cover
+
+
+class Place(NamedTuple):
+    """A token, and where it is in the whole text."""
+
+    token: GapToken
+    start: int
+    last: int  # its last character
+    needs_margin: bool  # it is within a line and does not end in final punctuation
+
+
+def combined(
+    encoder: np.ndarray, char: np.ndarray, needs_margin: np.ndarray, settings: SentenceEndSettings
+) -> np.ndarray:
+    """Return the log-odds that a sentence ends after each token, from the scores of both networks."""
+    score: np.ndarray = encoder + settings.char_weight * char - settings.margin * needs_margin
+    return score / settings.temperature
+
+
+@dataclass(frozen=True)
+class SentenceEnds:
+    """A model that scores sentence ends, and how its scores are combined with those of the segmenter's network."""
+
+    scorer: SentenceScorer
+    settings: SentenceEndSettings
+
+    def of_stream(self, stretches: Iterable[Scored], *, most_spaces: int) -> Iterator[Scored]:
+        """Yield a text that comes in stretches, with the combined score at the last character of each token."""
+        at_once = WINDOW_TOKENS * WINDOWS_AT_ONCE
+        parts, start = list[Scored](), 0  # the text that waits for its scores, and its offset in the whole text
+        places, n_done = list[Place](), 0  # its tokens, after `n_done` tokens that are only context
+        for stretch, found in placed_tokens(stretches, most_spaces):
+            parts.append(stretch)
+            places += found
+            while len(places) - n_done >= at_once + CONTEXT_TOKENS:
+                text, next_start = joined_stretches(parts), places[n_done + at_once].start
+                yield self._rescored(part(text, 0, next_start - start), start, places, n_done)
+                parts, start = [part(text, next_start - start, len(text.text))], next_start
+                kept = n_done + at_once - CONTEXT_TOKENS
+                places, n_done = places[kept:], CONTEXT_TOKENS
+        while parts:  # at most twice
+            text = joined_stretches(parts)
+            is_last = len(places) - n_done <= at_once
+            next_start = start + len(text.text) if is_last else places[n_done + at_once].start
+            yield self._rescored(part(text, 0, next_start - start), start, places, n_done)
+            parts, start = [] if is_last else [part(text, next_start - start, len(text.text))], next_start
+            n_done += at_once
+
+    def of_texts(self, texts: Sequence[Scored], *, most_spaces: int) -> list[Scored]:
+        """Return each whole text as `of_stream` does; the windows of several texts share batches.
+
+        Scores differ slightly between batches.
+        """
+        places = [[each for _, found in placed_tokens([text], most_spaces) for each in found] for text in texts]
+        windows = [window for each in places for window in _windows(each, 0, len(each))]
+        scores = iter(self._scores(windows))
+        return [
+            self._with(text, 0, found, [next(scores) for _ in range(0, len(found), WINDOW_TOKENS)])
+            for text, found in zip(texts, places, strict=True)
+        ]
+
+    def _rescored(self, text: Scored, start: int, places: Sequence[Place], first: int) -> Scored:
+        """Return the text, which starts at `start`, with new scores for its tokens: at most WINDOWS_AT_ONCE windows."""
+        stop = min(len(places), first + WINDOW_TOKENS * WINDOWS_AT_ONCE)
+        return self._with(text, start, places[first:stop], self._scores(_windows(places, first, stop)))
+
+    def _with(self, text: Scored, start: int, places: Sequence[Place], encoder: Sequence[np.ndarray]) -> Scored:
+        if not places:
+            return text
+        last = np.array([each.last for each in places]) - start
+        needs_margin = np.array([each.needs_margin for each in places])
+        sentence = text.sentence.astype(np.float32)  # a copy
+        sentence[last] = combined(np.concatenate(encoder), sentence[last], needs_margin, self.settings)
+        return text._replace(sentence=sentence)
+
+    def _scores(self, windows: Sequence[_Window]) -> list[np.ndarray]:
+        """Return the encoder's score of each token of the windows, without their context."""
+        found = list[np.ndarray]()
+        for first in range(0, len(windows), WINDOWS_AT_ONCE):
+            some = windows[first : first + WINDOWS_AT_ONCE]
+            scores = self.scorer.sentence_end_scores([each.tokens for each in some])
+            found += [row[each.first : each.stop] for row, each in zip(scores, some, strict=True)]
+        return found
+
+
+class _Window(NamedTuple):
+    tokens: list[GapToken]
+    first: int  # the tokens before it are context
+    stop: int  # the tokens from here on are context
+
+
+def _windows(places: Sequence[Place], first: int, stop: int) -> list[_Window]:
+    """Return the windows of the tokens from `first` to `stop`; the tokens around them are context."""
+    found = []
+    for left in range(first, stop, WINDOW_TOKENS):
+        begin, end = max(0, left - CONTEXT_TOKENS), min(left + WINDOW_TOKENS, stop)
+        tokens = [each.token for each in places[begin : end + CONTEXT_TOKENS]]
+        found.append(_Window(tokens, left - begin, end - begin))
+    return found
+
+
+def placed_tokens(stretches: Iterable[Scored], most_spaces: int) -> Iterator[tuple[Scored, list[Place]]]:
+    """Yield the text in stretches of whole tokens, and the tokens of each stretch."""
+    start, before, is_final = 0, "", False
+    for stretch, spans in whole_tokens(stretches, most_spaces):
+        text, found = stretch.text, list[Place]()
+        stops = [*(left for left, _ in spans[1:]), len(text)]
+        before = before or text[: spans[0][0] if spans else 0]  # only the first stretch starts with a gap
+        for (left, right), stop in zip(spans, stops, strict=False):  # text of only white space has no span
+            token = GapToken(text[left:right], before, text[right:stop])
+            is_final = ends_finally(token.form) or (is_final and _IS_CLOSING.match(token.form) is not None)
+            is_in_line = not ("\n" in token.after or "\r" in token.after)
+            found.append(Place(token, start + left, start + right - 1, is_in_line and not is_final))
+            before = token.after
+        yield stretch, found
+        start += len(text)
+
+
+def ends_finally(form: str) -> bool:
+    """Return whether a token ends in final punctuation, closing quotes and brackets aside, or is an emoticon or emoji.
+
+    >>> [ends_finally(each) for each in (".", "etc.", "?!", '."', "。", ":)", "<3", "\N{GRINNING FACE}")]
+    [True, True, True, True, True, True, True, True]
+    >>> [ends_finally(each) for each in ("Kong", ")", "sales@example.com", "20\N{DEGREE SIGN}", ",", "-")]
+    [False, False, False, False, False, False]
+    """
+    if form.isalnum():
+        return False  # a short cut for most tokens
+    if _ENDS_FINALLY.search(form) or _EMOTICON.match(form):
+        return True
+    last = form.rstrip(_MODIFIERS)[-1:]
+    return last >= _FIRST_PICTURE and unicodedata.category(last) == "So"

@@ -1,0 +1,241 @@
+"""Sentence ends from an encoder: windows, margins, streams, batches, and the confidence of a cut."""
+
+import math
+import zlib
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.tiny_segmenter import texts, tiny_segmenter
+from treefine.config import SentenceEndSettings
+from treefine.segmenter import segmenter as segment
+from treefine.segmenter import sentence_ends
+from treefine.segmenter.cut import Scored
+from treefine.segmenter.network import ENDS, WITHIN
+from treefine.segmenter.sentence_ends import GapToken, SentenceEnds, ends_finally
+
+SETTINGS = SentenceEndSettings(char_weight=0.5, margin=2.0, temperature=4.0)
+
+
+class HashScorer:
+    """Scores each token by a hash of all that its window contains."""
+
+    def __init__(self):
+        self.batches = []
+
+    def sentence_end_scores(self, windows):
+        self.batches.append([list(window) for window in windows])
+        return [np.array([self.score(window, place) for place in range(len(window))], "f4") for window in windows]
+
+    @staticmethod
+    def score(window, place):
+        return zlib.crc32(repr((list(window), place)).encode("utf-8", "surrogatepass")) % 1000 / 50 - 10
+
+
+class WordScorer:
+    """Scores tokens by their form; 0 by default."""
+
+    def __init__(self, **scores):
+        self.scores = scores
+
+    def sentence_end_scores(self, windows):
+        return [np.array([self.scores.get(token.form, 0.0) for token in window], "f4") for window in windows]
+
+
+@pytest.fixture
+def small_windows(monkeypatch):
+    """Make windows so short that a few words need several."""
+    for name, size in (("STRIDE", 5), ("CONTEXT", 3), ("BLOCK_WINDOWS", 2), ("AT_ONCE", 2)):
+        monkeypatch.setattr(segment, name, size)
+    for name, size in (("WINDOW_TOKENS", 2), ("CONTEXT_TOKENS", 1), ("WINDOWS_AT_ONCE", 2)):
+        monkeypatch.setattr(sentence_ends, name, size)
+
+
+def with_small_windows(test):
+    checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    return pytest.mark.usefixtures("small_windows")(settings(suppress_health_check=checks)(test))
+
+
+def hashing_segmenter(seed=0):
+    return tiny_segmenter(seed).with_encoder(HashScorer(), SETTINGS)
+
+
+def scored(text, score=0.0):
+    """Return a text whose tokens end at white space and before punctuation, all with the same score."""
+    marks = [ENDS if after in ".,:" else WITHIN for _, after in pairwise(text + " ")]
+    return Scored(text, np.array(marks, np.int8), np.full(len(text), score, np.float32))
+
+
+def new_scores(text, scorer, settings=SETTINGS, *, score=0.0):
+    """Return the new score of each token by its last character."""
+    (found,) = SentenceEnds(scorer, settings).of_texts([scored(text, score)], most_spaces=0)
+    return found.sentence
+
+
+def segmented(text, scorer, **values):
+    """Segment a text with a tiny network that has no say."""
+    chosen = SentenceEndSettings(**({"char_weight": 0.0, "margin": 0.0} | values))
+    segmenter = tiny_segmenter(most_spaces=0)
+    segmenter.network.scorer.weight.data.zero_()
+    segmenter.network.scorer.bias.data[:] = segmenter.network.scorer.bias.new_tensor([1.0, 0.0, 0.0, -1.0])
+    return segmenter.with_encoder(scorer, chosen).segment(text)
+
+
+@with_small_windows
+@given(texts, st.lists(st.integers(0, 30), max_size=5), st.integers(0, 3))
+def test_sentences_and_cuts_do_not_depend_on_the_chunks(text, places, seed):
+    marks = [0, *sorted(min(place, len(text)) for place in places), len(text)]
+    segmenter = hashing_segmenter(seed)
+
+    assert list(segmenter.stream(text[a:b] for a, b in pairwise(marks))) == segmenter.segment(text)
+
+
+@with_small_windows
+@given(st.lists(texts, max_size=6), st.integers(0, 3))
+def test_texts_segmented_together_equal_texts_segmented_alone(several, seed):
+    segmenter = hashing_segmenter(seed)
+
+    for together, text in zip(segmenter.segment_all(several), several, strict=True):
+        alone = segmenter.segment(text)
+        assert [(each.sentence, each.spans) for each in together] == [(each.sentence, each.spans) for each in alone]
+        assert [each.cut for each in together] == pytest.approx([each.cut for each in alone], rel=1e-4)
+
+
+@with_small_windows
+@given(texts)
+def test_scores_change_only_where_a_token_ends_and_no_character_is_lost(text):
+    whole = list(tiny_segmenter().scored([text]))
+
+    found = list(SentenceEnds(HashScorer(), SETTINGS).of_stream(whole, most_spaces=1))
+
+    assert "".join(each.text for each in found) == text
+    places = [each for _, some in sentence_ends.placed_tokens(whole, 1) for each in some]
+    last = [each.last for each in places]
+    old, new = (np.concatenate([np.zeros(0, "f4"), *(each.sentence for each in some)]) for some in (whole, found))
+    assert np.delete(old, last).tolist() == np.delete(new, last).tolist()
+    for number, place in enumerate(places):
+        left = number // 2 * 2  # the start of its window
+        window = [each.token for each in places[max(0, left - 1) : left + 3]]
+        score = HashScorer.score(window, number - max(0, left - 1)) + 0.5 * old[place.last] - 2 * place.needs_margin
+        assert new[place.last] == pytest.approx(score / 4, abs=1e-5)
+
+
+def test_windows_are_the_same_in_a_stream_and_in_one_text(small_windows):
+    stream, whole = HashScorer(), HashScorer()
+    text = scored("a b c d e f g h i")
+
+    list(SentenceEnds(stream, SETTINGS).of_stream([text], most_spaces=0))
+    SentenceEnds(whole, SETTINGS).of_texts([text], most_spaces=0)
+
+    assert stream.batches == whole.batches
+    forms = [["".join(token.form for token in window) for window in batch] for batch in stream.batches]
+    assert forms == [["abc", "bcde"], ["defg", "fghi"], ["hi"]]
+
+
+def test_the_encoder_reads_the_white_space_around_a_token():
+    scorer = HashScorer()
+
+    new_scores(" a\n\nb.", scorer)
+
+    assert scorer.batches == [[[GapToken("a", " ", "\n\n"), GapToken("b", "\n\n", ""), GapToken(".", "", "")]]]
+
+
+def test_the_scores_of_both_networks_are_added_and_divided_by_the_temperature():
+    found = new_scores("a.", WordScorer(**{".": 3.0}), SentenceEndSettings(0.5, 2.0, 4.0), score=-2.0)
+
+    assert found.tolist() == [-0.75, 0.5]  # (0 - 1 - 2) / 4 and (3 - 1) / 4
+
+
+@pytest.mark.parametrize(
+    ("text", "without_margin"),
+    [
+        ("Hong Kong Island.", "."),
+        ("Stop. \" ' go", ". \" '"),  # closing quotes after final punctuation
+        ("a ( b ) c", ""),  # but not others
+        ("one\ntwo three", "one"),  # the end of a line
+        ("Nice 👍🏽 :) ok", "👍🏽 :)"),
+        ("see 2001: A", ":"),
+        ("終。 次", "終。"),
+    ],
+)
+def test_a_token_within_a_line_needs_final_punctuation_or_a_margin(text, without_margin):
+    found = new_scores(text, WordScorer(), SentenceEndSettings(char_weight=0.0, margin=2.0))
+
+    places = [each for _, some in sentence_ends.placed_tokens([scored(text)], 0) for each in some]
+    assert [each.token.form for each in places if not found[each.last]] == without_margin.split()
+    assert all(found[each.last] == -2 for each in places if each.needs_margin)
+
+
+@pytest.mark.parametrize("form", ["", "a", "3", "(", "#", "$", "w/o", "x", "D", "-", "—", "\ufe0f"])
+def test_other_tokens_do_not_end_finally(form):
+    assert not ends_finally(form)
+
+
+def test_lines_are_segmented_without_the_encoder():
+    segmenter = hashing_segmenter()
+
+    found = list(segmenter.stream_lines(["ab a.\n", "b\n"]))
+
+    assert not segmenter.sentence_ends.scorer.batches
+    assert [each.cut for each in found] == [1.0, 1.0]
+
+
+def test_a_text_with_a_close_score_of_the_encoder_is_scored_again_on_its_own(monkeypatch):
+    scorer = HashScorer()
+    segmenter = tiny_segmenter().with_encoder(scorer, SentenceEndSettings(char_weight=0.0))
+    monkeypatch.setattr(HashScorer, "score", staticmethod(lambda window, place: 1e-4))
+
+    segmenter.segment_all(["a\nb", "b\na"])
+
+    assert [len(batch) for batch in scorer.batches] == [2, 1, 1]
+
+
+def test_without_an_encoder_every_cut_counts_as_certain():
+    assert {each.cut for each in tiny_segmenter().segment("ab a. b'a. 1\n\n2")} == {1.0}
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+def test_the_confidence_of_a_cut_is_the_product_over_its_tokens_and_both_ends():
+    scorer = WordScorer(a=-3.0, b=2.0, c=-1.0, d=4.0, e=-2.0, f=1.0)
+
+    found = segmented("a b c d e f", scorer, temperature=2.0)
+
+    assert [each.sentence.forms for each in found] == [("a", "b"), ("c", "d"), ("e", "f")]
+    p = {form: sigmoid(abs(score) / 2) for form, score in scorer.scores.items()}
+    cuts = [p["a"] * p["b"], p["b"] * p["c"] * p["d"], p["d"] * p["e"]]  # the text ends after f for certain
+    assert [each.cut for each in found] == pytest.approx(cuts, rel=1e-5)
+
+
+@pytest.mark.parametrize("score", [3.0, -3.0])
+def test_a_blank_line_is_a_certain_boundary(score):
+    found = segmented("a\n\nb", WordScorer(a=score, b=1.0))
+
+    assert [each.cut for each in found] == [1.0, 1.0]
+
+
+def test_a_boundary_by_the_rules_of_line_ends_counts_as_certain():
+    found = segmented("- ab\n- ba", WordScorer(**{"-": 2.0, "ab": -4.0, "ba": 1.0}))
+
+    assert [each.sentence.text for each in found] == ["- ab", "- ba"]
+    assert [each.cut for each in found] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"char_weight": -1.0}, "char_weight = -1.0; it must be 0 or more"),
+        ({"margin": -0.5}, "margin = -0.5; it must be 0 or more"),
+        ({"margin": math.nan}, "margin = nan; it must be 0 or more"),
+        ({"temperature": 0.0}, "temperature = 0.0; it must be above 0"),
+        ({"temperature": math.inf}, "temperature = inf; it must be above 0"),
+    ],
+)
+def test_settings_are_checked(values, message):
+    with pytest.raises(ValueError, match=message):
+        SentenceEndSettings(**values)
