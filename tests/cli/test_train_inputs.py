@@ -52,7 +52,7 @@ def write_parses():
 # Tags
 
 
-NO_TAGS = "[tags] No training word has a tag in {}. Set tags.source=none"
+NO_TAGS = "[tags] No training word has a value in {}. Set tags.source=none"
 NO_UPOS = NO_TAGS.format("UPOS")
 
 
