@@ -131,7 +131,8 @@ _Tags = Annotated[
     typer.Option(
         "--tags",
         help="Tags that the model reads: those given in the input, those it predicts, or none. Blank tags, "
-        "features and lemmas are filled in and others stay, but with --initial, best replaces tags that the tree does not allow.",
+        "features and lemmas are filled in and others stay, but with --initial, best replaces tags that the tree does "
+        "not allow.",
         show_default="as in training",
     ),
 ]
