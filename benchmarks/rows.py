@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 ROWS = Path(__file__).with_name("rows.jsonl")
 PREDICTIONS = Path(__file__).with_name("predictions")
 TREEBANKS = ROOT.parent / "shared" / "treebanks" / "ud-2.3"
+RELEASES = {("permissive", "en_ewt"): "2.16"}  # UD releases of treebanks whose folder does not name it
 DEVICES = ("cpu", "cuda")
 Row = dict[str, Any]
 
@@ -31,6 +32,21 @@ def english_path(treebanks: Path, split: str) -> Path:
     if not path.exists():
         raise TreefineError(f"{path} does not exist.", hint="Name the folder of all treebanks: --treebanks DIR.")
     return path
+
+
+def release_of(treebanks: Path, treebank: str) -> str:
+    """Return the UD release of a treebank, from the name of the folder of all treebanks; empty if it is not known.
+
+    >>> (
+    ...     release_of(Path("shared/ud-2.3"), "tr_imst"),
+    ...     release_of(Path("permissive"), "en_ewt"),
+    ...     release_of(Path("a"), "b"),
+    ... )
+    ('2.3', '2.16', '')
+    """
+    name = treebanks.resolve().name
+    found = re.fullmatch(r"ud-([0-9.]+)", name)
+    return found[1] if found else RELEASES.get((name, treebank), "")
 
 
 def machine() -> dict[str, Any]:

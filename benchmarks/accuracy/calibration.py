@@ -19,13 +19,15 @@ from benchmarks.accuracy.model_rows import (
 from benchmarks.options import OF_ONE_MODEL, command
 from benchmarks.rows import model_fields, save_row
 from treefine import Parser, Sentence, read_treebank
+from treefine.config import COLUMNS
 from treefine.parsing.parse import Parse
+from treefine.treebank.sentence import BLANK
 
 Numbers = NDArray[np.float64]
 Truths = NDArray[np.bool_]
 Kind = Literal["width", "mass"]
 N_SIMULATIONS = 500
-# The kinds of confidence in a row, and how their expected calibration error is computed.
+# The kinds of confidence in a row, beside the columns of tags, and how their expected calibration error is computed.
 ARC, LABEL, BOTH, SENTENCE = "arc", "label", "both", "sentence"
 WAYS: dict[str, tuple[int, Kind]] = {  # number and kind of bins; pages show the first
     "10 bins": (10, "width"),
@@ -109,7 +111,9 @@ REVIEW = 0.8  # the limit of `treefine parse --review` in our example
 def measure_calibration(options: argparse.Namespace) -> None:
     """Measure how well a model's confidence is calibrated, on gold words without tags; write one row.
 
-    python -m benchmarks calibration --model en --split dev
+    The model runs in its default precision on the device, as users run it.
+
+    python -m benchmarks calibration --model en --treebanks ../shared/treebanks/permissive --split dev
     """
     model = model_fields(options.model)
     if options.split == "test":
@@ -121,6 +125,7 @@ def measure_calibration(options: argparse.Namespace) -> None:
         "tags": parser.tags,
         "confidence": asdict(parser.model.settings.confidence),
         "device": parser.device.type,
+        "precision": parser.precision,
     }
     save_row("calibration", model | gold_fields(options, gold) | config, measured(parses, gold), path=options.rows)
 
@@ -133,7 +138,10 @@ def measured(parses: Sequence[Parse], gold: Sequence[Sentence]) -> dict[str, Any
 
 
 def claims_of(parses: Sequence[Parse], gold: Sequence[Sentence]) -> dict[str, tuple[Numbers, Truths]]:
-    """Return each confidence and whether the parser was right; labels, with subtypes, count if the head is right."""
+    """Return each confidence and whether the parser was right; labels, with subtypes, count if the head is right.
+
+    A word without a gold lemma has no right lemma, so its lemma does not count.
+    """
     found: dict[str, list[tuple[float, bool]]] = {ARC: [], LABEL: [], BOTH: [], SENTENCE: []}
     for parse, sentence in zip(parses, gold, strict=True):
         right = sentence.graph
@@ -144,6 +152,12 @@ def claims_of(parses: Sequence[Parse], gold: Sequence[Sentence]) -> dict[str, tu
             if word.head == head:
                 found[LABEL].append((word.label_confidence, word.label == label))
         found[SENTENCE].append((parse.confidence, parse.tree == right))
+        for column in COLUMNS:
+            for sure, own, gold_value in zip(
+                parse.confidences_in(column), getattr(parse, column), getattr(sentence, column), strict=True
+            ):
+                if sure is not None and (column != "lemma" or gold_value != BLANK):
+                    found.setdefault(column, []).append((sure, own == gold_value))
     return {kind: _split(pairs) for kind, pairs in found.items()}
 
 

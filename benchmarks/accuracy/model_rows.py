@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.predictions import checksum
-from benchmarks.rows import ROWS, Row, read_rows
+from benchmarks.rows import ROWS, Row, read_rows, release_of
 from treefine import TreefineError
+from treefine.config import COLUMNS
+from treefine.evaluation.scores import AGREEMENTS
 from treefine.treebank.sentence import BLANK, Sentence
 
 KINDS = ("Biaffine", "SynTr", "Empty+RNGTr", "SynTr+RNGTr", "Biaffine+RNGTr")  # in the order of the tables
@@ -102,12 +104,24 @@ def _order(group: Group) -> tuple[object, ...]:
 # The measures in a row of pipeline, by input. Given tags and words are not measured.
 RAW, WORDS, TAGGED, UPOS_GIVEN = "raw text", "gold words", "gold words and tags", "gold words and UPOS"
 TREES = ("UAS", "LAS", "CLAS", "UEM", "LEM")
+_TREES_AND_MORE = ("UFeats", "AllTags", "Lemmas", "UAS", "LAS", "CLAS", "MLAS", "BLEX", "UEM", "LEM")
 MEASURES = {  # measures of CoNLL 2018 that apply to the parser's output
-    RAW: ("Tokens", "Sentences", "Words", "UPOS", "XPOS", *TREES),
-    WORDS: ("UPOS", "XPOS", *TREES),
+    RAW: ("Tokens", "Sentences", "Words", "UPOS", "XPOS", *_TREES_AND_MORE),
+    WORDS: ("UPOS", "XPOS", *_TREES_AND_MORE),
     TAGGED: TREES,
-    UPOS_GIVEN: ("XPOS", *TREES),
+    UPOS_GIVEN: ("XPOS", *_TREES_AND_MORE),
 }
+
+
+def measures_of(given: str, columns: Collection[str]) -> tuple[str, ...]:
+    """Return the measures of a kind of input for a model that predicts these columns.
+
+    >>> measures_of(WORDS, ("upos", "xpos"))
+    ('UPOS', 'XPOS', 'UAS', 'LAS', 'CLAS', 'UEM', 'LEM')
+    """
+    return tuple(
+        name for name in MEASURES[given] if set(AGREEMENTS.get(name, ())).intersection(COLUMNS).issubset(columns)
+    )
 
 
 def by_split(benchmark: str, weights: str, *, path: Path = ROWS, treebank: str = "en_ewt") -> dict[str, Row]:
@@ -133,10 +147,11 @@ def treebank_path(options: argparse.Namespace) -> Path:
 def gold_fields(options: argparse.Namespace, gold: Sequence[Sentence]) -> dict[str, Any]:
     """Return the fields of a config that say on which treebank a model was measured."""
     place = {"treebank": options.treebank, "split": options.split, "gold": checksum(gold)}
+    place["release"] = release_of(options.treebanks, options.treebank)
     return place | {"sentences": len(gold), "words": sum(map(len, gold))}
 
 
 def without_tags(sentence: Sentence, *, keep_upos: bool = False) -> Sentence:
-    """Return the sentence without tags, or with universal tags only."""
+    """Return the sentence without tags, features and lemmas, or with universal tags only."""
     blank = [BLANK] * len(sentence)
-    return sentence.with_tags(upos=None if keep_upos else blank, xpos=blank)
+    return sentence.with_tags(upos=None if keep_upos else blank, xpos=blank, feats=blank, lemma=blank)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.accuracy.model_rows import (
-    MEASURES,
     RAW,
     TAGGED,
     UPOS_GIVEN,
     WORDS,
     gold_fields,
+    measures_of,
     refuse_second_test,
     treebank_path,
     without_tags,
@@ -38,7 +38,9 @@ class Measured:
 def measure_pipeline(options: argparse.Namespace) -> None:
     """Measure accuracy from raw text, gold words, and gold words with tags, after each step; write one row.
 
-    python -m benchmarks pipeline --model en --treebank en_ewt --split dev
+    Measures of tags, features and lemmas are left out if the model does not predict them.
+
+    python -m benchmarks pipeline --model en --treebanks ../shared/treebanks/permissive --split dev
     """
     model = model_fields(options.model)
     if options.split == "test":
@@ -57,6 +59,7 @@ def measure_pipeline(options: argparse.Namespace) -> None:
         "tags": parser.tags,
         "parameters": n_parameters(parser),
         "device": parser.device.type,
+        "precision": parser.precision,
     }
     save_row("pipeline", model | gold_fields(options, gold) | config, result, path=options.rows)
 
@@ -82,7 +85,9 @@ def _measured(parser: Parser, gold: Sequence[Sentence], given: Sequence[Sentence
     parses = list(parser.stream_trees(given))
     scores = evaluate(gold, parses)
     graphs = predictions.graphs()
-    result: dict[str, Any] = {name: round(scores[name].f1, 6) for name in MEASURES[kind]}
+    tags = parser.model.settings.tags
+    columns = tags.columns if tags.source == "predicted" else ()
+    result: dict[str, Any] = {name: round(scores[name].f1, 6) for name in measures_of(kind, columns)}
     result["LAS_by_step"] = [None] * predictions.first + [round(each["LAS"].f1, 6) for each in by_step]
     result["sentences"] = len(given)
     result["sentences_parsed_otherwise"] = sum(

@@ -36,6 +36,8 @@ class Published:
     las: float
     source: str  # URL of the page
     version: str  # of the page or the models: a date, a release or a commit
+    ufeats: float | None = None
+    lemmas: float | None = None
 
 
 _STANZA = "https://stanfordnlp.github.io/stanza"
@@ -69,7 +71,11 @@ _REPORTED: tuple[tuple[Any, ...], ...] = (  # tokens, sentences, words, UPOS, UA
     ("UDPipe 2", "2.17", RAW, 99.29, 88.42, 99.07, 96.75, 91.59, 89.91),
     ("UDPipe 2", "2.17", WORDS, 100.00, 100.00, 100.00, 97.61, 94.09, 92.36),
 )
-ENGLISH_EWT = tuple(Published(*(line + _SOURCES[line[0], line[1]])) for line in _REPORTED)
+_ANALYSES: dict[tuple[Any, ...], tuple[Any, ...]] = {  # UFeats and Lemmas; only those of UDPipe 2 are copied
+    ("UDPipe 2", "2.17", RAW): (97.21, 97.13),
+    ("UDPipe 2", "2.17", WORDS): (98.13, 97.96),
+}
+ENGLISH_EWT = tuple(Published(*(line + _SOURCES[line[0], line[1]] + _ANALYSES.get(line[:3], ()))) for line in _REPORTED)
 SIDE = 220  # pixels of a square from 0 to 1
 LEFT, TOP, GAP, BOTTOM, RIGHT = 52, 84, 64, 48, 30
 COUNT, TITLE, HEADING = 8, 24, 30  # pixels above a square for counts and title; below the top for the heading
@@ -173,9 +179,11 @@ def _number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-NAME, UD = "en", "2.3"
+NAME = "en"
+FIRST_RELEASE = "2.3"  # the UD release of rows that do not name theirs
 FIGURE = "reliability.svg"
 TITLES = {ARC: "head", LABEL: "label of a right head", BOTH: "head and label", SENTENCE: "whole sentence"}
+TAG_TITLES = {"upos": "UPOS", "xpos": "XPOS", "feats": "features", "lemma": "lemma"}
 Splits = Mapping[str, Row]
 
 
@@ -202,13 +210,14 @@ def steps(rows: Splits) -> str:
 def peers(rows: Splits, published: Sequence[Published] = ENGLISH_EWT) -> str:
     """Return treefine's scores above those that other parsers publish, by input."""
     split, row = _shown(rows)
-    head = ("input", "parser", "UD", "Tokens", "Sentences", "Words", "UPOS", "UAS", "LAS", "source")
+    measures = ("Tokens", "Sentences", "Words", "UPOS", "UFeats", "Lemmas", "UAS", "LAS")
+    head = ("input", "parser", "UD", *measures, "source")
     lines: Lines = [head]
     for given in (RAW, WORDS, TAGGED):
         if row is not None:
             result = row["result"][given]
-            cells = (_bold(percent(result.get(name))) for name in head[3:9])
-            lines.append((given, _our_name(split), UD, *cells, "measured here"))
+            cells = (_bold(percent(result.get(name))) for name in measures)
+            lines.append((given, _our_name(split), _release(row), *cells, "measured here"))
         for each in published:
             if each.given == given:
                 lines.append((given, each.system, each.ud, *_figures(each), f"[{each.version}]({each.source})"))
@@ -218,13 +227,13 @@ def peers(rows: Splits, published: Sequence[Published] = ENGLISH_EWT) -> str:
 def small(rows: Splits, published: Sequence[Published] = ENGLISH_EWT) -> str:
     """Return treefine's scores above those that other parsers publish, one line per parser."""
     split, row = _shown(rows)
-    raw = ("Tokens", "Sentences", "UPOS", "UAS", "LAS")
+    raw = ("Tokens", "Sentences", "UPOS", "UFeats", "Lemmas", "UAS", "LAS")
     lines: Lines = [("parser", "UD", *raw, "LAS, gold words", "LAS, gold words and tags")]
     if row is not None:
         result = row["result"]
-        cells = [percent(result[RAW][name]) for name in raw]
+        cells = [percent(result[RAW].get(name)) for name in raw]
         cells += [percent(result[given]["LAS"]) for given in (WORDS, TAGGED)]
-        lines.append((f"**{_our_name(split)}**", UD, *map(_bold, cells)))
+        lines.append((f"**{_our_name(split)}**", _release(row), *map(_bold, cells)))
     systems = dict.fromkeys((each.system, each.ud) for each in published)
     for system, ud in systems:
         found: dict[str, Published] = {each.given: each for each in published if (each.system, each.ud) == (system, ud)}
@@ -258,7 +267,7 @@ def readme(rows: Splits, speed: Row | None, published: Sequence[Published] = ENG
         ("treefine `en`, one pass (no refinement)", "treefine, one pass", 1),
     ):
         scores = (percent(result[given]["LAS_by_step"][step]) for given in (RAW, WORDS))
-        lines.append((f"**{name}**", UD, *scores, _speed(speed, ours)))
+        lines.append((f"**{name}**", _release(row), *scores, _speed(speed, ours)))
     for (system, ud), measured in README_PARSERS.items():
         lines_of = {each.given: each for each in published if (each.system, each.ud) == (system, ud)}
         scores = (_figures(lines_of[given])[-1] if given in lines_of else NONE for given in (RAW, WORDS))
@@ -307,7 +316,9 @@ def calibration_errors(rows: Splits) -> str:
     errors = [f"error, {ways[0]}", "by chance", *(f"error, {way}" for way in ways[1:])]
     lines: Lines = [("split", "confidence in", "count", "mean", "accuracy", *errors, "Brier score")]
     for split, row in rows.items():
-        for kind, title in TITLES.items():
+        for kind, title in (TITLES | TAG_TITLES).items():
+            if kind not in row["result"]:
+                continue
             each = row["result"][kind]
             first, *others = (percent(each["error"][way]) for way in ways)
             means = (percent(each["confidence"]), percent(each["right"]))
@@ -367,10 +378,15 @@ def _our_name(split: str) -> str:
 
 
 def _figures(each: Published) -> list[str]:
-    """Return Tokens, Sentences, Words, UPOS, UAS and LAS with the decimals of their source."""
-    values = (each.tokens, each.sentences, each.words, each.upos, each.uas, each.las)
+    """Return Tokens, Sentences, Words, UPOS, UFeats, Lemmas, UAS and LAS with the decimals of their source."""
+    values = (each.tokens, each.sentences, each.words, each.upos, each.ufeats, each.lemmas, each.uas, each.las)
     n_digits = 1 if all(value is None or round(value, 1) == value for value in values) else 2
     return [NONE if value is None else f"{value:.{n_digits}f}" for value in values]
+
+
+def _release(row: Row) -> str:
+    """Return the UD release of the treebank of a row."""
+    return row["config"].get("release", FIRST_RELEASE) or NONE
 
 
 def _bold(cell: str) -> str:
@@ -386,12 +402,14 @@ def _table(lines: Sequence[Line], rows: Splits) -> str:
 
 
 def _origins(rows: Splits) -> list[str]:
-    """Return command, date, commit and weights of the rows."""
-    found = [
-        f"`python -m benchmarks {row['benchmark']} --split {split}`, {row['when'][:10]}, commit {row['commit']}, "
-        f"weights {row['config']['weights'][:8]}."
-        for split, row in rows.items()
-    ]
+    """Return command, date, commit, weights, treebank and precision of the rows."""
+    found = []
+    for split, row in rows.items():
+        precision = f", {row['config']['precision']}" if "precision" in row["config"] else ""
+        found.append(
+            f"`python -m benchmarks {row['benchmark']} --split {split}`, {row['when'][:10]}, commit {row['commit']}, "
+            f"weights {row['config']['weights'][:8]}, UD {_release(row)}{precision}."
+        )
     return ["\n".join(found)] if found else []
 
 

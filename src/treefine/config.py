@@ -15,6 +15,7 @@ from treefine.errors import ConfigError, RenamedSettingWarning
 
 Column = Literal["upos", "xpos", "feats", "lemma"]
 COLUMNS: tuple[Column, ...] = get_args(Column)
+_COLUMN_NAMES = {"feats": "features", "lemma": "lemmas"}  # that are not called tags
 TagSource = Literal["given", "predicted", "none"]
 TagChoice = Literal["given", "predicted", "none", "best"]  # a parser's option; "best" needs an initial parse
 WrittenTags = Literal["given", "predicted", "best"]  # which tags an output has, apart from blank ones
@@ -48,6 +49,21 @@ def read_settings(kind: type[_Settings], values: object, *, path: str = "") -> _
         raise ConfigError(f"The settings have {count}: {'; '.join(faults)}", path=path)
     renamed.warn(path)
     return found
+
+
+def named_columns(columns: Iterable[str]) -> str:
+    """Name what the columns hold.
+
+    >>> named_columns(("upos", "xpos", "feats", "lemma")), named_columns(("upos",)), named_columns(("upos", "lemma"))
+    ('UPOS and XPOS tags, features and lemmas', 'UPOS tags', 'UPOS tags and lemmas')
+    """
+    listed = list(columns)
+    tags = " and ".join(column.upper() for column in listed if column not in _COLUMN_NAMES)
+    *parts, last = [
+        *([f"{tags} tags"] if tags else []),
+        *(_COLUMN_NAMES[each] for each in listed if each in _COLUMN_NAMES),
+    ]
+    return f"{', '.join(parts)} and {last}" if parts else last
 
 
 def renamed_from(old: str, default: Any, *, takes: Callable[[object], bool] = lambda value: True) -> Any:
@@ -319,7 +335,7 @@ class RelationSettings:
 
 @dataclass(frozen=True, slots=True)
 class TagSettings:
-    """Part-of-speech tags (Eq. 3)."""
+    """Part-of-speech tags (Eq. 3), features and lemmas."""
 
     source: TagSource = "given"  # read the tags of the input, predict tags in the first step, or use no tags
     columns: tuple[Column, ...] = ("upos",)  # columns to read or predict

@@ -8,11 +8,11 @@ import pytest
 from benchmarks.accuracy.calibration import claims_of, measure_calibration, review
 from benchmarks.accuracy.pipeline import measure_pipeline
 from benchmarks.accuracy.predictions import load_predictions, treebank_of
-from benchmarks.rows import read_rows, weights_checksum
+from benchmarks.rows import read_rows, release_of, weights_checksum
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import Graph, Parser, Sentence, TreefineError, evaluate, write_treebank
-from treefine.config import TagSettings
+from treefine.config import COLUMNS, TagSettings
 from treefine.parsing.confidence import Confidence
 from treefine.parsing.parse import Parse
 from treefine.treebank.raw_text import raw_text
@@ -31,7 +31,7 @@ def place(tmp_path_factory):
     (folder / "en_ewt").mkdir()
     for split in ("dev", "test"):
         write_treebank(gold(split), folder / "en_ewt" / f"{split}.conllu.xz")
-    model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
+    model = tiny_model(tags=TagSettings("predicted", COLUMNS))
     Parser(model, device="cpu", max_steps=3, segmenter=tiny_segmenter()).save(folder / "tiny")
     for measure in MEASURES:
         run(measure, folder)
@@ -58,10 +58,10 @@ def given(parser, kind):
     if kind == "raw text":
         return [each.sentence for each in parser.segment([raw_text(gold("dev")).text])], parser
     if kind == "gold words":
-        return [blank(each, "upos", "xpos") for each in gold("dev")], parser
+        return [blank(each, *COLUMNS) for each in gold("dev")], parser
     if kind == "gold words and tags":
         return gold("dev"), parser.using(tags="given")
-    return [blank(each, "xpos") for each in gold("dev")], parser.using(tags="given")
+    return [blank(each, "xpos", "feats", "lemma") for each in gold("dev")], parser.using(tags="given")
 
 
 KINDS = ("raw text", "gold words", "gold words and tags", "gold words and UPOS")
@@ -97,12 +97,8 @@ def test_the_score_of_a_step_is_that_of_a_parser_that_stops_there(place, kind):
 def test_given_tags_are_not_measured_and_predicted_ones_are_not_gold(place):
     result = row(place, "pipeline")["result"]
 
-    assert [[name for name in ("UPOS", "XPOS") if name in result[kind]] for kind in KINDS] == [
-        ["UPOS", "XPOS"],
-        ["UPOS", "XPOS"],
-        [],
-        ["XPOS"],
-    ]
+    names = ["UPOS", "XPOS", "UFeats", "AllTags", "Lemmas"]
+    assert [[name for name in names if name in result[kind]] for kind in KINDS] == [names, names, [], names[1:]]
     assert result["gold words"]["UPOS"] < 0.9  # random weights
     assert "Tokens" not in result["gold words"]
 
@@ -183,6 +179,27 @@ def test_confidence_is_compared_with_correctness():
     }
 
 
+def test_confidence_in_features_and_lemmas_is_compared_with_correctness():
+    words, tree = ["Dogs", "bark"], Graph.of_words([2, 0], ["nsubj", "root"])
+    right = Sentence.of_words(words, feats=["Number=Plur", "_"], lemma=["dog", "_"]).with_graph(tree)
+    parsed = Sentence.of_words(words, feats=["Number=Sing", "_"], lemma=["dog", "bark"]).with_graph(tree)
+    sure, tags = (Confidence(1.0, 1.0),) * 2, {"feats": (0.9, 0.8), "lemma": (0.7, 0.6)}
+    parse = Parse(parsed, ((0, 4), (5, 9)), sure, 1.0, (tree,), tree.arcs, sure, True, tag_confidences=tags)
+
+    claims = claims_of([parse], [right])
+
+    assert "upos" not in claims
+    assert [each.tolist() for each in claims["feats"]] == [[0.9, 0.8], [False, True]]
+    assert [each.tolist() for each in claims["lemma"]] == [[0.7], [True]]  # the second word has no gold lemma
+
+
+def test_the_rows_name_the_precision_and_the_release_if_the_folder_does(place, tmp_path):
+    assert [row(place, name)["config"]["precision"] for name in ("pipeline", "calibration")] == ["float32"] * 2
+    assert row(place, "pipeline")["config"]["release"] == ""
+    assert release_of(tmp_path / "ud-2.3", "en_ewt") == "2.3"
+    assert release_of(tmp_path / "permissive", "en_ewt") == "2.16"
+
+
 def test_a_wrong_subtype_is_a_wrong_label():
     right = Sentence.of_words(["bark"]).with_graph(Graph.of_words([0], ["root"]))
     parsed = right.with_graph(Graph.of_words([0], ["root:odd"]))
@@ -215,7 +232,7 @@ def test_calibration_does_not_use_gold_tags(place, tmp_path):
 
     bare, tagged = (
         evaluate(gold("dev"), parser.parse(sentences))["UAS"].f1
-        for sentences in ([blank(each, "upos", "xpos") for each in gold("dev")], gold("dev"))
+        for sentences in ([blank(each, *COLUMNS) for each in gold("dev")], gold("dev"))
     )
     assert bare != tagged
     assert row(tmp_path, "calibration")["result"]["arc"]["right"] == pytest.approx(bare, abs=1e-6)

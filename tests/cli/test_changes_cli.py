@@ -22,7 +22,7 @@ from treefine import Graph, Sentence, read_treebank
 from treefine.cli.changes import Changes, open_changes
 from treefine.parsing.confidence import Confidence
 from treefine.parsing.initial import renamed
-from treefine.parsing.parse import Parse
+from treefine.parsing.parse import Parse, tags_of
 from treefine.treebank.conllu import write_treebank
 from treefine.treebank.graph import Arcs
 
@@ -52,6 +52,10 @@ def test_tsv_has_a_row_per_change(run_refine, refiner):
             "upos": change.upos,
             "old_xpos": change.old_xpos,
             "xpos": change.xpos,
+            "old_feats": change.old_feats,
+            "feats": change.feats,
+            "old_lemma": change.old_lemma,
+            "lemma": change.lemma,
         }
         for sentence, parse in zip(sentences, refiner.stream(sentences), strict=True)
         for change in parse.changes
@@ -337,19 +341,32 @@ def test_a_label_for_a_blank_one_is_not_counted_as_a_change():
     assert parse.changed_picture().changed == {3}  # only its head: a new label is drawn as unchanged
 
 
+BLANKS = ["_", "_"]
 UD = ("root", "det", "case", "cc", "mark", "aux", "punct", "nsubj")
 
 
 def retagged():
-    """Return the counts of a sentence whose first word became a determiner, with a new tag."""
-    old, new = ("ADV", "NOUN", "VERB"), ("DET", "NOUN", "VERB")
+    """Return the counts of a sentence whose first word became a determiner, with a new tag, features and lemma."""
     given = Arcs((3, 3, 0), ("case", "nsubj", "root"))
-    sentence = Sentence.of_words(["The", "dog", "barks"], upos=new, xpos=["DT", "NN", "VBZ"])
+    words = ["The", "dog", "barks"]
+    old = Sentence.of_words(
+        words,
+        upos=["ADV", "NOUN", "VERB"],
+        xpos=["RB", "NN", "VBZ"],
+        feats=["Degree=Pos", *BLANKS],
+        lemma=["teh", *BLANKS],
+    )
+    new = Sentence.of_words(
+        words,
+        upos=["DET", "NOUN", "VERB"],
+        xpos=["DT", "NN", "VBZ"],
+        feats=["Definite=Def", *BLANKS],
+        lemma=["the", "dog", "bark"],
+    )
     tree = Graph.of_words([2, 3, 0], ["det", "nsubj", "root"])
-    tags = tuple(zip(old, ("RB", "NN", "VBZ"), strict=True))
     places = ((0, 3), (4, 7), (8, 13))
     parse = Parse(
-        sentence.with_graph(tree), places, (SURE,) * 3, 0.5, (tree,), given, (SURE,) * 3, True, given_tags=tags
+        new.with_graph(tree), places, (SURE,) * 3, 0.5, (tree,), given, (SURE,) * 3, True, given_tags=tags_of(old)
     )
     changes = Changes(UD)
     return changes, changes.add(parse, given)
@@ -358,11 +375,12 @@ def retagged():
 def test_replaced_tags_and_contradictions_are_counted():
     changes, _ = retagged()
 
-    assert ("tags replaced", "UPOS 1, XPOS 1") in changes.rows()
+    assert ("tags replaced", "UPOS 1, XPOS 1, FEATS 1, LEMMA 1") in changes.rows()
     assert ("old and new tag", "ADV → DET 1") in changes.rows()
     assert "label against tag" not in dict(changes.rows())  # ADV is allowed for case, and DET for det
     assert changes.values()["upos"] == [{"old": "ADV", "new": "DET", "times": 1}]
-    assert (changes.values()["xpos"], changes.values()["contradictions"]) == (1, {"before": 0, "after": 0})
+    assert [changes.values()[each] for each in ("xpos", "feats", "lemma", "replaced_with_feats")] == [1, 1, 1, 0]
+    assert changes.values()["contradictions"] == {"before": 0, "after": 0}
 
 
 def test_contradictions_are_counted_with_the_old_tree_and_tags_and_with_the_new_ones():
@@ -382,10 +400,11 @@ def test_the_page_and_the_table_show_replaced_tags(tmp_path):
         with open_changes(str(tmp_path / f"changes.{ending}"), changes) as add:
             add(parse)
 
-    assert "ADV → DET, RB → DT" in (tmp_path / "changes.html").read_text()
+    assert "ADV → DET, RB → DT, Degree=Pos → Definite=Def, teh → the" in (tmp_path / "changes.html").read_text()
     head, row = (line.split("\t") for line in (tmp_path / "changes.tsv").read_text().splitlines())
-    assert head[-4:] == ["old_upos", "upos", "old_xpos", "xpos"]
-    assert row[-4:] == ["ADV", "DET", "RB", "DT"]
+    assert head[-8:-4] == ["old_upos", "upos", "old_xpos", "xpos"]
+    assert head[-4:] == ["old_feats", "feats", "old_lemma", "lemma"]
+    assert row[-8:] == ["ADV", "DET", "RB", "DT", "Degree=Pos", "Definite=Def", "teh", "the"]
     assert json.loads((tmp_path / "changes.json").read_text())["changes"][0]["old_upos"] == "ADV"
 
 

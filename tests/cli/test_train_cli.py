@@ -43,7 +43,7 @@ def encoder(files):
 
 
 READS_WORDS = "The model will read words, not raw text: segmenter.train is never."
-TAGS = "It will predict UPOS and XPOS tags; its input needs none."
+TAGS = "It will predict UPOS and XPOS tags, features and lemmas; its input needs none."
 NO_GRAPH = "It will not refine trees: it reads no graph."
 CARD = (
     "For the model card: language not stated (set card.language); treebank not stated; licence not stated (set "
@@ -69,7 +69,8 @@ def test_without_a_terminal_each_epoch_prints_a_line_with_dev_scores(files):
 
     *said, first, last = result.stderr.splitlines()
     number = r"\d+\.\d\d"
-    scores = rf"loss \d+\.\d{{3}}, LAS {number}, UAS {number}, best LAS {number}, UPOS {number} XPOS {number}"
+    scores = rf"loss \d+\.\d{{3}}, LAS {number}, UAS {number}, best LAS {number}, "
+    scores += " ".join(f"{column} {number}" for column in ("UPOS", "XPOS", "FEATS", "LEMMA"))
     assert said == [READS_WORDS, TAGS, NO_GRAPH, CARD]
     assert re.fullmatch(rf"epoch 1 of 2, 0:00:\d\d left, {scores}", first)
     assert re.fullmatch(rf"epoch 2 of 2, 0:00:00 left, {scores}", last)
@@ -105,7 +106,8 @@ def test_a_recipe_without_settings_gives_a_parser_of_raw_text(encoder):
     card = Path("out/model/README.md").read_text()
     assert card.startswith('---\nlanguage: ["en"]\n')
     number = r"\d+\.\d\d%"
-    scores = f"UAS {number}, LAS {number}, UPOS {number}, XPOS {number}, on the words of 6 sentences"
+    measures = ("UAS", "LAS", "UPOS", "XPOS", "FEATS", "LEMMA")
+    scores = f"{', '.join(f'{each} {number}' for each in measures)}, on the words of 6 sentences"
     assert "- Language: en\n- Treebank: en_x\n- Licence of the treebank: CC0\n" in card
     dev, test = (re.search(f"\n- {name}: ({scores})", card)[1] for name in ("dev", "test"))
     assert dev == test  # the same file, scored in training and by the saved parser

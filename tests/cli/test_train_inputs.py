@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tiny import sample
+from tests.support.tiny import read_config, sample
 from tests.support.train_commands import (
     BIAFFINE,
     RNGTR,
@@ -17,6 +17,7 @@ from tests.support.train_commands import (
     try_hint,
     write_files,
 )
+from treefine.config import COLUMNS
 from treefine.treebank.conllu import convert_treebank, write_treebank
 from treefine.treebank.formats import CONLL09, CONLLX
 
@@ -52,14 +53,14 @@ def write_parses():
 # Tags
 
 
-NO_TAGS = "[tags] No training word has a tag in {}. Set tags.source=none"
+NO_TAGS = "[tags] No training word has a value in {}. Set tags.source=none"
 NO_UPOS = NO_TAGS.format("UPOS")
 
 
 @pytest.mark.parametrize("recipe", ["rngtr.toml", "biaffine.toml"])
 @pytest.mark.parametrize("source", ["given", "predicted"])
 def test_missing_tags_are_reported(recipe, source):
-    write_treebank(blank("upos", "xpos"), "train.conllu")
+    write_treebank(blank(*COLUMNS), "train.conllu")
 
     assert training_errors(recipe, *changes(f"tags.source={source}")) == [f"{NO_UPOS}."]
     run(recipe, "--output", "out", *QUICK, *changes("tags.source=none"))
@@ -67,11 +68,11 @@ def test_missing_tags_are_reported(recipe, source):
 
 @pytest.mark.parametrize(
     ("without", "columns", "other"),
-    [("upos", ["upos"], "xpos"), ("xpos", ["upos", "xpos"], "upos")],
-    ids=["the only column", "one of two"],
+    [("upos", ["upos"], "xpos"), ("xpos", ["upos", "xpos"], "upos"), ("lemma", ["lemma"], "feats")],
+    ids=["the only column", "one of two", "lemmas"],
 )
 def test_the_column_that_has_tags_is_named(without, columns, other):
-    write_treebank(blank(without), "train.conllu")
+    write_treebank(blank(*(each for each in COLUMNS if each != other)), "train.conllu")
 
     assert training_errors("rngtr.toml", *changes(f"tags.columns={json.dumps(columns)}")) == [
         f'{NO_TAGS.format(without.upper())}, or tags.columns=["{other}"].'
@@ -91,14 +92,25 @@ def test_conll_2009_has_no_upos():
     settings = write_conll09()
 
     assert training_errors("rngtr.toml", *settings, "--set", "tags.source=given") == [
-        f'{NO_UPOS}, or tags.columns=["xpos"].'
+        f'{NO_UPOS}, or tags.columns=["xpos", "feats", "lemma"].'
     ]
     result = run("rngtr.toml", "--output", "out", *QUICK, *settings)
-    assert "It will predict XPOS tags; its input needs none.\n" in result.stderr
+    assert "It will predict XPOS tags, features and lemmas; its input needs none.\n" in result.stderr
+    assert "It will not predict UPOS tags: the treebank has none.\n" in result.stderr
+
+
+def test_a_treebank_without_features_and_lemmas_gives_a_parser_without_them():
+    write_treebank(blank("feats", "lemma"), "train.conllu")
+
+    result = run("rngtr.toml", "--output", "out", *QUICK)
+
+    assert "It will predict UPOS and XPOS tags; its input needs none.\n" in result.stderr
+    assert "It will not predict features and lemmas: the treebank has none.\n" in result.stderr
+    assert read_config(Path("out/model"))["tags"]["columns"] == ["upos", "xpos"]
 
 
 def test_missing_tags_of_all_recipes_are_reported_with_the_other_errors():
-    write_treebank(blank("upos", "xpos"), "train.conllu")
+    write_treebank(blank(*COLUMNS), "train.conllu")
     given = '[tags]\nsource = "given"\n'
     Path("base.toml").write_text(RNGTR + given)
     Path("biaffine.toml").write_text(BIAFFINE + given)

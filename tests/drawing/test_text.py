@@ -303,3 +303,24 @@ def test_a_word_without_a_head_has_no_arc():
     drawn = draw_text(Picture(("Dogs", "chase", "cats"), graph=graph, unattached=frozenset({2})))
 
     assert drawn == "1   ╭─> Dogs   2 nsubj\n2   ├── chase  _ _\n3   ╰─> cats   2 obj\n"
+
+
+FEATS = ("Mood=Ind|Number=Plur|Person=3|Tense=Pres|VerbForm=Fin", "_")
+
+
+def test_features_are_cut_off_where_the_terminal_ends():
+    picture = Picture(("are", "they"), feats=FEATS, lemmas=("be", "they"))
+
+    for width in range(30, 90):
+        first, second = draw_text(picture, width=width).splitlines()
+        assert first.startswith("1 are   be    Mood=Ind|")
+        assert second == "2 they  they"
+        assert len(first) == min(width, 14 + len(FEATS[0]))
+        assert first.endswith("…") == (width < 14 + len(FEATS[0]))
+
+
+def test_without_a_terminal_features_are_whole_and_a_narrow_one_shows_their_start():
+    picture = Picture(("are", "they"), feats=FEATS)
+
+    assert draw_text(picture).splitlines()[0] == f"1 are   {FEATS[0]}"
+    assert draw_text(picture, width=5).splitlines()[0] == "1 are   Mood=Ind|Nu…"

@@ -345,6 +345,27 @@ def test_a_white_space_head_is_replaced_by_its_ancestor(pipe):
     assert (sentence.heads, sentence.labels) == ((2, 0, 2), ("det", "root", "obj"))
 
 
+def test_lemmas_and_features_are_those_of_the_parser(pipe, nlp):
+    words = ["She", "saw", "the", "old", "man", "."]
+    doc = pipe.get_pipe("treefine")(doc_of(pipe, words, starts=[True, *[False] * 5]))
+
+    own = nlp.parse(Sentence.of_words(words))
+    assert tuple(token.lemma_ for token in doc) == own.lemma
+    assert tuple(str(token.morph) or "_" for token in doc) == own.feats
+    assert doc.has_annotation("LEMMA")
+    assert doc.has_annotation("MORPH")
+
+
+def test_given_features_and_lemmas_stay(text_model):
+    given_tags = pipeline(text_model, tags="given")
+    feats, lemmas = ["Case=Nom", "Tense=Past", ""], ["she", "see", "it"]
+    doc = doc_of(given_tags, ["She", "saw", "it"], starts=[True, False, False], morphs=feats, lemmas=lemmas)
+
+    given_tags.get_pipe("treefine")(doc)
+
+    assert ([str(token.morph) for token in doc], [token.lemma_ for token in doc]) == (feats, lemmas)
+
+
 def test_given_tags_are_read_from_the_doc_and_stay(text_model, nlp):
     given_tags = pipeline(text_model, tags="given")
     words, upos, xpos = ["She", "saw", "it"], ["PRON", "VERB", "PRON"], ["PRP", "VBD", "PRP"]

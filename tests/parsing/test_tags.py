@@ -13,6 +13,7 @@ from treefine import ModelError, Parser, Sentence, TreefineError, read_treebank
 from treefine.config import TagSettings
 from treefine.parsing.annotate import with_parse
 from treefine.parsing.initial import empty
+from treefine.parsing.parse import tags_of
 from treefine.treebank.graph import Arcs
 from treefine.treebank.tag_rules import UPOS, allows, contradictions
 
@@ -106,7 +107,7 @@ def test_a_parse_lists_the_replaced_tags():
         pairs = zip(old.upos, new.upos, strict=True)
         expected = {word: pair for word, pair in enumerate(pairs, start=1) if pair[0] != pair[1]}
         assert {each.word: (each.old_upos, each.upos) for each in new.changes if each.has_new_upos} == expected
-        assert new.given_tags == tuple(zip(old.upos, old.xpos, strict=True))
+        assert new.given_tags == tags_of(old)
 
 
 def test_best_tags_leave_no_contradiction_that_a_sure_model_can_remove():
@@ -135,7 +136,7 @@ def test_a_sentence_that_is_parsed_in_parts_also_gets_the_best_tags():
 
     with pytest.warns(Warning, match="parsed in"):
         assert list(parser.stream_trees([sentence])) == [parse.sentence]
-    assert parse.given_tags == tuple(zip(sentence.upos, sentence.xpos, strict=True))
+    assert parse.given_tags == tags_of(sentence)
     changed = {each.word for each in parse.changes if each.has_new_upos}
     assert changed
     assert not changed & set(contradictions(parse.sentence.arcs, parse.upos))

@@ -150,10 +150,10 @@ def test_the_table_has_the_arcs_of_the_drawing(page, served):
     words = ["Fat", "people", "eat", "accumulates", "."]
     assert [row[:2] for row in rows] == [[str(number), word] for number, word in enumerate(words, 1)]
     heads = [f"{head} {words[head - 1] if head else 'ROOT'}" for head, _ in SECOND.values()]
-    assert [row[3:5] for row in rows] == [
+    assert [row[5:7] for row in rows] == [
         [head, label] for head, (_, label) in zip(heads, SECOND.values(), strict=True)
     ]
-    assert all(0 < float(row[5]) <= 1 for row in rows)
+    assert all(0 < float(row[7]) <= 1 for row in rows)
 
 
 def test_the_drawing_and_the_trees_can_be_downloaded(page, served, tmp_path):

@@ -16,6 +16,7 @@ def test_keeping_an_arc_with_the_mouse_shows_what_else_changed(page, served):
     page.click("#timeline button >> nth=1")
     click_arc(page, 3)
     assert said(page, "#panel-title") == "eat ← people: acl:relcl"
+    assert " · ".join(["VERB", "VBP"]) in said(page, "#panel-word")
 
     choose(page, "Keep this arc")
 

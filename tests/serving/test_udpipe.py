@@ -12,6 +12,7 @@ from treefine.serving.app import create_app
 from treefine.serving.limits import ServerLimits
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.raw_text import raw_text
+from treefine.treebank.sentence import Sentence
 
 TEXT = "a bab. bb del 'a\n\n21 baki é. b"
 GIVEN = list(read_treebank(DATA / "en_ewt-sample.conllu"))[:3]
@@ -51,6 +52,21 @@ def test_all_three_stages_return_the_trees_and_tags_of_the_parser(client, parser
     expected = [parse.sentence for parse in parser(TEXT)]
     assert [each.columns for each in found] == [each.columns for each in expected]
     assert [each.text for each in found] == [each.text for each in expected]
+
+
+def test_the_tagger_fills_in_features_and_lemmas_and_replaces_those_of_the_data(client, parser):
+    found = sentences(client, data=CONLLU, tagger="")
+
+    expected = parser.parse([Sentence.of_words(each.forms) for each in GIVEN])
+    assert [(each.feats, each.lemma) for each in found] == [(each.feats, each.lemma) for each in expected]
+    assert [each.arcs for each in found] == [each.arcs for each in GIVEN]
+
+
+def test_without_the_tagger_features_and_lemmas_stay_or_are_blank(client):
+    (kept, *_), (cut, *_) = sentences(client, data=CONLLU, parser=""), sentences(client, data=TEXT, tokenizer="")
+
+    assert (kept.feats, kept.lemma) == (GIVEN[0].feats, GIVEN[0].lemma)
+    assert {*cut.feats, *cut.lemma} == {"_"}
 
 
 def test_the_answer_has_the_fields_and_the_result_the_comments_of_udpipe(client):

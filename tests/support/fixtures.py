@@ -8,7 +8,7 @@ from tests.support.commands import invoke
 from tests.support.refine_commands import damaged
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
-from treefine.config import TagSettings
+from treefine.config import COLUMNS, TagSettings
 from treefine.parsing.initial import given, renamed
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import write_treebank
@@ -18,7 +18,7 @@ from treefine.treebank.conllu import write_treebank
 def text_model(tmp_path_factory):
     """Return the folder of a parser with a tagger and a segmenter; its output is random but deterministic."""
     folder = tmp_path_factory.mktemp("text") / "model"
-    tags = TagSettings("predicted", ("upos", "xpos"))
+    tags = TagSettings("predicted", COLUMNS)
     Parser(tiny_model(tags=tags), device="cpu", segmenter=tiny_segmenter()).save(folder)
     return str(folder)
 

@@ -9,13 +9,13 @@ import uvicorn
 
 from tests.support.tiny import tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
-from treefine.config import TagSettings
+from treefine.config import COLUMNS, TagSettings
 from treefine.parsing.parser import Parser
 from treefine.serving.app import create_app
 from treefine.serving.connections import connection_class
 from treefine.serving.limits import ServerLimits
 
-PREDICTED = TagSettings(source="predicted", columns=("upos", "xpos"))
+PREDICTED = TagSettings("predicted", COLUMNS)
 
 
 def tiny_tagging_parser():

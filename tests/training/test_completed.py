@@ -42,11 +42,11 @@ def blank(*columns):
 @pytest.mark.parametrize(
     ("tags", "blanked", "source", "columns"),
     [
-        (TagTraining(), (), "predicted", ("upos", "xpos")),
-        (TagTraining(), ("xpos",), "predicted", ("upos",)),
-        (TagTraining(), ("upos", "xpos"), "none", ()),
+        (TagTraining(), (), "predicted", ("upos", "xpos", "feats", "lemma")),
+        (TagTraining(), ("xpos", "feats"), "predicted", ("upos", "lemma")),
+        (TagTraining(), ("upos", "xpos", "feats", "lemma"), "none", ()),
         (TagTraining("given"), (), "given", ("upos",)),
-        (TagTraining("predicted"), ("upos",), "predicted", ("xpos",)),
+        (TagTraining("predicted"), ("upos", "feats", "lemma"), "predicted", ("xpos",)),
         (TagTraining(columns=("xpos",)), (), "predicted", ("xpos",)),
         (TagTraining("none"), (), "none", ("upos",)),
     ],
@@ -61,7 +61,7 @@ def test_given_tags_need_tags():
     recipe = replace(BIAFFINE, training=TrainingSettings(given_tags=0.4))
 
     with pytest.raises(ConfigError, match="given_tags is set, but no training word has a tag. Remove given_tags."):
-        completed(recipe, data(blank("upos", "xpos")))
+        completed(recipe, data(blank("upos", "xpos", "feats", "lemma")))
 
 
 def without_text():

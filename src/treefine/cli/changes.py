@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from treefine.config import COLUMNS
 from treefine.drawing.characters import visible
 from treefine.drawing.html import page_end, page_start, tree_figure
 from treefine.errors import TreebankError, TreefineError
@@ -30,7 +31,7 @@ _Kind = Literal["html", "json", "tsv"]
 _KINDS: dict[str, _Kind] = {".html": "html", ".htm": "html", ".json": "json", ".tsv": "tsv"}
 _PLACE = ("file", "line", "sentence", "sent_id")
 _ARC = ("old_head", "old_label", "head", "label", "before", "after", "step")
-_COLUMNS = (*_PLACE, "word", "form", *_ARC, "old_upos", "upos", "old_xpos", "xpos")
+_COLUMNS = (*_PLACE, "word", "form", *_ARC, *(f"{old}{each}" for each in COLUMNS for old in ("old_", "")))
 _MOST = 8  # most frequent labels printed per kind; the file of --changes has all of them
 _MOST_ON_PAGE = 24
 _STYLE = """
@@ -62,8 +63,8 @@ class Changes:
         self.trust: dict[tuple[float, ...], None] = {}  # the weights of the old arcs, in order
         self.read_as: Counter[tuple[str, str]] = Counter()  # labels of the input, and the labels they were read as
         self.retagged: Counter[tuple[str, str]] = Counter()  # old and new UPOS
-        self.n_xpos = 0  # words whose XPOS was replaced
-        self.n_feats = 0  # words with a new UPOS whose FEATS are not blank; they stay
+        self.n_retagged = Counter[str]()  # words whose value was replaced, by column
+        self.n_feats_kept = 0  # words with a new UPOS whose FEATS are not blank and stay
         self.n_contradictions = Counter[str]()  # words whose label does not allow their UPOS, before and after
 
     def add(self, parse: Parse, given: Arcs) -> Parse:
@@ -102,13 +103,13 @@ class Changes:
     def _add_tags(self, parse: Parse, changes: Sequence[Change]) -> None:
         """Count the replaced tags, and the labels that do not allow their tags before and after."""
         for each in changes:
-            self.n_xpos += each.has_new_xpos
+            self.n_retagged.update(column for column in COLUMNS if getattr(each, f"has_new_{column}"))
             if each.has_new_upos:
                 self.retagged[each.old_upos, each.upos] += 1
-                self.n_feats += parse[each.word - 1].feats != BLANK
+                self.n_feats_kept += each.old_feats == each.feats != BLANK
         if not follows_ud(self._known, UPOS):
             return
-        given = [upos for upos, _ in parse.given_tags] or parse.upos
+        given = [each.upos for each in parse.given_tags] or parse.upos
         self.n_contradictions["before"] += len(contradictions(parse.initial, given))
         self.n_contradictions["after"] += len(contradictions(parse.sentence.arcs, parse.upos))
 
@@ -139,9 +140,14 @@ class Changes:
             found.append(("new arcs", f"{self.n_added:,} on words that had no arc"))
         if self.n_named:
             found.append(("new labels", f"{self.n_named:,} on arcs that had no label"))
-        if self.retagged or self.n_xpos:
-            kept = f"; {self.n_feats:,} of these words have FEATS, which stay" if self.n_feats else ""
-            found.append(("tags replaced", f"UPOS {self.retagged.total():,}, XPOS {self.n_xpos:,}{kept}"))
+        if self.n_retagged:
+            kept = f"; {self.n_feats_kept:,} of these words have FEATS, which stay" if self.n_feats_kept else ""
+            counts = [
+                f"{column.upper()} {self.n_retagged[column]:,}"
+                for column in COLUMNS
+                if self.n_retagged[column] or column in ("upos", "xpos")
+            ]
+            found.append(("tags replaced", ", ".join(counts) + kept))
         if any(self.n_contradictions.values()):
             before, after = (self.n_contradictions[each] for each in ("before", "after"))
             found.append(("label against tag", f"{count(before, 'word')} before, {after:,} after"))
@@ -193,8 +199,10 @@ class Changes:
             "sure_enough": {str(t): n for t, n in sorted(self.sure.items())},
             "not_converged": {str(t): n for t, n in sorted(self.unfinished.items())},
             "upos": pairs(self.retagged),
-            "xpos": self.n_xpos,
-            "replaced_with_feats": self.n_feats,
+            "xpos": self.n_retagged["xpos"],
+            "feats": self.n_retagged["feats"],
+            "lemma": self.n_retagged["lemma"],
+            "replaced_with_feats": self.n_feats_kept,
             "contradictions": {name: self.n_contradictions[name] for name in ("before", "after")},
             "read_as": {old: None if new == BLANK else new for old, new in sorted(self.read_as)},
         }
@@ -318,13 +326,12 @@ def _html(parse: Parse, found: Sequence[Change]) -> str:
 
 
 def _new_tags(change: Change) -> str:
-    """Return the replaced tags of a word, as old → new."""
-    pairs = []
-    if change.has_new_upos:
-        pairs.append(f"{change.old_upos} → {change.upos}")
-    if change.has_new_xpos:
-        pairs.append(f"{change.old_xpos} → {change.xpos}")
-    return ", ".join(pairs)
+    """Return the replaced tags, features and lemma of a word, as old → new."""
+    return ", ".join(
+        f"{getattr(change, f'old_{column}')} → {getattr(change, column)}"
+        for column in COLUMNS
+        if getattr(change, f"has_new_{column}")
+    )
 
 
 def _row(parse: Parse, change: Change, *, has_tags: bool) -> str:

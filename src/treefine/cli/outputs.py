@@ -26,7 +26,7 @@ from treefine.cli.replacing import Kind, check_replaced
 from treefine.cli.table_files import check_table, table_losses, write_table
 from treefine.drawing.characters import visible
 from treefine.drawing.sentences import Drawing, drawing_of, html_of, svg_of
-from treefine.drawing.text import BOLD, WIDTH, StyledText, draw_text
+from treefine.drawing.text import BOLD, StyledText, draw_text
 from treefine.errors import TreebankError, TreefineError
 from treefine.parsing.table import Content, csv_texts
 from treefine.treebank.conllu import convert_treebank, texts_in_file
@@ -382,7 +382,7 @@ class Pen(NamedTuple):
     encoding: str = "utf-8"
     color: bool = False
     ascii_only: bool = False
-    width: int = WIDTH
+    width: int | None = None  # None if the output is not a terminal
 
 
 def pen_for_stdout() -> Pen:
@@ -394,8 +394,8 @@ def pen_for_stdout() -> Pen:
     except UnicodeEncodeError:
         ascii_only = True
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
-    return Pen(encoding, sys.stdout.isatty() and not is_plain, ascii_only, max(width, 20))
+    width = max(shutil.get_terminal_size().columns, 20) if sys.stdout.isatty() else None
+    return Pen(encoding, sys.stdout.isatty() and not is_plain, ascii_only, width)
 
 
 @contextmanager

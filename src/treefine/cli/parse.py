@@ -130,8 +130,9 @@ _Tags = Annotated[
     TagChoice | None,
     typer.Option(
         "--tags",
-        help="Tags that the model reads: those given in the input, those it predicts, or none. Blank tags are "
-        "filled in and others stay, but with --initial, best replaces tags that the tree does not allow.",
+        help="Tags that the model reads: those given in the input, those it predicts, or none. Blank tags, "
+        "features and lemmas are filled in and others stay, but with --initial, best replaces tags that the tree does "
+        "not allow.",
         show_default="as in training",
     ),
 ]
@@ -286,7 +287,7 @@ def parse_command(
     """Parse text, or sentences that are already split into words.
 
     In a treebank, only heads, labels and the enhanced arcs that repeat them are replaced; the model may also fill in
-    blank tags. Heads in the input are ignored unless --keep selects them.
+    blank tags, features and lemmas. Heads in the input are ignored unless --keep selects them.
     """
     inputs = find_inputs(sources or (), kind=kind, is_text=is_text, output=output, encoding=encoding)
     if kind is None and (note := treebank_note(inputs)):

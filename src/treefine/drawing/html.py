@@ -79,10 +79,14 @@ def tree_figure(pictures: Sequence[Picture], name: str, *, caption: str = "") ->
 
 
 def _table(picture: Picture) -> str:
-    """Return a table with the number, form, tag, head, label and confidence of each word, as far as they are known."""
+    """Return a table with the number, form and annotation of each word, as far as they are known."""
     columns: dict[str, Sequence[str]] = {"": [*map(str, range(1, len(picture.forms) + 1))], "word": picture.forms}
+    if picture.lemmas:
+        columns["lemma"] = picture.lemmas
     if picture.tags:
         columns["tag"] = picture.tags
+    if picture.feats:
+        columns["features"] = picture.feats
     if (graph := picture.graph) is not None:
         heads = ["ROOT", *picture.forms]
         named = [f"{head} {heads[head]}" for head in graph.heads]

@@ -29,10 +29,12 @@ class Picture:
     before_name: str = ""  # the name of `before` if it is not the previous step, such as "gold"
     shows_confidence: bool = False  # next to each label in an SVG, not only in a tooltip
     unattached: frozenset[int] = frozenset()  # words drawn without an arc, whatever the graph says
+    lemmas: tuple[str, ...] = ()  # in a drawing as text and in a table, not in an SVG
+    feats: tuple[str, ...] = ()  # the features, as the lemmas
 
     def __post_init__(self) -> None:
-        given = {"tags": self.tags, "graph": self.graph, "before": self.before, "confidence": self.confidence}
-        for name, values in given.items():
+        of_words = ("tags", "graph", "before", "confidence", "lemmas", "feats")
+        for name, values in ((name, getattr(self, name)) for name in of_words):
             if values and len(values) != len(self.forms):
                 raise ValueError(f"{name}: {len(values)} values for {len(self.forms)} words")
         if any(token.words.start < 1 or token.words.stop > len(self.forms) + 1 for token in self.tokens):
@@ -69,11 +71,13 @@ def picture_of(sentence: Sentence) -> Picture:
         Graph.of_words([ROOT if head is None else head for head in heads], labels),
         tokens=tuple(sentence.tokens()),
         unattached=frozenset(word for word, head in enumerate(heads, start=1) if head is None),
+        lemmas=shown_tags(sentence.lemma),
+        feats=shown_tags(sentence.feats),
     )
 
 
 def shown_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """Return the tags to draw: none if all are blank."""
+    """Return the tags, lemmas or features to draw: none if all are blank."""
     return () if set(tags) <= {BLANK} else tuple(tags)
 
 

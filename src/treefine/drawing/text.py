@@ -16,9 +16,10 @@ _MARGIN = 2  # columns; a root's line starts here
 TO_ASCII = str.maketrans("─┄│╭├╰┬┼┴", "-.|,|`v+^")
 GOES_UP = str.maketrans("─┄│╭├╰┬┼┴>", "  │ ││ ││ ")  # the bars of a line that continue into the line above
 _PLAIN, BOLD, _DIM, _LABEL, _CHANGED = "", "1", "2", "36", "1;35"  # ANSI codes, readable on dark and light terminals
-GAPS = ("", "  ", "  ", " ", "  ", "  ")  # before each of the cells
+GAPS = ("", "  ", "  ", "  ", " ", "  ", "  ", "  ")  # before each of the cells
 WIDTH = 100  # columns of a caption, if the width of the terminal is not known
-_HEAD_CELL = 2  # the index of the cell with the head, which is right-aligned
+_HEAD_CELL = 3  # the index of the cell with the head, which is right-aligned
+_FEWEST_CELLS = 12  # of features that are cut off at the end of a line
 
 
 class StyledText(NamedTuple):
@@ -38,38 +39,55 @@ class Row(NamedTuple):
     number: str
     bars: str
     arc: StyledText
-    cells: tuple[StyledText, ...]  # form, tag, head, label, confidence, note
+    cells: tuple[StyledText, ...]  # form, lemma, tag, head, label, confidence, note, features
 
 
 def draw_text(
-    picture: Picture, *, color: bool = False, ascii_only: bool = False, isolate: bool = False, width: int = WIDTH
+    picture: Picture,
+    *,
+    color: bool = False,
+    ascii_only: bool = False,
+    isolate: bool = False,
+    width: int | None = None,
 ) -> str:
     r"""Draw the graph as lines of text, safe to print whatever characters the words contain.
 
     Changed arcs have a star and their old value, with or without colour. `isolate` is for HTML pages: it adds Unicode
     isolates around right-to-left words, so that the text next to them keeps its place. Few terminals support these.
-    `width` is the number of columns of a caption.
+    `width` is the number of columns of the terminal, if it is known: features that do not fit are cut off.
 
     >>> graph = Graph.of_words([2, 0], ["nsubj", "root"])
     >>> print(draw_text(Picture(("Dogs", "bark"), ("NOUN", "VERB"), graph)), end="")
     1   ╭─> Dogs  NOUN  2 nsubj
     2 ──┴─> bark  VERB  0 root
+    >>> print(
+    ...     draw_text(Picture(("Dogs", "bark"), graph=graph, lemmas=("dog", "bark"), feats=("Number=Plur", "_"))),
+    ...     end="",
+    ... )
+    1   ╭─> Dogs  dog   2 nsubj  Number=Plur
+    2 ──┴─> bark  bark  0 root
     """
     rows = _rows(picture, ascii_only=ascii_only)
     number_width = max((len(row.number) for row in rows), default=0)
     widths = [max(cells(cell.text) for cell in column) for column in zip(*(row.cells for row in rows), strict=True)]
     title = StyledText(visible(picture.title, ascii_only=ascii_only), BOLD).painted(color=color)
     caption = visible(picture.caption, ascii_only=ascii_only)
-    lines = [*wrapped(caption, width), *([title] if title else [])]
+    lines = [*wrapped(caption, width or WIDTH), *([title] if title else [])]
+    if width is not None and rows:
+        bars = max(cells(row.bars + row.arc.text) for row in rows)
+        used = number_width + 1 + bars + sum(each + len(gap) for each, gap in zip(widths, GAPS, strict=True) if each)
+        widths[-1] = max(widths[-1] - max(used - width, 0), min(widths[-1], _FEWEST_CELLS))
     for row in rows:
         drawn = row.bars + row.arc.painted(color=color)
         if ascii_only:
             drawn = drawn.translate(TO_ASCII)
         number = StyledText(row.number.rjust(number_width), _DIM).painted(color=color)
         line = f"{number} {drawn}"
-        for index, (cell, width, gap) in enumerate(zip(row.cells, widths, GAPS, strict=True)):
-            if width:
-                padding = " " * (width - cells(cell.text))
+        *others, feats = row.cells
+        fitting = feats._replace(text=shorten(feats.text, widths[-1], ending="..." if ascii_only else "…"))
+        for index, (cell, of_column, gap) in enumerate(zip((*others, fitting), widths, GAPS, strict=True)):
+            if of_column:
+                padding = " " * (of_column - cells(cell.text))
                 said = cell.painted(color=color)
                 if isolate and is_right_to_left(cell.text):
                     said = f"\u2068{said}\u2069"  # start and end of the isolate
@@ -96,17 +114,26 @@ def _rows(picture: Picture, *, ascii_only: bool) -> list[Row]:
         bars = arcs[word].removesuffix(arc)
         if word in starts:
             number, name = f"{word}-{starts[word].words[-1]}", StyledText(shown(starts[word].form), _DIM)
-            rows.append(Row(number, arcs[word].translate(GOES_UP), StyledText(""), (name, *[StyledText("")] * 5)))
+            blank = [StyledText("")] * (len(GAPS) - 1)
+            rows.append(Row(number, arcs[word].translate(GOES_UP), StyledText(""), (name, *blank)))
         said = (
             StyledText(shown(form)),
+            StyledText(shown(picture.lemmas[word - 1]) if picture.lemmas else "", _DIM),
             StyledText(shown(picture.tags[word - 1]) if picture.tags else "", _DIM),
             StyledText("" if graph is None else BLANK if word in picture.unattached else str(graph.heads[word])),
             StyledText(shown(graph.labels[word]) if graph else "", _CHANGED if word in changed else _LABEL),
             StyledText(f"{picture.confidence[word - 1]:.2f}" if picture.confidence else "", _DIM),
             StyledText(shown(notes[word]), _CHANGED),
+            StyledText(_shown_feats(picture, word, ascii_only=ascii_only), _DIM),
         )
         rows.append(Row(str(word), bars, StyledText(arc, _CHANGED if word in changed else _PLAIN), said))
     return rows
+
+
+def _shown_feats(picture: Picture, word: int, *, ascii_only: bool) -> str:
+    """Return the features of a word; empty if it has none."""
+    feats = picture.feats[word - 1] if picture.feats else BLANK
+    return "" if feats == BLANK else visible(feats, ascii_only=ascii_only)
 
 
 def _notes(picture: Picture) -> list[str]:

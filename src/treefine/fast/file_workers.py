@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tokenizers import Tokenizer
 
-from treefine.config import MOST_WORDS, Column, TagSettings, WrittenTags
+from treefine.config import MOST_WORDS, Column, TagSettings, WrittenTags, named_columns
 from treefine.cores import usable_cores
 from treefine.errors import TreebankError, TreefineError
 from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pack
@@ -188,11 +188,10 @@ def write_part(sentences: Sequence[Sentence], *, is_start: bool) -> WrittenPart:
 
 
 def missing_tags(sentence: Sentence, columns: Sequence[Column]) -> TreebankError | None:
-    """Return a warning if no word of the sentence has a tag in any of these columns."""
-    if any(set(sentence.upos if column == "upos" else sentence.xpos) != {BLANK} for column in columns):
+    """Return a warning if no word of the sentence has a value in any of these columns."""
+    if any(set(getattr(sentence, column)) != {BLANK} for column in columns):
         return None
-    names = " and ".join(column.upper() for column in columns)
-    message = f"The sentence has no {names} tags, which the model was trained to read."
+    message = f"The sentence has no {named_columns(columns)}, which the model was trained to read."
     return sentence.error(message, hint="Its tree will be less accurate.")
 
 

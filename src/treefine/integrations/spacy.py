@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
 
 try:
-    from spacy.attrs import DEP, HEAD, POS, SENT_START, TAG
+    from spacy.attrs import DEP, HEAD, LEMMA, MORPH, POS, SENT_START, TAG
     from spacy.language import Language
     from spacy.parts_of_speech import IDS as POS_IDS
     from spacy.pipeline import Pipe
@@ -83,7 +83,16 @@ class ComponentOptions:
 @Language.factory(  # type: ignore[untyped-decorator]
     "treefine",
     default_config=asdict(ComponentOptions()),
-    assigns=["token.head", "token.dep", "token.pos", "token.tag", "token.is_sent_start", "doc.sents"],
+    assigns=[
+        "token.head",
+        "token.dep",
+        "token.pos",
+        "token.tag",
+        "token.morph",
+        "token.lemma",
+        "token.is_sent_start",
+        "doc.sents",
+    ],
     default_score_weights={"dep_uas": 0.5, "dep_las": 0.5, "dep_las_per_type": None, "sents_f": 0.0},
 )
 def create(
@@ -185,9 +194,10 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
             sentence.span._.confidence = parse.confidence
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
-        """Return the scores for `nlp.evaluate`: UAS, LAS, sentences and tags, as spaCy computes them."""
+        """Return the scores for `nlp.evaluate`: UAS, LAS, sentences, tags and lemmas, as spaCy computes them."""
         listed = list(examples)
-        tags = [Scorer.score_token_attr(listed, name, **kwargs) for name in ("pos", "tag")]
+        tags = [Scorer.score_token_attr(listed, name, **kwargs) for name in ("pos", "tag", "lemma")]
+        tags.append(Scorer.score_token_attr(listed, "morph", getter=lambda token, _: token.morph.key, **kwargs))
         return {name: value for scores in (parser_score(listed, **kwargs), *tags) for name, value in scores.items()}
 
     def to_disk(self, path: str | os.PathLike[str], *, exclude: Iterable[str] = ()) -> None:
@@ -265,8 +275,12 @@ def _read(words: Sequence[Token], *, tags: bool, arcs: bool) -> Sentence:
     """Return the sentence of these words, with the tags and arcs of the Doc if asked for."""
     sentence = Sentence.of_words([_cell(token.text) for token in words])
     if tags:
-        upos, xpos = [_cell(token.pos_) for token in words], [_cell(token.tag_) for token in words]
-        sentence = sentence.with_tags(upos=upos, xpos=xpos)
+        sentence = sentence.with_tags(
+            upos=[_cell(token.pos_) for token in words],
+            xpos=[_cell(token.tag_) for token in words],
+            feats=[_cell(str(token.morph)) for token in words],
+            lemma=[_cell(token.lemma_) for token in words],
+        )
     return sentence.with_arcs(_arcs(words)) if arcs else sentence
 
 
@@ -292,11 +306,14 @@ def _spacy_label(label: str) -> str:
 
 
 def _write_trees(doc: Doc, sentences: Iterable[DocSentence], trees: Iterator[Sentence]) -> None:
-    """Set heads, labels, sentence starts and the tags that the trees have; take one tree per sentence with words."""
-    add = doc.vocab.strings.add
+    """Set heads, labels, sentence starts and the tags, features and lemmas that the trees have.
+
+    Take one tree per sentence with words.
+    """
+    add, add_feats = doc.vocab.strings.add, doc.vocab.morphology.add
     heads, starts = np.arange(len(doc)), np.full(len(doc), -1)
     labels = np.full(len(doc), add(_SPACE_LABEL), np.uint64)
-    tags = doc.to_array([POS, TAG])
+    tags, analyses = doc.to_array([POS, TAG]), doc.to_array([MORPH, LEMMA])
     for span, words in sentences:
         starts[span.start] = 1
         if not words:
@@ -311,16 +328,21 @@ def _write_trees(doc: Doc, sentences: Iterable[DocSentence], trees: Iterator[Sen
             for token in span:
                 if not token.text.strip() and not tags[token.i].any():
                     tags[token.i] = POS_IDS[_SPACE_POS], add(_SPACE_TAG)
-        rows = zip(words, tree.heads, tree.labels, tree.upos, tree.xpos, strict=True)
-        for token, head, label, upos, xpos in rows:
+        has_feats = set(tree.feats) != {BLANK}  # if so, a word with "_" has no features
+        rows = zip(words, tree.heads, tree.labels, tree.upos, tree.xpos, tree.feats, tree.lemma, strict=True)
+        for token, head, label, upos, xpos, feats, lemma in rows:
             heads[token.i] = words[head - 1].i if head else token.i
             labels[token.i] = add(_spacy_label(label))
             if upos in POS_IDS:  # spaCy knows the tags of UD only
                 tags[token.i, 0] = POS_IDS[upos]
             if xpos != BLANK:
                 tags[token.i, 1] = add(xpos)
+            if has_feats:
+                analyses[token.i, 0] = add_feats(feats)
+            if lemma != BLANK:
+                analyses[token.i, 1] = add(lemma)
     offsets = (heads - np.arange(len(doc))).astype(np.uint64)
-    doc.from_array([HEAD, DEP, POS, TAG], np.column_stack([offsets, labels, tags]))
+    doc.from_array([HEAD, DEP, POS, TAG, MORPH, LEMMA], np.column_stack([offsets, labels, tags, analyses]))
     # From the heads only, spaCy may miss the start of a sentence with many crossing arcs.
     doc.from_array([SENT_START], starts.astype(np.uint64).reshape(-1, 1))
 

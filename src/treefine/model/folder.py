@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from treefine.config import BiLSTMSettings, ModelSettings, TransformerSettings, read_settings
+from treefine.config import BiLSTMSettings, ModelSettings, TransformerSettings, named_columns, read_settings
 from treefine.errors import ModelError
 from treefine.model.parser_model import ParserModel
 from treefine.model.subwords import TOKENIZER_FILES, Subwords
@@ -26,9 +26,10 @@ from treefine.model.weight_files import LAYOUT, check_weights, read_json, read_w
 from treefine.version import __version__
 
 _TAGS = {
-    "given": "reads the {columns} tags of its input",
-    "predicted": "predicts {columns} tags in its first step and reads them in later steps",
-    "tagger": "predicts {columns} tags along with its trees",
+    "given": "reads the {columns} of its input",
+    "predicted": "predicts {columns} in its first step and reads them in later steps",
+    "refined": "predicts {columns} in its first step, and reads and corrects them in later steps",
+    "tagger": "predicts {columns} along with its trees",
     "none": "reads no tags",
 }
 
@@ -45,7 +46,9 @@ def model_card(model: ParserModel, notes: str = "", *, reads_text: bool = False)
     source: str = settings.tags.source
     if source == "predicted" and not settings.reads_graph:
         source = "tagger"
-    columns = " and ".join(column.upper() for column in settings.tags.columns)
+    elif source == "predicted" and settings.tags.refined:
+        source = "refined"
+    columns = named_columns(settings.tags.columns) if source != "none" else ""
     n_parameters = sum(each.numel() for each in model.parameters())
     languages = (
         [f"language: {json.dumps(settings.languages)}"] if settings.languages else []

@@ -326,6 +326,10 @@ def joined_parse(plan: Plan, parts: SentenceParts, found: Sequence[Parse]) -> Pa
         was_sure=any(each.was_sure for each in found),
         step_confidences=tuple(map(parts.confidences, steps_together([each.step_confidences for each in found]))),
         given_tags=tags_of(parts.whole.sentence),
+        tag_confidences={
+            column: tuple(chain.from_iterable(each.tag_confidences[column] for each in found))
+            for column in found[0].tag_confidences
+        },
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any, SupportsIndex, overload
+from typing import Any, NamedTuple, SupportsIndex, overload
 
+from treefine.config import COLUMNS, Column
 from treefine.drawing.picture import Picture, shown_tags, step_pictures
 from treefine.drawing.sentences import to_html, to_svg
 from treefine.drawing.text import draw_text
@@ -24,13 +25,20 @@ from treefine.treebank.sentence import BLANK, Sentence, Word, shown_text
 
 @dataclass(frozen=True, slots=True)
 class ParsedWord(Word):
-    """One word of a parsed sentence: a Word with its place in the text and the confidence in its head and label."""
+    """One word of a parsed sentence: a Word with its place in the text and the confidence in its annotation.
+
+    The confidence in a tag, the features or the lemma is None if the input gave it.
+    """
 
     head: int  # the number of the head; 0 is ROOT
     start: int  # the offset of the first character in the parsed text
     end: int  # the offset after the last character; the words of a multiword token share `start` and `end`
     arc_confidence: float  # the probability that the head is right
     label_confidence: float  # the probability that the label is right if the head is
+    upos_confidence: float | None = None  # the probability that the universal tag is right
+    xpos_confidence: float | None = None  # the same for the treebank-specific tag
+    feats_confidence: float | None = None  # the same for the features, all together
+    lemma_confidence: float | None = None  # the same for the lemma
 
     @property
     def confidence(self) -> float:
@@ -40,7 +48,7 @@ class ParsedWord(Word):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A word whose head or label differs from the initial parse, or whose tag was replaced."""
+    """A word whose head or label differs from the initial parse, or whose tag, features or lemma were replaced."""
 
     word: int  # the number of the word, from 1
     form: str  # the word as written
@@ -55,6 +63,10 @@ class Change:
     upos: str = BLANK  # the universal tag now
     old_xpos: str = BLANK  # the treebank-specific tag in the input
     xpos: str = BLANK  # the treebank-specific tag now
+    old_feats: str = BLANK  # the features in the input
+    feats: str = BLANK  # the features now
+    old_lemma: str = BLANK  # the lemma in the input
+    lemma: str = BLANK  # the lemma now
 
     @property
     def has_new_arc(self) -> bool:
@@ -71,10 +83,34 @@ class Change:
         """Whether the treebank-specific tag was replaced."""
         return self.old_xpos not in (BLANK, self.xpos)
 
+    @property
+    def has_new_feats(self) -> bool:
+        """Whether the features were replaced."""
+        return self.old_feats not in (BLANK, self.feats)
 
-def tags_of(sentence: Sentence) -> tuple[tuple[str, str], ...]:
-    """Return the UPOS and XPOS of each word."""
-    return tuple(zip(sentence.upos, sentence.xpos, strict=True))
+    @property
+    def has_new_lemma(self) -> bool:
+        """Whether the lemma was replaced."""
+        return self.old_lemma not in (BLANK, self.lemma)
+
+    @property
+    def has_new_tag(self) -> bool:
+        """Whether a tag, the features or the lemma were replaced."""
+        return self.has_new_upos or self.has_new_xpos or self.has_new_feats or self.has_new_lemma
+
+
+class WordTags(NamedTuple):
+    """The tags, features and lemma of one word."""
+
+    upos: str
+    xpos: str
+    feats: str
+    lemma: str
+
+
+def tags_of(sentence: Sentence) -> tuple[WordTags, ...]:
+    """Return the tags, features and lemma of each word."""
+    return tuple(map(WordTags, sentence.upos, sentence.xpos, sentence.feats, sentence.lemma))
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,7 +131,7 @@ class Parse:
     trees: tuple[RankedTree, ...] = ()  # the k best trees, starting with the parse; empty if k is 1
     was_sure: bool = False  # whether refinement stopped early because of `stop_above`
     step_confidences: tuple[tuple[Confidence, ...], ...] = ()  # the confidence of each step in its own arcs
-    given_tags: tuple[tuple[str, str], ...] = ()  # UPOS and XPOS of each word in the input; empty if they are not known
+    given_tags: tuple[WordTags, ...] = ()  # the tags of each word in the input; empty if they are not known
     trust: tuple[float, ...] = ()  # how much the arcs of each initial parse counted; empty if they did not
     tag_confidences: Mapping[str, tuple[float, ...]] = field(
         default_factory=dict
@@ -150,6 +186,16 @@ class Parse:
         return self.sentence.xpos
 
     @property
+    def feats(self) -> tuple[str, ...]:
+        """The features, such as Number=Plur."""
+        return self.sentence.feats
+
+    @property
+    def lemma(self) -> tuple[str, ...]:
+        """The lemmas."""
+        return self.sentence.lemma
+
+    @property
     def tree(self) -> Graph:
         """The heads and labels of the parse."""
         return self.sentence.graph
@@ -183,11 +229,32 @@ class Parse:
                 end,
                 sure.arc,
                 sure.label,
+                *of_tags,
             )
-            for word, head, (start, end), sure in zip(
-                self.sentence.words, self.heads, self.spans, self.word_confidences, strict=True
+            for word, head, (start, end), sure, *of_tags in zip(
+                self.sentence.words,
+                self.heads,
+                self.spans,
+                self.word_confidences,
+                *map(self.confidences_in, COLUMNS),
+                strict=True,
             )
         )
+
+    def confidences_in(self, column: Column) -> Sequence[float | None]:
+        """Return the confidence in each word's value of a column such as "lemma"; None where the input gave the value.
+
+        A value that equals that of the input counts as given.
+        """
+        sure = self.tag_confidences.get(column)
+        if sure is None:
+            return (None,) * len(self)
+        given = [getattr(each, column) for each in self.given_tags] or [BLANK] * len(self)
+        is_filled = column != "feats" or set(given) == {BLANK}  # otherwise a word with "_" has no features
+        return [
+            number if new != old or (is_filled and old == BLANK) else None
+            for number, new, old in zip(sure, getattr(self, column), given, strict=True)
+        ]
 
     @property
     def root(self) -> ParsedWord:
@@ -230,7 +297,7 @@ class Parse:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """The words whose head or label differs from G⁰, and those whose tags were replaced.
+        """The words whose head or label differs from G⁰, and those whose tags, features or lemmas were replaced.
 
         They are all words if the parser started from an empty graph.
         """
@@ -247,14 +314,18 @@ class Parse:
                 None if sure is None else sure.both,
                 word.confidence,
                 next((t for t, graph in enumerate(self.steps, start=1) if _has_arc(graph, word)), None),
-                old_upos,
+                given.upos,
                 word.upos,
-                old_xpos,
+                given.xpos,
                 word.xpos,
+                given.feats,
+                word.feats,
+                given.lemma,
+                word.lemma,
             )
-            for word, (old_head, old_label, sure, (old_upos, old_xpos)) in zip(self.words, old, strict=True)
+            for word, (old_head, old_label, sure, given) in zip(self.words, old, strict=True)
         )
-        return tuple(each for each in compared if each.has_new_arc or each.has_new_upos or each.has_new_xpos)
+        return tuple(each for each in compared if each.has_new_arc or each.has_new_tag)
 
     def to_conllu(self, *, confidence: bool = False) -> str:
         """Return the sentence in CoNLL-U (or its input format), with `Conf=0.97` in MISC if `confidence` is set."""
@@ -316,16 +387,20 @@ class Parse:
         If the parse has k best trees, they are drawn instead of the tree, with their differences from the first.
         """
         tokens = tuple(self.sentence.tokens())
-        sure = tuple(each.both for each in self.word_confidences)
+        of_tree: dict[str, Any] = {
+            "confidence": tuple(each.both for each in self.word_confidences),
+            "lemmas": shown_tags(self.lemma),
+            "feats": shown_tags(self.feats),
+        }
         if not steps and self.trees:
             titles = [f"tree {rank}: probability {each.probability:.2g}" for rank, each in enumerate(self.trees, 1)]
             first, *others = (
                 Picture(self.forms, shown_tags(self.upos), each.tree, tokens=tokens, title=title)
                 for each, title in zip(self.trees, titles, strict=True)
             )
-            return [replace(first, confidence=sure), *(replace(each, before=first.graph) for each in others)]
+            return [replace(first, **of_tree), *(replace(each, before=first.graph) for each in others)]
         if not steps:
-            return [Picture(self.forms, shown_tags(self.upos), self.tree, confidence=sure, tokens=tokens)]
+            return [Picture(self.forms, shown_tags(self.upos), self.tree, tokens=tokens, **of_tree)]
         heads = self.initial.heads
         known = [head for head in heads if head is not None]
         initial = Graph.of_words(known, self.initial.labels) if len(known) == len(heads) else None
@@ -333,7 +408,7 @@ class Parse:
         drawn = step_pictures(self.forms, shown_tags(self.upos), graphs, initial, tokens=tokens)
         if self.steps[-1] != self.tree:
             drawn[-1] = replace(drawn[-1], title=drawn[-1].title.replace(f"step {len(graphs)}", "best tree"))
-        return [*drawn[:-1], replace(drawn[-1], confidence=sure)]
+        return [*drawn[:-1], replace(drawn[-1], **of_tree)]
 
     def changed_picture(self) -> Picture:
         """Return a picture of the tree that marks the changes from G⁰, except arcs and labels that G⁰ lacks."""
@@ -428,8 +503,10 @@ class Parses(list[Parse]):
 _JSON_NAMES = (  # of the values of a word
     "number",
     "form",
+    "lemma",
     "upos",
     "xpos",
+    "feats",
     "head",
     "label",
     "start",
@@ -437,6 +514,10 @@ _JSON_NAMES = (  # of the values of a word
     "arc_confidence",
     "label_confidence",
     "confidence",
+    "upos_confidence",
+    "xpos_confidence",
+    "feats_confidence",
+    "lemma_confidence",
 )
 
 

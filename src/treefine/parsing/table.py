@@ -14,6 +14,7 @@ from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
+from treefine.config import COLUMNS
 from treefine.errors import TreefineError, described, is_list_like
 from treefine.evaluation.tables import quote_formula
 from treefine.treebank.raw_text import Span, own_text, spans_in
@@ -45,10 +46,10 @@ WORDS = (
     TableColumn("text", "dictionary", "its text"),
     TableColumn("word", "int32", "the number of the word in the sentence, from 1"),
     TableColumn("form", "string", "the word as written"),
-    TableColumn("lemma", "string", "its lemma, if the input has one"),
+    TableColumn("lemma", "string", "its lemma"),
     TableColumn("upos", "string", "its universal tag"),
     TableColumn("xpos", "string", "its tag in the treebank's own scheme"),
-    TableColumn("feats", "string", "its features, if the input has any"),
+    TableColumn("feats", "string", "its features, such as Number=Plur"),
     TableColumn("head", "int32", "the number of its head, 0 for the root; null if the input leaves it blank"),
     TableColumn("head_form", "dictionary", "the form of its head; null for the root"),
     TableColumn("label", "string", "the label of its arc"),
@@ -63,6 +64,10 @@ CONFIDENCE = (
     TableColumn(
         "sentence_confidence", "float32", "the probability that the sentence and all its heads and labels are right"
     ),
+    TableColumn("upos_confidence", "float32", "the probability that `upos` is right; null if the input gave it"),
+    TableColumn("xpos_confidence", "float32", "the same for `xpos`"),
+    TableColumn("feats_confidence", "float32", "the same for `feats`"),
+    TableColumn("lemma_confidence", "float32", "the same for `lemma`"),
 )
 TREES = (
     TableColumn("tree", "int32", "the rank of the tree among the best of its sentence, from 1"),
@@ -222,8 +227,7 @@ def _blocks(each: Placed | Sentence, cells: _Cells, content: Content) -> Iterato
 
 
 def _word_cells(sentence: Sentence, spans: Sequence[Span], number: int) -> _Cells:
-    n_words, form = len(sentence), sentence.format
-    forms, heads = sentence.forms, sentence.heads
+    n_words, forms, heads = len(sentence), sentence.forms, sentence.heads
     return {
         "file": [_readable(sentence.path)] * n_words,
         "sentence": [number] * n_words,
@@ -231,10 +235,10 @@ def _word_cells(sentence: Sentence, spans: Sequence[Span], number: int) -> _Cell
         "text": [own_text(sentence)] * n_words,
         "word": range(1, n_words + 1),
         "form": forms,
-        "lemma": sentence.column(form.lemma),
+        "lemma": sentence.lemma,
         "upos": sentence.upos,
         "xpos": sentence.xpos,
-        "feats": sentence.column(form.feats),
+        "feats": sentence.feats,
         "head": heads,
         "head_form": _forms_of(heads, forms),
         "label": sentence.labels,
@@ -250,6 +254,7 @@ def _confidence_cells(parse: Parse) -> _Cells:
         "label_confidence": [each.label for each in parse.word_confidences],
         "confidence": [each.both for each in parse.word_confidences],
         "sentence_confidence": [parse.confidence] * len(parse),
+        **{f"{column}_confidence": parse.confidences_in(column) for column in COLUMNS},
     }
 
 

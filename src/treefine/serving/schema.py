@@ -158,12 +158,14 @@ def conllu_sentences(conllu: str) -> tuple[Sentence, ...]:
 
 
 class WordJson(BaseModel):
-    """A word, with the confidence in its head and label."""
+    """A word, with the confidence in its annotation; a value that the input gave has no confidence of its own."""
 
     number: int
     form: str
+    lemma: str
     upos: str
     xpos: str
+    feats: str = Field(description="Features, such as Number=Plur; _ for none.")
     head: int = Field(description="0 is ROOT.")
     label: str
     start: int = Field(description="Offset of its first character in the text.")
@@ -171,6 +173,10 @@ class WordJson(BaseModel):
     arc_confidence: float = Field(description="Probability that the head is right.")
     label_confidence: float = Field(description="Probability that the label is right, given that the head is.")
     confidence: float
+    upos_confidence: float | None = Field(description="Probability that UPOS is right; null if the input gave it.")
+    xpos_confidence: float | None
+    feats_confidence: float | None
+    lemma_confidence: float | None
 
 
 class GraphJson(BaseModel):
@@ -218,7 +224,7 @@ class PartialGraphJson(BaseModel):
 
 
 class ChangeJson(BaseModel):
-    """A word whose head or label differs from the initial graph, or whose tag was replaced."""
+    """A word whose head or label differs from the initial graph, or whose tag, features or lemma were replaced."""
 
     word: int
     form: str
@@ -233,6 +239,10 @@ class ChangeJson(BaseModel):
     upos: str
     old_xpos: str = Field(description="The treebank-specific tag in the input.")
     xpos: str
+    old_feats: str = Field(description="The features in the input.")
+    feats: str
+    old_lemma: str = Field(description="The lemma in the input.")
+    lemma: str
 
 
 class RefinedJson(SentenceJson):

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
+from treefine.config import COLUMNS
 from treefine.errors import TreebankError, TreefineError
 from treefine.parsing.parser import Parser
 from treefine.serving.jobs import ParseJob
@@ -52,7 +53,7 @@ _PARAMETERS = {
     "data": _parameter("The text, or sentences in the format of `input`."),
     "model": _parameter("A model's name, or a UDPipe name of its language such as `english`; empty: the default."),
     "tokenizer": _parameter("Segment a text. Options (separated by ;): presegmented, ranges, normalized_spaces."),
-    "tagger": _parameter("Predict tags."),
+    "tagger": _parameter("Predict tags, and features and lemmas if the model can."),
     "parser": _parameter("Predict heads and labels."),
     "input": _parameter("The input format if `tokenizer` is absent.", pattern=_pattern(INPUTS), default="conllu"),
     "output": _parameter("The output format.", pattern=_pattern(OUTPUTS), default="conllu"),
@@ -179,7 +180,7 @@ async def _result(wanted: UDPipeRequest, service: Service) -> str:
 
 
 def _cut(found: Sequence[Sentence], options: Sequence[str]) -> Sequence[Sentence]:
-    """Return the sentences of a text without tags and arcs."""
+    """Return the sentences of a text without tags, features, lemmas and arcs."""
     sentences: Sequence[Sentence] = as_new_document([_bare(each) for each in found])
     if "ranges" in options:
         sentences = with_ranges(sentences)
@@ -188,7 +189,8 @@ def _cut(found: Sequence[Sentence], options: Sequence[str]) -> Sequence[Sentence
 
 def _bare(sentence: Sentence) -> Sentence:
     blank = (BLANK,) * len(sentence)
-    return sentence.with_tags(upos=blank, xpos=blank).with_arcs(Arcs((None,) * len(sentence), blank))
+    bare = sentence.with_tags(**dict.fromkeys(COLUMNS, blank))
+    return bare.with_arcs(Arcs((None,) * len(sentence), blank))
 
 
 def _without_tags(sentences: Sequence[Sentence], parser: Parser) -> list[Sentence]:
@@ -200,7 +202,7 @@ def _without_tags(sentences: Sequence[Sentence], parser: Parser) -> list[Sentenc
 def _with_stages(old: Sentence, new: Sentence, wanted: UDPipeRequest) -> Sentence:
     """Return the old sentence with the requested annotations of the new one."""
     if wanted.is_tagged:
-        old = old.with_tags(upos=new.upos, xpos=new.xpos)
+        old = old.with_tags(upos=new.upos, xpos=new.xpos, feats=new.feats, lemma=new.lemma)
     return old.with_arcs(new.arcs) if wanted.is_parsed else old
 
 
@@ -391,8 +393,8 @@ def _written(sentence: Sentence, format: str) -> str:
 def _matxin(number: int, sentence: Sentence) -> str:
     """Return the XML of a sentence: the words in nested nodes. As in UDPipe, it has no words without a head."""
     heads, labels = sentence.arcs
-    feats = [cell if cell != BLANK else "" for cell in sentence.column(5)]
-    cells = list(zip(sentence.forms, sentence.column(2), feats, labels, strict=True))
+    feats = [cell if cell != BLANK else "" for cell in sentence.feats]
+    cells = list(zip(sentence.forms, sentence.lemma, feats, labels, strict=True))
     dependents: dict[int | None, list[int]] = {}
     for word in range(len(sentence), 0, -1):
         dependents.setdefault(heads[word - 1], []).append(word)

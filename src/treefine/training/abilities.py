@@ -6,11 +6,12 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from treefine.config import COLUMNS, named_columns
 from treefine.drawing.characters import visible
 from treefine.evaluation.tables import count
 from treefine.model.folder import fetch
 from treefine.model.weight_files import LAYOUT, read_json
-from treefine.training.data import no_text
+from treefine.training.data import filled_columns, no_text
 from treefine.training.prepare import Prepared
 from treefine.training.recipe import EMPTY, FILES, Recipe, expand
 from treefine.treebank.formats import format_of
@@ -34,19 +35,21 @@ def _reading(prepared: Prepared) -> Iterator[str]:
 
 def _tagging(prepared: Prepared) -> Iterator[str]:
     tags = prepared.recipe.tags
-    columns = " and ".join(column.upper() for column in tags.columns)
     if tags.source == "predicted":
-        yield f"It will predict {columns} tags; its input needs none."
+        yield f"It will predict {named_columns(tags.columns)}; its input needs none."
+        filled = filled_columns(prepared.data.train)
+        if missing := [column for column in COLUMNS if column not in filled]:
+            yield f"It will not predict {named_columns(missing)}: the treebank has none."
     elif tags.source == "given":
-        yield f"It will not predict tags: its input needs {columns} tags."
+        yield f"It will not predict tags: its input needs {named_columns(tags.columns)}."
     else:
         yield "It will neither predict nor read tags."
     if tags.source != "given" and (needed := _tags_of_initial(prepared)):
-        yield f"Its initial parser needs {needed} tags in the input."
+        yield f"Its initial parser needs {needed} in the input."
 
 
 def _tags_of_initial(prepared: Prepared) -> str:
-    """Return the columns whose tags the initial parser reads but cannot predict, such as "UPOS"."""
+    """Return the tags that the initial parser reads but cannot predict, such as "UPOS tags"."""
     parser, recipe = prepared.recipe.initial.parser, prepared.initial.get("")
     if recipe is not None:
         source, columns = recipe.tags.source, recipe.tags.columns
@@ -55,7 +58,7 @@ def _tags_of_initial(prepared: Prepared) -> str:
     else:
         tags = read_json(fetch(expand(parser)) / LAYOUT.config).get("tags", {})
         source, columns = tags.get("source"), tuple(tags.get("columns", ()))
-    return " and ".join(map(str.upper, columns)) if source == "given" else ""
+    return named_columns(columns) if source == "given" and columns else ""
 
 
 def _refining(prepared: Prepared) -> Iterator[str]:

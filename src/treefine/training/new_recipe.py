@@ -394,9 +394,9 @@ def _encoder_section(request: RecipeRequest, facts: _Facts) -> _Section:
 def _tags_section(facts: _Facts) -> _Section:
     kind = get_type_hints(Recipe)["tags"]
     if not facts.columns:
-        reason = "The treebank has no part-of-speech tags."
+        reason = "The treebank has no tags, features or lemmas."
         return _Section("tags", kind, {"source": "none"}, reason=reason)
-    reason = "The model predicts these tags, so its input needs only words. given: it reads the tags of its input."
+    reason = "The model predicts these columns, so its input needs only words. given: it reads those of its input."
     if facts.n_xpos > MOST_XPOS and "xpos" not in facts.columns:
         reason += f" XPOS is left out because it has {facts.n_xpos:,} different tags."
     return _Section("tags", kind, {"source": "predicted", "columns": list(facts.columns)}, reason=reason)

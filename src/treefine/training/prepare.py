@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from treefine.config import BiLSTMSettings, TagSettings
+from treefine.config import COLUMNS, BiLSTMSettings, TagSettings
 from treefine.errors import ConfigError, ModelError, TreefineError
 from treefine.model.folder import fetch, is_model_folder, load_model
 from treefine.model.hf_weights import load_encoder
@@ -167,10 +167,10 @@ def _check_tags(settings: TagTraining | None, data: Data | None, found: _Finding
     tags, filled = completed_tags(settings, data.train), filled_columns(data.train)
     missing = [column.upper() for column in tags.columns if column not in filled]
     if missing and tags.source != "none":
-        others = f", or tags.columns={json.dumps(sorted(filled))}" if filled else ""
+        others = f", or tags.columns={json.dumps([each for each in COLUMNS if each in filled])}" if filled else ""
         place = f"{path}: " if path else ""
         found.faults.append(
-            f"{place}[tags] No training word has a tag in {' or '.join(missing)}. Set tags.source=none{others}."
+            f"{place}[tags] No training word has a value in {' or '.join(missing)}. Set tags.source=none{others}."
         )
 
 

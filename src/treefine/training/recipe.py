@@ -196,10 +196,10 @@ def _source_claims(parser: str, folds: int, train: tuple[str, ...], dev: tuple[s
 
 @dataclass(frozen=True, slots=True)
 class TagTraining:
-    """Part-of-speech tags (Eq. 3)."""
+    """Part-of-speech tags (Eq. 3), features and lemmas."""
 
     source: TagRecipe = "auto"  # predict tags, read those of the input, or use none; auto: predict the treebank's tags
-    columns: tuple[Column, ...] = ()  # columns to predict or read; empty: those with tags (given: upos)
+    columns: tuple[Column, ...] = ()  # columns to predict or read; empty: those with values (given: upos)
     case: bool = False  # also read the case of each word's letters, which an uncased encoder does not see
     lexicon: bool = False  # also read guesses at each word's lemma, from the words of the treebank
     refined: bool = False  # later steps correct the tags of the first step

@@ -100,12 +100,19 @@ class Sentence:
 
     @classmethod
     def of_words(
-        cls, forms: Sequence[str], *, upos: Sequence[str] | None = None, xpos: Sequence[str] | None = None
+        cls,
+        forms: Sequence[str],
+        *,
+        upos: Sequence[str] | None = None,
+        xpos: Sequence[str] | None = None,
+        feats: Sequence[str] | None = None,
+        lemma: Sequence[str] | None = None,
     ) -> Sentence:
         """Return a CoNLL-U sentence of these words whose other columns are blank.
 
-        `upos` and `xpos` are the tags of the words, if they are known. Raises TreebankError if a word is not a string,
-        is empty or contains a line break, tab or null, if there is no word, or if there is not one tag per word.
+        The other arguments are the tags, features and lemmas of the words, if they are known. Raises TreebankError if a
+        word is not a string, is empty or contains a line break, tab or null, if there is no word, or if there is not
+        one tag per word.
         """
         forms = _strings(forms, "words")
         if not forms:
@@ -114,7 +121,7 @@ class Sentence:
         numbers = tuple(map(str, range(1, len(forms) + 1)))
         blank = (BLANK,) * len(forms)
         bare = cls((), (numbers, tuple(forms), *[blank] * 8), range(len(forms)))
-        return bare.with_tags(upos=upos, xpos=xpos)
+        return bare.with_tags(upos=upos, xpos=xpos, feats=feats, lemma=lemma)
 
     def __len__(self) -> int:
         """Return the number of words."""

@@ -4,7 +4,7 @@ import { constraintsOf, decision, isOfWord, named, withDecision } from "./decisi
 import { Drawing, withoutConfidence } from "./drawing.js";
 import { Form } from "./form.js";
 import { fill, Panel } from "./panel.js";
-import { fullName, graphName, save, showDecisions, showLegend, showTable, showTimeline } from "./parts.js";
+import { analysis, fullName, graphName, save, showDecisions, showLegend, showTable, showTimeline } from "./parts.js";
 import { ask, Problem } from "./server.js";
 import { fromFragment, linkOf, requestOf, sourceOf } from "./state.js";
 
@@ -165,6 +165,7 @@ function openPanel(word, otherArc) {
     word,
     arc: otherArc ?? own,
     title: described(word, graph, otherArc ?? undefined),
+    analysis: analysis(sentence().words[word - 1]),
     sure: sure === undefined ? "" : `confidence ${sure.toFixed(2)}`,
     words: sentence().words,
     labels: [...form.model.labels].sort(),

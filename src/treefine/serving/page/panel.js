@@ -26,10 +26,11 @@ export class Panel {
   }
 
   /** Open the panel for a word; `arc` is its head and label, or null if it has no head. */
-  open({ word, arc, title, sure, words, labels, isDecided }) {
+  open({ word, arc, title, analysis, sure, words, labels, isDecided }) {
     this.word = word;
     this.arc = arc;
     find("panel-title").textContent = title;
+    find("panel-word").textContent = analysis;
     find("panel-sure").textContent = sure;
     find("panel-arc").hidden = arc === null;
     find("panel-undo").hidden = !isDecided;

@@ -48,6 +48,11 @@ export function showLegend(list, figure) {
   list.replaceChildren(...shown.map(([mark, meaning]) => element("li", meaning, { className: `mark ${mark}` })));
 }
 
+/** Return the lemma, tags and features of a word as text, without those that are blank. */
+export function analysis({ lemma, upos, xpos, feats }) {
+  return [lemma, upos, xpos, feats.replaceAll("|", ", ")].filter((each) => each !== "_").join(" · ");
+}
+
 /** Show the words and their arcs as a table, for readers who do not see the drawing. */
 export function showTable(body, words, graph, onOpen) {
   const focused = body.contains(document.activeElement) ? document.activeElement.dataset.word : null;
@@ -63,7 +68,9 @@ export function showTable(body, words, graph, onOpen) {
     row.append(
       element("td", word.number, { className: "number" }),
       element("th", word.form, { scope: "row", dir: "auto" }),
+      element("td", word.lemma, { dir: "auto" }),
       element("td", word.upos, { dir: "auto" }),
+      element("td", word.feats, { dir: "auto" }),
       element("td", headText, { dir: "auto" }),
       element("td", head === null ? "" : graph.labels[word.number - 1], { dir: "auto" }),
       element("td", sure === undefined ? "" : sure.toFixed(2), { className: "number" }),

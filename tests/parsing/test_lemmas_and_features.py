@@ -1,0 +1,122 @@
+"""Lemmas and features of a parse: its words, JSON, tables and drawings."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.tiny import sample, short, tiny_model
+from treefine import Graph, Parser, Sentence
+from treefine.config import COLUMNS, TagSettings
+from treefine.parsing.confidence import Confidence
+from treefine.parsing.parse import Parse, tags_of
+from treefine.treebank.graph import Arcs
+
+PARSER = Parser(tiny_model(tags=TagSettings("predicted", COLUMNS)), device="cpu")
+WORDS = ("The", "children", "were", "running", ".")
+SURE = {"upos": 0.9, "xpos": 0.8, "feats": 0.7, "lemma": 0.6}
+
+
+def children(given=None):
+    """Return a parse of a short sentence; `given` is the sentence of the input."""
+    given = given or Sentence.of_words(WORDS)
+    sentence = Sentence.of_words(
+        WORDS,
+        upos=["DET", "NOUN", "AUX", "VERB", "PUNCT"],
+        xpos=["DT", "NNS", "VBD", "VBG", "."],
+        feats=["PronType=Art", "Number=Plur", "Tense=Past|VerbForm=Fin", "Tense=Pres|VerbForm=Part", "_"],
+        lemma=["the", "child", "be", "run", "."],
+    )
+    tree = Graph.of_words([2, 4, 4, 0, 4], ["det", "nsubj", "aux", "root", "punct"])
+    return Parse(
+        sentence.with_graph(tree),
+        ((0, 3), (4, 12), (13, 17), (18, 25), (25, 26)),
+        (Confidence(0.9, 1.0),) * 5,
+        0.5,
+        (tree,),
+        Arcs((None,) * 5, ("_",) * 5),
+        (None,) * 5,
+        True,
+        given_tags=tags_of(given),
+        tag_confidences={column: (number,) * 5 for column, number in SURE.items()},
+    )
+
+
+def test_the_drawing_shows_lemmas_after_the_words_and_features_at_the_end():
+    assert children().to_text().splitlines() == [
+        "1     ╭─> The       the    DET    2 det    0.90  PronType=Art",
+        "2   ╭─┴─> children  child  NOUN   4 nsubj  0.90  Number=Plur",
+        "3   ├───> were      be     AUX    4 aux    0.90  Tense=Past|VerbForm=Fin",
+        "4 ──┼───> running   run    VERB   0 root   0.90  Tense=Pres|VerbForm=Part",
+        "5   ╰───> .         .      PUNCT  4 punct  0.90",
+    ]
+
+
+def test_the_table_of_a_page_has_lemmas_and_features():
+    page = children().to_html()
+
+    for cell in ("lemma", "features"):
+        assert f'<th scope="col">{cell}</th>' in page
+    for cell in ("child", "Tense=Past|VerbForm=Fin"):
+        assert f'<td dir="auto">{cell}</td>' in page
+
+
+def test_json_has_lemmas_features_and_their_confidence():
+    word = children().to_dict()["words"][1]
+
+    assert (word["lemma"], word["feats"]) == ("child", "Number=Plur")
+    assert {column: word[f"{column}_confidence"] for column in COLUMNS} == SURE
+
+
+def test_values_of_the_input_have_no_confidence_and_replaced_ones_do():
+    given = Sentence.of_words(WORDS, lemma=["the", "children", "_", "_", "_"], upos=["DET", *["_"] * 4])
+
+    words = children(given).words
+
+    assert [word.lemma_confidence for word in words] == [None, 0.6, 0.6, 0.6, 0.6]  # "children" was replaced
+    assert [word.upos_confidence for word in words] == [None, 0.9, 0.9, 0.9, 0.9]
+    assert {word.feats_confidence for word in words} == {0.7}
+
+
+def test_a_word_without_features_among_words_with_features_was_given():
+    given = Sentence.of_words(WORDS, feats=["PronType=Art", *["_"] * 4])
+
+    assert [word.feats_confidence for word in children(given)] == [None, 0.7, 0.7, 0.7, None]
+
+
+def test_a_model_without_a_tagger_has_no_confidence_in_tags():
+    parse = replace(children(), tag_confidences={})
+
+    assert {getattr(word, f"{column}_confidence") for word in parse for column in COLUMNS} == {None}
+
+
+def test_changes_list_replaced_features_and_lemmas():
+    given = Sentence.of_words(WORDS, lemma=["the", "childs", *["_"] * 3], feats=["PronType=Dem", *["_"] * 4])
+    parse = replace(children(given), initial=children().sentence.arcs)
+
+    first, second = parse.changes
+
+    assert (first.word, first.old_feats, first.feats, first.has_new_lemma) == (1, "PronType=Dem", "PronType=Art", False)
+    assert (second.word, second.old_lemma, second.lemma, second.has_new_feats) == (2, "childs", "child", False)
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_tagger_fills_blank_columns_of_a_treebank_and_keeps_others(column):
+    old = [each for each in short() if set(each.feats) != {"_"}][:3]
+    bare = [each.with_tags(**{column: ["_"] * len(each)}) for each in old]
+
+    for given, parse in zip(old, PARSER.parse(bare), strict=True):
+        others = [each for each in COLUMNS if each != column]
+        assert [getattr(parse, each) for each in others] == [getattr(given, each) for each in others]
+        assert None not in [getattr(word, f"{column}_confidence") for word in parse]
+        assert {getattr(word, f"{each}_confidence") for word in parse for each in others} == {None}
+
+
+def test_a_sentence_that_is_parsed_in_parts_has_confidence_in_its_tags():
+    sentence = Sentence.of_words(next(each for each in sample() if len(each) > 20).forms)
+    parser = PARSER.using()
+    parser._plan = replace(parser._plan, most_words=10)
+
+    with pytest.warns(Warning, match="parsed in"):
+        (parse,) = parser.stream([sentence])
+
+    assert all(0 < word.lemma_confidence <= 1 for word in parse)
