@@ -9,6 +9,7 @@ import torch
 from tests.support.data import DATA
 from tests.support.tiny_tokenizers import byte_bpe, unigram, wordpiece
 from treefine.config import (
+    COLUMNS,
     BiLSTMSettings,
     DecodeSettings,
     ModelSettings,
@@ -23,6 +24,7 @@ from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import read_treebank
 
+ALL_TAGS = TagSettings("predicted", COLUMNS, case=True, lexicon=True, refined=True)
 torch.set_num_threads(1)  # tests run in parallel, and competing threads are slow
 SAMPLE = DATA / "en_ewt-sample.conllu"
 TOKENIZERS = {"bert": wordpiece, "electra": wordpiece, "mpnet": wordpiece, "roberta": byte_bpe, "xlm-roberta": unigram}
@@ -52,7 +54,16 @@ def tiny_shape(n_pieces, *, family="bert", n_positions=128):
 
 
 def tiny_model(
-    *, relations=None, tags=None, decode=None, tokenizer=wordpiece, n_positions=128, family="bert", seed=1, scale=3.0
+    *,
+    relations=None,
+    tags=None,
+    decode=None,
+    finds_sentences=False,
+    tokenizer=wordpiece,
+    n_positions=128,
+    family="bert",
+    seed=1,
+    scale=3.0,
 ):
     """Return an RNGTr with weights so large that its graphs differ from step to step and some are not trees."""
     subwords = Subwords(tokenizer())
@@ -62,6 +73,7 @@ def tiny_model(
         tags or TagSettings(),
         ScorerSettings(arc_width=12, label_width=8),
         decode or DecodeSettings(),
+        finds_sentences=finds_sentences,
     )
     vocabulary = replace(Vocabulary.of_treebank(sample()), words=(), chars=())
     return _random(ParserModel(settings, vocabulary, subwords), seed, scale)
