@@ -402,7 +402,7 @@ class ModelSettings:
     decode: DecodeSettings = field(default_factory=DecodeSettings)
     confidence: ConfidenceSettings = field(default_factory=ConfidenceSettings)
     precision: PrecisionSettings = field(default_factory=PrecisionSettings)
-    finds_sentences: bool = False  # has a head that finds the sentences of running text
+    sentence_layers: int = 0  # layers of the encoder that find the sentences of running text; 0: it does not find them
     max_steps: int = 0  # T during training; 0: unknown
     stop_above: float = 1.0  # stop refining when the mean word confidence is above this; 1: only if converged
     languages: tuple[str, ...] = ()  # codes such as "en", from the names of the training files; empty: unknown
@@ -414,8 +414,9 @@ class ModelSettings:
             raise ValueError('a BiLSTM cannot read a graph: set graph = "none" in [relations]')
         if isinstance(self.encoder, BiLSTMSettings) and self.precision != PrecisionSettings():
             raise ValueError("a BiLSTM runs only in float32: remove [precision]")
-        if isinstance(self.encoder, BiLSTMSettings) and self.finds_sentences:
-            raise ValueError("a BiLSTM cannot find sentences: set finds_sentences = false")
+        n_layers = self.encoder.n_layers if isinstance(self.encoder, TransformerSettings) else 0
+        if self.sentence_layers > n_layers:
+            raise ValueError(f"sentence_layers = {self.sentence_layers}; this encoder can have at most {n_layers}")
 
     @property
     def reads_graph(self) -> bool:

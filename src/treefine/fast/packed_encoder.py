@@ -174,6 +174,12 @@ class PackedEncoder(nn.Module):
         by_distance = None if self.encoder.buckets is None else self.encoder.bias_by_distance(room.longest)
         return Rows(starts, lengths, room.longest, by_distance)
 
+    def shallow(self, n_layers: int) -> nn.Module:
+        """Return an encoder of the first layers, which shares their weights."""
+        view = copy.copy(self)
+        view._modules = {**self._modules, "encoder": self.encoder.shallow(n_layers)}
+        return view
+
     def encode(
         self,
         pieces: Int[Tensor, " piece"],

@@ -46,7 +46,7 @@ def create_parser_model(
     tags: TagSettings | None = None,
     scorer: ScorerSettings | None = None,
     decode: DecodeSettings | None = None,
-    finds_sentences: bool = False,
+    sentence_layers: int = 0,
     n_frequent: int | None = None,
     seed: int = 1,
 ) -> ParserModel:
@@ -70,7 +70,7 @@ def create_parser_model(
         tags or TagSettings(),
         scorer or ScorerSettings(),
         decode or DecodeSettings(root_label_of(sentences)),
-        finds_sentences=finds_sentences,
+        sentence_layers=sentence_layers,
     )
     vocabulary = replace(Vocabulary.of_treebank(sentences), words=(), chars=())
     with torch.random.fork_rng(devices=[]):

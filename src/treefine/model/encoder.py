@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import torch
@@ -75,6 +76,12 @@ class TransformerEncoder(nn.Module):
                 x = layer(x, attend)
             encoded.append(x)
         return torch.cat(encoded)[inputs.word_rows, inputs.word_pieces]
+
+    def shallow(self, n_layers: int) -> nn.Module:
+        """Return an encoder of the first layers, which shares their weights."""
+        view = copy.copy(self)
+        view._modules = {**self._modules, "layers": self.layers[:n_layers]}
+        return view
 
     def relate(self, inputs: PieceInputs, graphs: Graphs | None) -> Relations | None:
         """Return the relations that attention reads; None if no sentence has a graph or the model reads none."""

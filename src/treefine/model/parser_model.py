@@ -31,7 +31,7 @@ class ParserModel(nn.Module):
         columns = settings.tags.columns if settings.tags.source != "none" else ()
         n_tags = tuple(len(vocabulary.tags(column)) for column in columns)
         n_inputs = n_tags + (N_CASES,) * settings.tags.case + (len(vocabulary.lemma),) * 2 * settings.tags.lexicon
-        n_inputs += (N_GAPS,) * settings.finds_sentences  # the last one: only running text has it
+        n_inputs += (N_GAPS,) * bool(settings.sentence_layers)  # the last one: only running text has it
         n_labels = len(vocabulary.labels)
         self.encoder: TransformerEncoder | BiLSTMEncoder  # or one of `treefine.fast`
         if isinstance(settings.encoder, BiLSTMSettings):
@@ -57,7 +57,7 @@ class ParserModel(nn.Module):
                 hint=f"Remove {lacking} from the columns in [tags].",
             )
         self.tagger = Tagger(self.encoder.width, n_tags, settings.scorer.dropout) if predicts else None
-        self.sentence_ends = nn.Linear(self.encoder.width, 1) if settings.finds_sentences else None
+        self.sentence_ends = nn.Linear(self.encoder.width, 1) if settings.sentence_layers else None
 
     def forward(
         self,
@@ -78,7 +78,7 @@ class ParserModel(nn.Module):
     @property
     def finds_sentences(self) -> bool:
         """Whether the model can find the sentences of running text."""
-        return self.settings.finds_sentences
+        return self.settings.sentence_layers > 0
 
     def pieces_of(self, sentence: Sentence) -> list[tuple[int, ...]] | None:
         """Split the words of a sentence into pieces; None for a BiLSTM."""
@@ -150,7 +150,8 @@ class ParserModel(nn.Module):
     def sentence_end_logits(self, batch: Batch, tags: Int[Tensor, "batch word column"]) -> Float[Tensor, "batch word"]:
         """Return the score of each token of a `text_batch` for ending a sentence. Column 0 is ROOT."""
         assert self.sentence_ends is not None
-        words = self.encoder(batch.inputs, tags, None)
+        assert not isinstance(self.encoder, BiLSTMEncoder)
+        words = self.encoder.shallow(self.settings.sentence_layers)(batch.inputs, tags, None)
         with torch.autocast(words.device.type, enabled=False):
             logits: Tensor = self.sentence_ends(words.float())[..., 0]
         return logits

@@ -258,8 +258,8 @@ def _marks_spaces(sentence: Sentence) -> bool:
 
 def _segmenter(settings: SegmenterTraining, data: Data, *, is_main: bool) -> SegmenterTraining:
     is_trained = is_main and (settings.train == "always" or (settings.train == "auto" and not no_text(data)))
-    finds_sentences = settings.finds_sentences and is_trained
-    return replace(settings, train="always" if is_trained else "never", finds_sentences=finds_sentences)
+    encoder_layers = settings.encoder_layers if is_trained else 0
+    return replace(settings, train="always" if is_trained else "never", encoder_layers=encoder_layers)
 
 
 def _card(card: CardSettings, paths: Sequence[str]) -> CardSettings:

@@ -52,7 +52,7 @@ def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase |
             tags=tags,
             scorer=scorer,
             decode=decode,
-            finds_sentences=recipe.segmenter.finds_sentences,
+            sentence_layers=recipe.segmenter.encoder_layers,
             n_frequent=encoder.n_frequent if encoder.pieces == "cut" else None,
             seed=seed,
         )
@@ -87,7 +87,7 @@ def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequen
         _tags(recipe),
         recipe.scorer,
         recipe.decode,
-        finds_sentences=recipe.segmenter.finds_sentences,
+        sentence_layers=recipe.segmenter.encoder_layers,
     )
     vocabulary = replace(Vocabulary.of_treebank(sentences), words=(), chars=())
     with torch.random.fork_rng(devices=[]):
@@ -113,7 +113,7 @@ def _name_in(weight: str, new: ParserModel, old: ParserModel) -> str:
 
 def _inputs(model: ParserModel) -> list[str]:
     """Return the columns that the encoder reads, in the order of its tables."""
-    tags, finds_sentences = model.settings.tags, model.settings.finds_sentences
+    tags, finds_sentences = model.settings.tags, model.finds_sentences
     columns = tags.columns if tags.source != "none" else ()
     guesses = ["lexicon", "guess"] if tags.lexicon else []
     return [*columns, *(["case"] if tags.case else []), *guesses, *(["gaps"] if finds_sentences else [])]

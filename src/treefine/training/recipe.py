@@ -302,7 +302,7 @@ class SegmenterTraining:
     """The training of a segmenter for raw text. Shares are drawn again in each epoch."""
 
     train: Literal["auto", "always", "never"] = "auto"  # auto: if the treebank has text
-    finds_sentences: bool = False  # the parser's encoder learns to find sentences, in batches of running text
+    encoder_layers: int = 0  # layers of the parser's encoder that learn to find sentences; 0: characters alone do
     texts_per_epoch: int = 1  # how often an epoch of the parser reads the whole text for that
     network: SegmenterSettings = field(default_factory=SegmenterSettings)  # sizes, in [segmenter.network]
     epochs: int = 40  # number of epochs
