@@ -114,9 +114,9 @@ def test_words_have_the_vectors_of_the_reference(contract, family, graphs, rows_
     assert_kept(contract, expected, found)
 
 
-@pytest.mark.parametrize("finds_sentences", [True, False], ids=["finds sentences", "does not"])
-def test_features_lemmas_and_case_are_read(contract, finds_sentences):
-    model, sentences = model_of(tags=ALL_TAGS, finds_sentences=finds_sentences), sample(4)
+@pytest.mark.parametrize("sentence_layers", [0, 1])
+def test_features_lemmas_and_case_are_read(contract, sentence_layers):
+    model, sentences = model_of(tags=ALL_TAGS, sentence_layers=sentence_layers), sample(4)
 
     expected, found = both(contract, model, sentences)
 
@@ -128,20 +128,25 @@ def test_features_lemmas_and_case_are_read(contract, finds_sentences):
             assert not torch.allclose(before, expected, atol=1e-3)  # the column was read
 
 
-def test_the_gaps_of_running_text_are_read(contract):
-    model = model_of(tags=ALL_TAGS, finds_sentences=True).to(contract.device)
+@pytest.mark.parametrize("n_layers", [1, 2])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_first_layers_read_running_text_with_its_gaps(contract, family, n_layers):
+    model = model_of(family=family, tags=ALL_TAGS, sentence_layers=n_layers).to(contract.device)
     windows = [window.tokens for window in windows_of(raw_text(sample(4)), start=20)]
     batch, tags = model.text_batch(windows, padded_to=4)
     batch, tags = batch.to(torch.device(contract.device)), tags.to(contract.device)
 
     with torch.no_grad():
-        expected = model.encoder(batch.inputs, tags, None)[batch.is_word].cpu()
-        found = contract.make(model.encoder)(batch.inputs, tags, None)[batch.is_word].cpu()
+        whole = model.encoder(batch.inputs, tags, None)[batch.is_word].cpu()
+        expected = model.encoder.shallow(n_layers)(batch.inputs, tags, None)[batch.is_word].cpu()
+        found = contract.make(model.encoder).shallow(n_layers)(batch.inputs, tags, None)[batch.is_word].cpu()
         tags[..., -1] = 1
-        same_gaps = model.encoder(batch.inputs, tags, None)[batch.is_word].cpu()
+        same_gaps = model.encoder.shallow(n_layers)(batch.inputs, tags, None)[batch.is_word].cpu()
 
     assert_kept(contract, expected, found)
     assert not torch.allclose(expected, same_gaps, atol=1e-3)
+    assert torch.allclose(expected, whole, atol=1e-3) == (n_layers == 2)
+    assert len(model.encoder.layers) == 2  # the encoder itself still has all layers
 
 
 @pytest.mark.parametrize("relations", WAYS_TO_READ, ids=name_of)

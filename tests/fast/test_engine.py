@@ -68,7 +68,7 @@ KINDS = {
     "refined tags only": {"tags": TagSettings("predicted", ("feats", "lemma"), refined=True)},
     "case without tags": {"tags": TagSettings("none", case=True)},
     "lexicon and given tags": {"tags": TagSettings("given", ("lemma", "feats"), lexicon=True)},
-    "all tags in windows": {"tags": ALL_TAGS, "finds_sentences": True, "n_positions": 16},
+    "all tags in windows": {"tags": ALL_TAGS, "sentence_layers": 1, "n_positions": 16},
     "one step": {"options": {"max_steps": 1}},
     "five steps": {"options": {"max_steps": 5}},
     "sure": {"options": {"stop_above": 0.3}},

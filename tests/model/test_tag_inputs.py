@@ -169,7 +169,7 @@ def test_scores_depend_on_each_column(make, place):
 
 
 def test_running_text_has_the_gaps_in_the_last_column():
-    model, windows = tiny_model(tags=ALL_TAGS, finds_sentences=True), windows_of(raw_text(sample(4)), start=20)
+    model, windows = tiny_model(tags=ALL_TAGS, sentence_layers=1), windows_of(raw_text(sample(4)), start=20)
     tokens = [window.tokens for window in windows]
 
     batch, tags = model.text_batch(tokens)
@@ -187,7 +187,7 @@ def test_running_text_has_the_gaps_in_the_last_column():
 
 @pytest.mark.parametrize("tags", [TagSettings("none"), TagSettings("predicted", ("upos",)), ALL_TAGS], ids=str)
 def test_each_token_has_one_score_for_ending_a_sentence_whatever_is_beside_it(tags):
-    model = tiny_model(tags=tags, finds_sentences=True)
+    model = tiny_model(tags=tags, sentence_layers=1)
     windows = [window.tokens for window in windows_of(raw_text(sample(5)), start=30)]
 
     together = model.sentence_end_scores(windows)
@@ -200,7 +200,7 @@ def test_each_token_has_one_score_for_ending_a_sentence_whatever_is_beside_it(ta
 
 
 def test_the_head_that_finds_sentences_changes_no_tree():
-    plain, finding = (tiny_model(tags=ALL_TAGS, finds_sentences=finds) for finds in (False, True))
+    plain, finding = (tiny_model(tags=ALL_TAGS, sentence_layers=n_layers) for n_layers in (0, 1))
     own = plain.state_dict()
     finding.load_state_dict(own | {name: each for name, each in finding.state_dict().items() if name not in own})
 
@@ -209,9 +209,11 @@ def test_the_head_that_finds_sentences_changes_no_tree():
     assert found == Parser(plain, device="cpu").parse(short(5))
 
 
-def test_a_bilstm_cannot_find_sentences():
-    with pytest.raises(ValueError, match="a BiLSTM cannot find sentences: set finds_sentences = false"):
-        replace(tiny_biaffine().settings, finds_sentences=True)
+def test_sentences_are_found_by_at_most_all_layers():
+    with pytest.raises(ValueError, match="sentence_layers = 3; this encoder can have at most 2"):
+        replace(tiny_model().settings, sentence_layers=3)
+    with pytest.raises(ValueError, match="sentence_layers = 1; this encoder can have at most 0"):
+        replace(tiny_biaffine().settings, sentence_layers=1)
 
 
 def untagged(sentences):
@@ -220,7 +222,7 @@ def untagged(sentences):
 
 @pytest.mark.parametrize("family", ["bert", "mpnet", "electra"])
 def test_a_saved_model_gives_the_same_features_and_lemmas(tmp_path, family):
-    model = tiny_model(tags=ALL_TAGS, finds_sentences=True, family=family)
+    model = tiny_model(tags=ALL_TAGS, sentence_layers=1, family=family)
     Parser(model, device="cpu").save(tmp_path / "model")
 
     loaded = Parser.from_pretrained(tmp_path / "model", device="cpu")
@@ -251,7 +253,7 @@ def test_an_older_folder_loads_with_the_same_scores_and_weights(tmp_path):
         if "tags" in values:
             for name in NEW_TAGS:
                 del values["tags"][name]
-            del values["finds_sentences"]
+            del values["sentence_layers"]
             for column in COLUMNS:
                 del values["confidence"][f"{column}_temperature"]
         path.write_text(json.dumps(values))

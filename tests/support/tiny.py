@@ -58,7 +58,7 @@ def tiny_model(
     relations=None,
     tags=None,
     decode=None,
-    finds_sentences=False,
+    sentence_layers=0,
     tokenizer=wordpiece,
     n_positions=128,
     family="bert",
@@ -73,7 +73,7 @@ def tiny_model(
         tags or TagSettings(),
         ScorerSettings(arc_width=12, label_width=8),
         decode or DecodeSettings(),
-        finds_sentences=finds_sentences,
+        sentence_layers=sentence_layers,
     )
     vocabulary = replace(Vocabulary.of_treebank(sample()), words=(), chars=())
     return _random(ParserModel(settings, vocabulary, subwords), seed, scale)

@@ -41,7 +41,7 @@ def recipe_for(model, *, refine=None, optimiser=None, training=None, initial=Non
         refine or RefineSettings(max_steps=3 if settings.reads_graph else 1),
         optimiser or OptimiserSettings(learning_rate=0.01, encoder_learning_rate=0.01),
         training or TrainingSettings(epochs=100, batch_pieces=200),
-        segmenter=SegmenterTraining(finds_sentences=settings.finds_sentences),
+        segmenter=SegmenterTraining(encoder_layers=settings.sentence_layers),
     )
 
 
