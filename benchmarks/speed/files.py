@@ -37,6 +37,7 @@ from benchmarks.rows import TREEBANKS, model_fields, save_row, torch_fields
 from benchmarks.speed.parsers import STOP_ABOVE, SYSTEMS, given_files
 from benchmarks.timing import in_turn
 from treefine import Parser
+from treefine.config import TagSettings
 from treefine.fast.engine import Slot
 from treefine.fast.file_workers import (
     FileParser,
@@ -219,7 +220,7 @@ def measure_around(options: argparse.Namespace) -> None:
             ),  # CPU time of the process that runs the model
         }
     assert model.subwords is not None
-    shares = _shares(once, model.subwords, model.vocabulary, n_columns)
+    shares = _shares(once, model.subwords, model.vocabulary, model.settings.tags)
     config = {"treebank": "en_ewt test", "copies": options.copies, "words": n_words, "sentences": n_sentences}
     save_row("around", config, {"workers": rates, "microseconds_per_word": shares}, path=options.rows)
 
@@ -261,9 +262,8 @@ def _chain_trees(packed: Packed, n_columns: int) -> PackedTrees:
     return PackedTrees(heads, np.zeros(n_words, np.int32), np.ones((n_words, n_columns), np.int32))
 
 
-def _shares(data: bytes, subwords: Subwords, vocabulary: Vocabulary, n_columns: int) -> dict[str, float]:
+def _shares(data: bytes, subwords: Subwords, vocabulary: Vocabulary, tags: TagSettings) -> dict[str, float]:
     """Return the microseconds per word of each part in one process; the best round counts."""
-    columns: Any = ("upos", "xpos")[:n_columns]
     best: dict[str, float] = {}
 
     def timed(name: str, work: Callable[..., Result], *given: Any, **options: Any) -> Result:
@@ -274,8 +274,8 @@ def _shares(data: bytes, subwords: Subwords, vocabulary: Vocabulary, n_columns: 
 
     for _ in range(ROUNDS_OF_PARTS):
         sentences: list[Sentence] = timed("read", list, read_treebank(BytesIO(data)))
-        packed = timed("tokenise", pack, sentences, subwords, vocabulary, columns, reads_tags=False)
-        trees = _chain_trees(packed, n_columns)
-        whole: list[Sentence] = timed("fill in", list, filled(sentences, trees, vocabulary, columns))
+        packed = timed("tokenise", pack, sentences, subwords, vocabulary, tags, reads_tags=False)
+        trees = _chain_trees(packed, len(tags.columns))
+        whole: list[Sentence] = timed("fill in", list, filled(sentences, trees, vocabulary, tags.columns))
         timed("write", write_part, whole, is_start=True)
     return {name: round(1e6 * took / len(packed.counts), 2) for name, took in best.items()}

@@ -77,7 +77,7 @@ def test_the_config_of_a_downloaded_encoder_is_read(monkeypatch):
 
 
 def test_tags_that_the_treebank_has_are_predicted():
-    assert written(REQUEST).tags.columns == ("upos", "xpos")
+    assert written(REQUEST).tags.columns == ("upos", "xpos", "feats", "lemma")
     assert written(REQUEST).tags.source == "predicted"
     assert written(REQUEST).training.given_tags == 0.4
 
@@ -85,7 +85,7 @@ def test_tags_that_the_treebank_has_are_predicted():
 def test_a_column_without_tags_or_with_very_many_is_left_out():
     sentences = sample(20)
     text = Path("train.conllu").read_text()
-    without = re.sub(r"^(\d+\t[^\t]*\t[^\t]*)\t[^\t]*\t[^\t]*", r"\1\t_\t_", text, flags=re.MULTILINE)
+    without = re.sub(r"^(\d+\t[^\t]*)(\t[^\t]*){4}", r"\1\t_\t_\t_\t_", text, flags=re.MULTILINE)
     Path("train.conllu").write_text(without)
     assert written(REQUEST).tags.source == "none"
     assert written(REQUEST).training.given_tags == 0
@@ -95,7 +95,7 @@ def test_a_column_without_tags_or_with_very_many_is_left_out():
         r"^(\d+\t[^\t]*\t[^\t]*\t[^\t]*)\t[^\t]*", lambda found: f"{found[1]}\tT{next(counter)}", text, flags=re.M
     )
     Path("train.conllu").write_text(many)
-    assert written(REQUEST).tags.columns == ("upos",)
+    assert written(REQUEST).tags.columns == ("upos", "feats", "lemma")
     n_words = sum(map(len, sentences))
     assert f"XPOS is left out because it has {n_words} different tags." in Path("my.toml").read_text().replace(
         "\n# ", " "
