@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -37,6 +38,11 @@ def sample(n_sentences=60):
 def short(n_sentences=35, *, longest=20):
     """Return the first short sentences of the sample; decoding long ones takes long."""
     return [sentence for sentence in sample() if len(sentence) <= longest][:n_sentences]
+
+
+@cache
+def vocabulary_of_sample():
+    return Vocabulary.of_treebank(sample())
 
 
 def tiny_shape(n_pieces, *, family="bert", n_positions=128):
@@ -75,7 +81,7 @@ def tiny_model(
         decode or DecodeSettings(),
         sentence_layers=sentence_layers,
     )
-    vocabulary = replace(Vocabulary.of_treebank(sample()), words=(), chars=())
+    vocabulary = replace(vocabulary_of_sample(), words=(), chars=())
     return _random(ParserModel(settings, vocabulary, subwords), seed, scale)
 
 
@@ -87,7 +93,7 @@ def tiny_biaffine(*, tags=None, seed=1, scale=3.0):
         ScorerSettings(arc_width=12, label_width=8),
         DecodeSettings(),
     )
-    return _random(ParserModel(settings, Vocabulary.of_treebank(sample())), seed, scale)
+    return _random(ParserModel(settings, vocabulary_of_sample()), seed, scale)
 
 
 def _random(model, seed, scale):
