@@ -131,10 +131,10 @@ def fault_of(kind, values, **place):
         (RelationSettings, {"graph": ["none"]}, 'graph = ["none"]; choose "labelled" or "unlabelled" or "none"'),
         (RelationSettings, {"key_norm": 1}, "key_norm = 1; it must be true or false"),
         (DecodeSettings, {"root_label": 0}, "root_label = 0; it must be a string"),
-        (TagSettings, {"columns": "feats"}, 'columns = "feats"; choose "upos" or "xpos"'),
-        (TagSettings, {"columns": ["upos", "feats"]}, 'columns = "feats"; choose "upos" or "xpos"'),
+        (TagSettings, {"columns": "deps"}, 'columns = "deps"; choose "upos" or "xpos" or "feats" or "lemma"'),
+        (TagSettings, {"columns": ["upos", "deps"]}, 'columns = "deps"; choose "upos" or "xpos" or "feats" or "lemma"'),
         (TagSettings, {"columns": 5}, "columns = 5; it must be a string or a list of strings"),
-        (TagSettings, {"columns": []}, 'columns is empty; source = "given" needs upos, xpos or both'),
+        (TagSettings, {"columns": []}, 'columns is empty; source = "given" needs upos, xpos, feats or lemma'),
         (BiLSTMSettings, {"dropout": 1.5}, "dropout = 1.5; it must be below 1"),
         (ScorerSettings, ["arc_width"], '["arc_width"] is not a section of settings'),
         (ModelSettings, {}, "encoder is missing"),
@@ -188,7 +188,7 @@ def test_all_faults_come_in_one_report_with_its_place():
     values = {
         "encoder": {"family": "bilstm", "width": -1, "widht": 2},
         "relations": {"graph": "none", "scaled": "yes"},
-        "tags": {"columns": ["feats", "lemma"]},
+        "tags": {"columns": ["deps", "misc"]},
         "decoder": {},
     }
 
@@ -198,7 +198,8 @@ def test_all_faults_come_in_one_report_with_its_place():
         "model/config.json: The settings have 6 faults: decoder is unknown; did you mean decode?; "
         "[encoder] widht is unknown; did you mean width?; [encoder] width = -1; it must not be negative; "
         '[relations] scaled = "yes"; it must be true or false; '
-        '[tags] columns = "feats"; choose "upos" or "xpos"; [tags] columns = "lemma"; choose "upos" or "xpos"'
+        '[tags] columns = "deps"; choose "upos" or "xpos" or "feats" or "lemma"; '
+        '[tags] columns = "misc"; choose "upos" or "xpos" or "feats" or "lemma"'
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.accuracy.predictions import load_predictions, treebank_of
 from benchmarks.accuracy.recipes import kind_of, measure_accuracy, parsed_steps, read_run
 from benchmarks.rows import read_rows
-from tests.support.tiny import sample, tiny_parser, write_encoder
+from tests.support.tiny import sample, short, tiny_parser, write_encoder
 from treefine import Parser, TreefineError, evaluate, write_treebank
 
 RECIPE = """
@@ -34,8 +34,10 @@ max_steps = {steps}
 [initial]
 {initial}
 """
+SHORT = short(60, longest=25)
+TRAIN, DEV, TEST = SHORT[::3] + SHORT[1::3], SHORT[2::6], SHORT[5::6]
 ENCODER = 'pretrained = "$ENCODERS/bert"'
-BILSTM = 'family = "bilstm"\nwidth = 200'  # half the usual width, but slow enough to be timed
+BILSTM = 'family = "bilstm"\nn_layers = 2\nwidth = 200'  # smaller than usual, but slow enough to be timed
 
 
 def write_recipes(folder):
@@ -73,7 +75,7 @@ def place(tmp_path_factory):
     """Return a folder with a treebank, an encoder, recipes, and the results of measuring SynTr+RNGTr once."""
     folder = tmp_path_factory.mktemp("accuracy")
     write_encoder(folder / "bert", "bert")
-    for name, sentences in {"train": sample()[:30], "dev": sample()[30:45], "test": sample()[45:]}.items():
+    for name, sentences in {"train": TRAIN, "dev": DEV, "test": TEST}.items():
         (folder / "tiny").mkdir(exist_ok=True)
         write_treebank(sentences, folder / "tiny" / f"{name}.conllu")
     write_recipes(folder)
@@ -118,7 +120,7 @@ def test_a_row_tells_whether_the_last_step_is_better_than_the_first_and_counts_t
     assert over_first["difference"] == pytest.approx(last - first, abs=2e-6)
     assert 0 < over_first["randomisation"] <= 1
     assert 0 < over_first["bootstrap"] <= 1
-    assert 2 < result["updates"] <= 2 * 3 * 30  # epochs, steps and at most one batch per sentence
+    assert 2 < result["updates"] <= 2 * 3 * len(TRAIN)  # epochs, steps and at most one batch per sentence
     assert "last_step_over_first" not in rows(place)["syntr", "dev"]["result"]
 
 
@@ -126,8 +128,8 @@ def test_a_model_can_be_measured_on_other_treebanks_as_well(place):
     measure(place, "syntr", "--also", "$TREEBANKS/tiny/train.conllu", "--rows", str(place / "also.jsonl"))
 
     (row,) = read_rows("accuracy", path=place / "also.jsonl")
-    parsed = Parser.from_pretrained(place / "runs/syntr-seed1/model", device="cpu").stream_trees(sample()[:30])
-    las = evaluate(sample()[:30], list(parsed))["LAS"].f1
+    parsed = Parser.from_pretrained(place / "runs/syntr-seed1/model", device="cpu").stream_trees(TRAIN)
+    las = evaluate(TRAIN, list(parsed))["LAS"].f1
     assert row["result"]["also"]["tiny"]["LAS"] == pytest.approx(las, abs=1e-6)
 
 
@@ -166,7 +168,7 @@ def test_the_time_of_averaged_weights_is_that_of_all_members(place):
 
 def test_the_scores_can_be_recomputed_from_the_predictions(place):
     result = rows(place)["rngtr", "dev"]["result"]
-    path, gold = place / "predictions" / result["predictions"], sample()[30:45]
+    path, gold = place / "predictions" / result["predictions"], DEV
 
     predictions = load_predictions(path)
 
@@ -249,7 +251,7 @@ def test_the_test_set_is_measured_once_with_the_best_seed_on_dev(place):
     measure(place, "rngtr", "--split", "test")
 
     result = rows(place)["rngtr", "test"]["result"]
-    gold = sample()[45:]
+    gold = TEST
     parsed = treebank_of(load_predictions(place / "predictions" / "rngtr-seed1-test.trees.xz"), gold)
     assert evaluate(gold, parsed)["LAS"].f1 == pytest.approx(result["LAS"], abs=1e-6)
     with pytest.raises(TreefineError, match="rngtr-seed1 was already tested on"):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from tests.support.generated_inputs import WAYS_TO_READ, arcs_over, name_of
-from tests.support.tiny import sample, short, tiny_model
+from tests.support.tiny import ALL_TAGS, sample, short, tiny_model
 from treefine.config import RelationSettings, TagSettings
 from treefine.errors import ModelError
 from treefine.fast import view_of
@@ -24,7 +24,9 @@ from treefine.model.batch import LABEL, Graphs
 from treefine.model.bundled import find_model
 from treefine.model.folder import load_model
 from treefine.model.vocabulary import NO_HEAD
+from treefine.training.running_text import windows_of
 from treefine.treebank.graph import Arcs
+from treefine.treebank.raw_text import raw_text
 
 ROOMS = (Room(100, 6, 16), Room(64, 3, 24))
 
@@ -79,7 +81,7 @@ def vectors_of(encoder, model, sentences, graphs=True, *, device="cpu", **option
     if graphs:
         read = graphs if isinstance(graphs, Graphs) else Graphs.of(graphs, model.vocabulary)
         read = read.to(torch.device(device))
-    tags = model.given_tags(sentences).to(device) if model.settings.tags.columns else None
+    tags = model.tag_inputs(sentences, given=True).to(device) if model.settings.tags.columns else None
     return encoder(batch.inputs, tags, read, **options)[batch.is_word].cpu()
 
 
@@ -110,6 +112,41 @@ def test_words_have_the_vectors_of_the_reference(contract, family, graphs, rows_
     expected, found = both(contract, model, sample(6), graphs, rows_at_once=rows_at_once)
 
     assert_kept(contract, expected, found)
+
+
+@pytest.mark.parametrize("sentence_layers", [0, 1])
+def test_features_lemmas_and_case_are_read(contract, sentence_layers):
+    model, sentences = model_of(tags=ALL_TAGS, sentence_layers=sentence_layers), sample(4)
+
+    expected, found = both(contract, model, sentences)
+
+    assert_kept(contract, expected, found)
+    with torch.no_grad():
+        for place in range(model.tag_inputs(sentences, given=True).shape[-1]):
+            model.encoder.tags[place].weight.zero_()
+            before, expected = expected, vectors_of(model.encoder, model, sentences)
+            assert not torch.allclose(before, expected, atol=1e-3)  # the column was read
+
+
+@pytest.mark.parametrize("n_layers", [1, 2])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_first_layers_read_running_text_with_its_gaps(contract, family, n_layers):
+    model = model_of(family=family, tags=ALL_TAGS, sentence_layers=n_layers).to(contract.device)
+    windows = [window.tokens for window in windows_of(raw_text(sample(4)), start=20)]
+    batch, tags = model.text_batch(windows, padded_to=4)
+    batch, tags = batch.to(torch.device(contract.device)), tags.to(contract.device)
+
+    with torch.no_grad():
+        whole = model.encoder(batch.inputs, tags, None)[batch.is_word].cpu()
+        expected = model.encoder.shallow(n_layers)(batch.inputs, tags, None)[batch.is_word].cpu()
+        found = contract.make(model.encoder).shallow(n_layers)(batch.inputs, tags, None)[batch.is_word].cpu()
+        tags[..., -1] = 1
+        same_gaps = model.encoder.shallow(n_layers)(batch.inputs, tags, None)[batch.is_word].cpu()
+
+    assert_kept(contract, expected, found)
+    assert not torch.allclose(expected, same_gaps, atol=1e-3)
+    assert torch.allclose(expected, whole, atol=1e-3) == (n_layers == 2)
+    assert len(model.encoder.layers) == 2  # the encoder itself still has all layers
 
 
 @pytest.mark.parametrize("relations", WAYS_TO_READ, ids=name_of)

@@ -9,7 +9,7 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 
 from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, sentences_in_pieces
-from tests.support.tiny import sample, short, sure_of_tags, tiny_model
+from tests.support.tiny import ALL_TAGS, sample, short, sure_of_tags, tiny_model
 from treefine.config import DecodeSettings, RelationSettings, TagSettings
 from treefine.errors import TreebankError
 from treefine.fast import engine as engine_module
@@ -61,6 +61,14 @@ KINDS = {
     "tags predicted": {"tags": TagSettings("predicted", ("upos", "xpos"))},
     "some tags given": {"tags": TagSettings("predicted", ("upos", "xpos")), "options": {"tags": "given"}},
     "no tags": {"tags": TagSettings("predicted", ("upos",)), "options": {"tags": "none"}},
+    "all tags": {"tags": ALL_TAGS, "options": {"max_steps": 4}},
+    "all tags, some given": {"tags": ALL_TAGS, "options": {"tags": "given"}},
+    "all tags, none read": {"tags": ALL_TAGS, "options": {"tags": "none"}},
+    "tags of the first step": {"tags": replace(ALL_TAGS, refined=False, columns=("lemma", "upos"))},
+    "refined tags only": {"tags": TagSettings("predicted", ("feats", "lemma"), refined=True)},
+    "case without tags": {"tags": TagSettings("none", case=True)},
+    "lexicon and given tags": {"tags": TagSettings("given", ("lemma", "feats"), lexicon=True)},
+    "all tags in windows": {"tags": ALL_TAGS, "sentence_layers": 1, "n_positions": 16},
     "one step": {"options": {"max_steps": 1}},
     "five steps": {"options": {"max_steps": 5}},
     "sure": {"options": {"stop_above": 0.3}},
@@ -70,21 +78,31 @@ KINDS = {
 }
 
 
+def partly_tagged(sentence, number):
+    """Remove most UPOS tags, half of the lemmas, and the features of every second sentence."""
+    return sentence.with_tags(
+        upos=["_" if n % 3 else tag for n, tag in enumerate(sentence.upos)],
+        lemma=["_" if n % 2 else lemma for n, lemma in enumerate(sentence.lemma)],
+        feats=None if number % 2 else ["_"] * len(sentence),
+    )
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_engine_returns_the_trees_and_tags_of_the_parser(kind):
     model = dict(KINDS[kind])
     options = model.pop("options", {})
     parser = parser_of(model, **options)
     sentences = sample(10)
-    sentences = [each.with_tags(upos=["_" if n % 3 else tag for n, tag in enumerate(each.upos)]) for each in sentences]
+    sentences = [partly_tagged(each, number) for number, each in enumerate(sentences)]
 
     assert by_engine(parser, sentences) == by_parser(parser, sentences)
 
 
 @pytest.mark.parametrize("rooms", [ROOMS, (Room(64, 4, 16),)], ids=["in buffers", "some alone"])
+@pytest.mark.parametrize("columns", [TagSettings("predicted", ("upos", "xpos")), ALL_TAGS], ids=["two", "all"])
 @pytest.mark.parametrize("tags", ["best", "predicted", "given"])
-def test_the_engine_replaces_the_same_tags_as_the_parser(tags, rooms):
-    model = tiny_model(n_positions=64, tags=TagSettings("predicted", ("upos", "xpos")))
+def test_the_engine_replaces_the_same_tags_as_the_parser(tags, columns, rooms):
+    model = tiny_model(n_positions=64, tags=columns)
     parser = Parser(sure_of_tags(model, 50), initial="given", trust=0, tags=tags, device="cpu")
 
     found = by_engine(parser, sample(10), rooms)
@@ -143,9 +161,7 @@ def test_blocks_buffer_sizes_and_other_sentences_change_no_tree(data):
     cuts = sorted(data.draw(st.sets(st.integers(1, len(sentences)))) - {len(sentences)})
     blocks = [sentences[a:b] for a, b in zip([0, *cuts], [*cuts, len(sentences)], strict=True)]
     room = data.draw(st.sampled_from([Room(64, 3, 64), Room(100, 40, 64), Room(512, 5, 64)]))
-    packed = [
-        pack(each, model.subwords, model.vocabulary, model.settings.tags.columns, reads_tags=True) for each in blocks
-    ]
+    packed = [pack(each, model.subwords, model.vocabulary, model.settings.tags, reads_tags=True) for each in blocks]
 
     found = list(Engine(plan, (room,)).stream(packed))
 
@@ -176,7 +192,7 @@ def test_blocks_before_an_error_are_parsed():
 
     def broken():
         for each in sample(5):
-            yield pack([each], model.subwords, model.vocabulary, (), reads_tags=False)
+            yield pack([each], model.subwords, model.vocabulary, model.settings.tags, reads_tags=False)
         raise TreebankError("no further")
 
     stream = Engine(packed_plan(parser), ROOMS).stream(broken())
@@ -291,7 +307,9 @@ def test_streams_may_be_interleaved_or_abandoned():
     parser = parser_of()
     engine = Engine(packed_plan(parser), ROOMS)
     model = parser.model
-    blocks = [pack([each], model.subwords, model.vocabulary, ("upos",), reads_tags=True) for each in short(12)]
+    blocks = [
+        pack([each], model.subwords, model.vocabulary, model.settings.tags, reads_tags=True) for each in short(12)
+    ]
     left = engine.stream(blocks)
     next(left)
     first, second = engine.stream(blocks), engine.stream(blocks[::-1])

@@ -25,7 +25,7 @@ MODEL = tiny_model(tags=TagSettings(source="predicted", columns=("upos", "xpos")
 
 def packed(sentences, model=MODEL, **options):
     options = {"reads_tags": True} | options
-    return pack(sentences, model.subwords, model.vocabulary, model.settings.tags.columns, **options)
+    return pack(sentences, model.subwords, model.vocabulary, model.settings.tags, **options)
 
 
 def test_packing_loads_no_torch():

@@ -10,7 +10,7 @@ from treefine.treebank.graph import Graph
 from treefine.treebank.sentence import Sentence
 
 names = st.lists(st.text(min_size=1), unique=True)
-KINDS = ("labels", "upos", "xpos", "words", "chars")
+KINDS = ("labels", "upos", "xpos", "feats", "lemma", "words", "chars")
 
 
 def sentence(forms, labels, *, upos=None, xpos=None):

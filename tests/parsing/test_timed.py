@@ -5,7 +5,7 @@ from threading import get_ident
 import pytest
 import torch
 
-from tests.support.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
+from tests.support.tiny import sample, short, tiny_biaffine, tiny_model, tiny_parser
 from treefine import Parser
 from treefine.config import TagSettings
 from treefine.cores import torch_threads
@@ -115,7 +115,7 @@ def test_batches_are_timed_one_after_another_on_all_threads():
     parser, seen = Parser(tiny_model(), device="cpu", batch_pieces=60, max_steps=2), []
 
     with torch_threads(2):
-        timed_steps(parser, sample(12), on_sentences=lambda _: seen.append((get_ident(), torch.get_num_threads())))
+        timed_steps(parser, short(4), on_sentences=lambda _: seen.append((get_ident(), torch.get_num_threads())))
 
     assert len(seen) > 1
     assert set(seen) == {(get_ident(), 2)}

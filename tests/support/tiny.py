@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from tests.support.data import DATA
 from tests.support.tiny_tokenizers import byte_bpe, unigram, wordpiece
 from treefine.config import (
+    COLUMNS,
     BiLSTMSettings,
     DecodeSettings,
     ModelSettings,
@@ -23,6 +25,7 @@ from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import read_treebank
 
+ALL_TAGS = TagSettings("predicted", COLUMNS, case=True, lexicon=True, refined=True)
 torch.set_num_threads(1)  # tests run in parallel, and competing threads are slow
 SAMPLE = DATA / "en_ewt-sample.conllu"
 TOKENIZERS = {"bert": wordpiece, "electra": wordpiece, "mpnet": wordpiece, "roberta": byte_bpe, "xlm-roberta": unigram}
@@ -35,6 +38,11 @@ def sample(n_sentences=60):
 def short(n_sentences=35, *, longest=20):
     """Return the first short sentences of the sample; decoding long ones takes long."""
     return [sentence for sentence in sample() if len(sentence) <= longest][:n_sentences]
+
+
+@cache
+def vocabulary_of_sample():
+    return Vocabulary.of_treebank(sample())
 
 
 def tiny_shape(n_pieces, *, family="bert", n_positions=128):
@@ -52,7 +60,16 @@ def tiny_shape(n_pieces, *, family="bert", n_positions=128):
 
 
 def tiny_model(
-    *, relations=None, tags=None, decode=None, tokenizer=wordpiece, n_positions=128, family="bert", seed=1, scale=3.0
+    *,
+    relations=None,
+    tags=None,
+    decode=None,
+    sentence_layers=0,
+    tokenizer=wordpiece,
+    n_positions=128,
+    family="bert",
+    seed=1,
+    scale=3.0,
 ):
     """Return an RNGTr with weights so large that its graphs differ from step to step and some are not trees."""
     subwords = Subwords(tokenizer())
@@ -62,8 +79,9 @@ def tiny_model(
         tags or TagSettings(),
         ScorerSettings(arc_width=12, label_width=8),
         decode or DecodeSettings(),
+        sentence_layers=sentence_layers,
     )
-    vocabulary = replace(Vocabulary.of_treebank(sample()), words=(), chars=())
+    vocabulary = replace(vocabulary_of_sample(), words=(), chars=())
     return _random(ParserModel(settings, vocabulary, subwords), seed, scale)
 
 
@@ -75,7 +93,7 @@ def tiny_biaffine(*, tags=None, seed=1, scale=3.0):
         ScorerSettings(arc_width=12, label_width=8),
         DecodeSettings(),
     )
-    return _random(ParserModel(settings, Vocabulary.of_treebank(sample())), seed, scale)
+    return _random(ParserModel(settings, vocabulary_of_sample()), seed, scale)
 
 
 def _random(model, seed, scale):

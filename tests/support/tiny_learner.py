@@ -1,5 +1,7 @@
 """A Learner of a tiny model, with a recipe to match."""
 
+from dataclasses import asdict
+
 import torch
 from torch import nn
 
@@ -16,9 +18,12 @@ from treefine.training.recipe import (
     PretrainedSettings,
     Recipe,
     RefineSettings,
+    SegmenterTraining,
+    TagTraining,
     TrainingSettings,
     TreebankSettings,
 )
+from treefine.training.running_text import RunningText
 
 
 def recipe_for(model, *, refine=None, optimiser=None, training=None, initial=None):
@@ -29,20 +34,22 @@ def recipe_for(model, *, refine=None, optimiser=None, training=None, initial=Non
         TreebankSettings(("train.conllu",), "dev.conllu"),
         settings.encoder if is_bilstm else PretrainedSettings("encoder"),
         settings.relations,
-        settings.tags,
+        TagTraining(**asdict(settings.tags)),
         settings.scorer,
         settings.decode,
         initial or InitialSettings(),
         refine or RefineSettings(max_steps=3 if settings.reads_graph else 1),
         optimiser or OptimiserSettings(learning_rate=0.01, encoder_learning_rate=0.01),
         training or TrainingSettings(epochs=100, batch_pieces=200),
+        segmenter=SegmenterTraining(encoder_layers=settings.sentence_layers),
     )
 
 
 def learner_of(model, sentences, *, parses=None, **settings):
     recipe = recipe_for(model, **settings)
     graphs = TrainingGraphs(sentences, parses, recipe.initial)
-    return Learner(model, recipe, sentences, graphs, Processes(torch.device("cpu")))
+    text = RunningText(sentences, recipe.segmenter) if model.finds_sentences else None
+    return Learner(model, recipe, sentences, graphs, Processes(torch.device("cpu")), text=text)
 
 
 def learn(learner, *, epochs, first=1):

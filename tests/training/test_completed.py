@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tiny import sample
-from treefine.config import BiLSTMSettings, RelationSettings
+from treefine.config import COLUMNS, BiLSTMSettings, RelationSettings
 from treefine.errors import ConfigError
 from treefine.training.abilities import abilities, command_for
 from treefine.training.data import Data, completed
@@ -42,11 +42,13 @@ def blank(*columns):
 @pytest.mark.parametrize(
     ("tags", "blanked", "source", "columns"),
     [
-        (TagTraining(), (), "predicted", ("upos", "xpos", "feats", "lemma")),
-        (TagTraining(), ("xpos", "feats"), "predicted", ("upos", "lemma")),
-        (TagTraining(), ("upos", "xpos", "feats", "lemma"), "none", ()),
+        (TagTraining(), (), "predicted", COLUMNS),
+        (TagTraining(), ("xpos",), "predicted", ("upos", "feats", "lemma")),
+        (TagTraining(), ("feats", "lemma"), "predicted", ("upos", "xpos")),
+        (TagTraining(), ("upos", "xpos"), "predicted", ("feats", "lemma")),
+        (TagTraining(), COLUMNS, "none", ()),
         (TagTraining("given"), (), "given", ("upos",)),
-        (TagTraining("predicted"), ("upos", "feats", "lemma"), "predicted", ("xpos",)),
+        (TagTraining("predicted"), ("upos", "lemma"), "predicted", ("xpos", "feats")),
         (TagTraining(columns=("xpos",)), (), "predicted", ("xpos",)),
         (TagTraining("none"), (), "none", ("upos",)),
     ],
@@ -61,7 +63,7 @@ def test_given_tags_need_tags():
     recipe = replace(BIAFFINE, training=TrainingSettings(given_tags=0.4))
 
     with pytest.raises(ConfigError, match="given_tags is set, but no training word has a tag. Remove given_tags."):
-        completed(recipe, data(blank("upos", "xpos", "feats", "lemma")))
+        completed(recipe, data(blank(*COLUMNS)))
 
 
 def without_text():

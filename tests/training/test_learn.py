@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.support.tiny import sample, tiny_biaffine, tiny_model
+from tests.support.tiny import ALL_TAGS, sample, tiny_biaffine, tiny_model
 from tests.support.tiny_learner import are_equal, blank, learn, learner_of, weights_of, without_dropout
 from treefine.config import RelationSettings, TagSettings
 from treefine.errors import TreefineError
@@ -367,9 +367,9 @@ def test_given_tags_shows_tags_in_all_columns_or_one_and_the_rest_is_learned(mon
     learner = learner_of(model, SHORT, training=training)
     seen = []
 
-    def watched(step, gold):
+    def watched(step, gold, **options):
         seen.append((step.t, step.sentences, gold.tags, read[-1]))
-        return step_loss(step, gold)
+        return step_loss(step, gold, **options)
 
     read, scoring = [], learner.scoring_model
     forward = scoring.forward
@@ -388,6 +388,57 @@ def test_given_tags_shows_tags_in_all_columns_or_one_and_the_rest_is_learned(mon
     assert 0.35 < kinds[False, False] / total < 0.65
     assert 0.12 < kinds[True, True] / total < 0.38
     assert kinds[True, False] > 0.04 * total < kinds[False, True] * 2
+
+
+@pytest.mark.parametrize("refined", [True, False])
+def test_the_settings_of_tags_in_the_recipe_reach_the_loss(monkeypatch, refined):
+    model = tiny_model(tags=replace(ALL_TAGS, refined=refined))
+    learner, seen = learner_of(model, SHORT), []
+    learner.recipe = replace(learner.recipe, tags=replace(learner.recipe.tags, weight=0.25))
+
+    def watched(step, gold, **options):
+        seen.append(options)
+        return step_loss(step, gold, **options)
+
+    monkeypatch.setattr("treefine.training.learner.step_loss", watched)
+    learn(learner, epochs=1)
+
+    assert seen
+    assert all(each == {"refines_tags": refined, "tag_weight": 0.25} for each in seen)
+
+
+@pytest.mark.parametrize("source", ["predicted", "given", "none"])
+def test_some_words_are_not_found_in_the_lexicon_in_training_only(source):
+    model = tiny_model(tags=replace(ALL_TAGS, source=source))
+    learner = learner_of(model, 20 * SHORT)
+    known = model.tag_inputs(20 * SHORT, given=source == "given")
+
+    model.eval()
+    parsing = learner.tags_of(20 * SHORT)
+    model.train()
+    training = learner.tags_of(20 * SHORT)
+
+    *others, seen, guess = range(known.shape[-1])
+    assert torch.equal(parsing, known)
+    assert torch.equal(training[..., [*others, guess]], known[..., [*others, guess]])
+    is_seen = known[..., seen] > 0
+    assert torch.equal(training[..., seen][~is_seen], known[..., seen][~is_seen])
+    assert 0.15 < float((training[..., seen] == 0)[is_seen].float().mean()) < 0.25
+
+
+def test_given_tags_leave_case_and_lexicon_as_they_are():
+    model = tiny_model(tags=replace(ALL_TAGS, lexicon=False))
+    learner = learner_of(model, 5 * SHORT, training=TrainingSettings(given_tags=0.5))
+    gold = model.tag_inputs(5 * SHORT, given=True)
+
+    model.train()
+    found = learner.tags_of(5 * SHORT)
+
+    assert torch.equal(found[..., 4], gold[..., 4])
+    is_given = [tuple(map(bool, row)) for row in (found[..., :4] > 0).any(1).tolist()]
+    assert {sum(row) for row in is_given} == {0, 1, 2, 3, 4}
+    kept = found[..., :4] > 0
+    assert torch.equal(found[..., :4][kept], gold[..., :4][kept])
 
 
 def test_dev_is_scored_with_predicted_tags_even_if_training_gives_some():

@@ -3,16 +3,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.support.tiny import sample, tiny_biaffine, tiny_model, write_encoder
+from tests.support.tiny import ALL_TAGS, sample, tiny_biaffine, tiny_model, write_encoder
 from tests.support.tiny_learner import are_equal, recipe_for, weights_of
-from treefine.config import DecodeSettings, RelationSettings, ScorerSettings, TagSettings
+from treefine.config import COLUMNS, DecodeSettings, RelationSettings, ScorerSettings, TagSettings
 from treefine.errors import ModelError
 from treefine.model.batch import Graphs
 from treefine.model.create import create_biaffine_model
 from treefine.model.hf_weights import load_encoder
 from treefine.parsing.parser import Parser
 from treefine.training.new_model import new_model
-from treefine.training.recipe import PretrainedSettings, RefineSettings, TrainingSettings
+from treefine.training.recipe import PretrainedSettings, RefineSettings, SegmenterTraining, TrainingSettings
 from treefine.treebank.graph import Graph
 
 NO_GRAPH = RelationSettings(graph="none")
@@ -170,6 +170,55 @@ def test_tag_embeddings_are_matched_by_the_name_of_their_column(saved, old_colum
             else:
                 row = ours[weight.format(place)][0]
                 assert not any(torch.equal(row, each) for each in theirs[weight.format(0)])
+
+
+INPUTS = (*COLUMNS, "case", "lexicon", "guess", "gaps")
+FEWER = TagSettings("predicted", ("lemma", "upos"), lexicon=True)
+
+
+@pytest.mark.parametrize("treebank", [sample, other_treebank], ids=["same treebank", "another treebank"])
+@pytest.mark.parametrize(
+    ("tags", "layers", "inputs"),
+    [
+        (ALL_TAGS, 1, INPUTS),
+        (FEWER, 2, ("lemma", "upos", "lexicon", "guess", "gaps")),
+        (TagSettings("none", case=True), 0, ("case",)),
+    ],
+    ids=["all", "other columns", "case only"],
+)
+def test_case_lexicon_and_the_head_that_finds_sentences_are_kept(saved, tags, layers, inputs, treebank):
+    old, sentences = tiny_model(tags=ALL_TAGS, sentence_layers=1), treebank()
+
+    new = saved(old, sentences, tags=tags, segmenter=SegmenterTraining(encoder_layers=layers))
+
+    ours, theirs = weights_of(new), weights_of(old)
+    assert len(new.encoder.tags) == len(inputs)
+    for place, name in enumerate(inputs):
+        column = "lemma" if name in ("lexicon", "guess") else name
+        rows = [model.vocabulary.tags(column) if column in COLUMNS else None for model in (new, old)]
+        found, kept = ours[f"encoder.tags.{place}.weight"], theirs[f"encoder.tags.{INPUTS.index(name)}.weight"]
+        if column in COLUMNS:
+            found, kept = rows_by_name(found, rows[0]), rows_by_name(kept, rows[1])
+            shared = found.keys() & kept.keys()
+            assert len(shared) > 2
+            assert all(torch.equal(found[each], kept[each]) for each in shared)
+        else:
+            assert torch.equal(found, kept)
+    heads = [name for name in ours if name.startswith("sentence_ends")]
+    assert len(heads) == (2 if layers else 0)
+    assert all(torch.equal(ours[name], theirs[name]) for name in heads)
+
+
+def test_a_model_without_case_and_lexicon_can_be_fine_tuned_with_them(saved):
+    old = tiny_model(tags=TagSettings("predicted", ("xpos",)))
+
+    new = saved(old, sample(), tags=ALL_TAGS, segmenter=SegmenterTraining(encoder_layers=2))
+
+    ours, theirs = weights_of(new), weights_of(old)
+    assert torch.equal(ours["encoder.tags.1.weight"], theirs["encoder.tags.0.weight"])
+    assert torch.equal(ours["tagger.columns.1.weight"], theirs["tagger.columns.0.weight"])
+    assert len(new.encoder.tags) == 8
+    assert Parser(new, device="cpu").parse(sample(2))
 
 
 def test_cutting_the_vocabulary_keeps_the_scores_of_the_treebank(saved):

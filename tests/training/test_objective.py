@@ -4,9 +4,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.support.tiny import sample, tiny_biaffine, tiny_model
+from tests.support.tiny import ALL_TAGS, sample, tiny_biaffine, tiny_model
 from treefine.config import RelationSettings, TagSettings
 from treefine.model.batch import Graphs
+from treefine.model.vocabulary import tags_in
 from treefine.parsing.refine import BatchStep
 from treefine.training.learner import GoldBatch, step_loss
 from treefine.treebank.graph import Graph
@@ -15,6 +16,7 @@ KINDS = {
     "rngtr": lambda: tiny_model(),
     "syntr": lambda: tiny_model(relations=RelationSettings(graph="none")),
     "tagger": lambda: tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))),
+    "all tags": lambda: tiny_model(tags=ALL_TAGS),
     "biaffine": lambda: tiny_biaffine(),
 }
 
@@ -48,7 +50,7 @@ def surprise(scores, right):
     return math.log(sum(math.exp(each) for each in scores.values())) - scores[right]
 
 
-def slow_loss(model, step, sentences):
+def slow_loss(model, step, sentences, *, refines_tags=False, tag_weight=1.0):
     """Return the loss, computed word by word from the scores and the names in the treebank."""
     total, vocabulary = 0.0, model.vocabulary
     for row, number in enumerate(step.sentences):
@@ -64,12 +66,13 @@ def slow_loss(model, step, sentences):
             label = label if label in vocabulary.labels else label.partition(":")[0]
             if label in vocabulary.labels:
                 total += surprise(label_scores, label)
-            columns = model.settings.tags.columns if step.t == 1 else ()  # later steps read the tags of the first
+            has_tags = step.t == 1 or refines_tags  # other steps read the tags of the first
+            columns = model.settings.tags.columns if has_tags else ()
             for column, scores in zip(columns, step.scores.tags, strict=False):
                 names = vocabulary.tags(column)
-                tag = (sentence.upos if column == "upos" else sentence.xpos)[dep - 1]
+                tag = tags_in(sentence, column)[dep - 1]
                 if tag in names:
-                    total += surprise(dict(zip(names, scores[row, dep].tolist(), strict=True)), tag)
+                    total += tag_weight * surprise(dict(zip(names, scores[row, dep].tolist(), strict=True)), tag)
     return total
 
 
@@ -86,6 +89,23 @@ def test_the_loss_equals_a_loop_over_the_words_of_unfinished_sentences(kind, t):
         loss = step_loss(step, gold_of(model, sentences))
 
         assert float(loss) == pytest.approx(slow_loss(model, step, sentences), rel=1e-4)
+
+
+@pytest.mark.parametrize("t", [1, 2])
+@pytest.mark.parametrize(
+    "options", [{"refines_tags": True}, {"tag_weight": 0.3}, {"refines_tags": True, "tag_weight": 2}]
+)
+@torch.no_grad()
+def test_later_steps_may_correct_tags_and_their_loss_has_a_weight(options, t):
+    model, sentences = KINDS["all tags"](), short_sentences()
+    step = replace(step_of(model, sentences, [0, 2, 3]), t=t)
+
+    loss = step_loss(step, gold_of(model, sentences), **options)
+
+    assert float(loss) == pytest.approx(slow_loss(model, step, sentences, **options), rel=1e-4)
+    has_tags, has_weight = t == 1 or "refines_tags" in options, "tag_weight" in options
+    is_plain = not has_tags or (t == 1 and not has_weight)
+    assert (float(loss) == float(step_loss(step, gold_of(model, sentences)))) == is_plain
 
 
 @torch.no_grad()

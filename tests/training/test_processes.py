@@ -114,7 +114,7 @@ def work(rank, port, folder):
 def two(tmp_path_factory):
     """Return the folder with the results of two processes."""
     folder = tmp_path_factory.mktemp("two")
-    multiprocessing.spawn(work, (free_port(), folder), nprocs=2)
+    multiprocessing.start_processes(work, (free_port(), folder), nprocs=2, start_method="fork")  # imports nothing again
     return folder
 
 

@@ -21,12 +21,6 @@ def syntr_that_stops_early(folder):
     return write_recipe(folder, "syntr", sections=SYNTR, epochs=30, training="patience = 1", optimiser="ema = 0.8")
 
 
-def rngtr_over_folds(folder):
-    write_recipe(folder, "inner", sections=SYNTR, epochs=2)
-    initial = '[initial]\nparser = "inner.toml"\nfolds = 2\nempty_share = 0.2\nnoised_share = 0.3\n'
-    return write_recipe(folder, "rngtr", sections=initial, optimiser="ema = 0.8")
-
-
 def rngtr_with_summed_losses_and_a_cut_word_table(folder):
     (folder / "bert").mkdir()
     write_encoder(folder / "bert", "bert")
@@ -54,9 +48,8 @@ def rngtr_with_teachers(folder):
 
 KINDS = [
     syntr_that_stops_early,
-    rngtr_over_folds,
     rngtr_over_a_mix,
-    write_recipe_with_base,
+    write_recipe_with_base,  # of RNGTr over folds
     rngtr_with_summed_losses_and_a_cut_word_table,
     biaffine_that_is_seldom_measured,
     rngtr_with_teachers,

@@ -15,7 +15,7 @@ from itertools import chain
 from math import prod
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from treefine.config import WrittenTags
+from treefine.config import COLUMNS, WrittenTags
 from treefine.errors import LongSentenceWarning, TreebankError
 from treefine.parsing.annotate import with_parse
 from treefine.parsing.confidence import Confidence, RankedTree, sentence_confidence
@@ -201,8 +201,8 @@ def _main_part(plan: Plan, item: Item, words: Sequence[range]) -> range:
 def _part(item: Item, words: range, main: range) -> Item:
     """Return one part as a sentence, without the initial arcs and the constraints that leave it."""
     sentence, part = item.sentence, slice(words.start - 1, words.stop - 1)
-    forms, upos, xpos = (each[part] for each in (sentence.forms, sentence.upos, sentence.xpos))
-    own = Sentence.of_words(forms, upos=upos, xpos=xpos)
+    tags = {column: getattr(sentence, column)[part] for column in COLUMNS}
+    own = Sentence.of_words(sentence.forms[part]).with_tags(**tags)
     own = replace(own, path=sentence.path, line=sentence.line, number=sentence.number)
     pieces = None if item.pieces is None else item.pieces[part]
     evidence = tuple(each._replace(arcs=_arcs_within(each.arcs, words)) for each in item.evidence)

@@ -109,10 +109,12 @@ class FoundTags(NamedTuple):
 
     names: TagNames = ()
     is_sure: Sequence[bool] = ()  # whether it is sure of each UPOS; empty if the output does not depend on it
-    confidences: tuple[tuple[float, ...], ...] = ()  # the probability of each tag, by column
+    confidences: tuple[tuple[float, ...], ...] = ()  # the probability of each tag, by column, if they are wanted
 
 
-def found_tags(step: BatchStep, plan: Plan, items: Sequence[Item], ending: set[int]) -> dict[int, FoundTags]:
+def found_tags(
+    step: BatchStep, plan: Plan, items: Sequence[Item], ending: set[int], *, wants_confidences: bool
+) -> dict[int, FoundTags]:
     """Return the predicted tags of the sentences for which this step has them, by number.
 
     These are the sentences in the rows `ending` if later steps correct tags; else all sentences of the first step.
@@ -127,6 +129,7 @@ def found_tags(step: BatchStep, plan: Plan, items: Sequence[Item], ending: set[i
     sure = [
         log_best(scores / plan.confidence.tag_temperature(column)).exp().tolist()
         for column, scores in zip(plan.model.settings.tags.columns, step.scores.tags, strict=True)
+        if wants_confidences  # they take one more copy to the host per column
     ]
     return {
         number: FoundTags(
@@ -170,7 +173,7 @@ def trees(plan: Plan, items: Sequence[Item]) -> list[Sentence]:
     tags: dict[int, FoundTags] = {}
     for step in refine_items(plan, items, wants_trees=False):
         ending, best = _ending(plan, step)
-        tags |= found_tags(step, plan, items, ending)
+        tags |= found_tags(step, plan, items, ending, wants_confidences=False)
         listed = best.listed() if ending else ([], [])
         for row in ending:
             number = step.sentences[row]
@@ -200,7 +203,7 @@ def parses(plan: Plan, items: Sequence[Item], *, each_step: bool = False) -> lis
             for row, number in enumerate(step.sentences):
                 step_confidences[number].append(_confidences(of_words[row], items[number]))
         ending, best = _ending(plan, step)
-        tags |= found_tags(step, plan, items, ending)
+        tags |= found_tags(step, plan, items, ending, wants_confidences=True)
         if not ending:
             continue
         of_words = word_confidences(step.scores, best, plan.decoder, settings).tolist()

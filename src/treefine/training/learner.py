@@ -297,8 +297,8 @@ class Learner:
             n_columns = len(settings.columns)
             tags[..., :n_columns] *= self._is_given(len(tags), n_columns, share)
         if settings.lexicon and self.model.training:  # all words of the training set are in the lexicon
-            place = len(settings.columns) + settings.case
-            tags[..., place] *= torch.rand(tags.shape[:-1], device=tags.device) >= _UNKNOWN_SHARE
+            seen = -2  # its column: only the guess from similar forms comes after it
+            tags[..., seen] *= torch.rand(tags.shape[:-1], device=tags.device) >= _UNKNOWN_SHARE
         return tags
 
     def _is_given(self, n_sentences: int, n_columns: int, share: float) -> Bool[Tensor, "batch 1 column"]:

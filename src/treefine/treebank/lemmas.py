@@ -18,6 +18,7 @@ _NUMBER = "N|0|0"
 _WHOLE = "="  # starts a script that is the lemma itself
 _FEWEST_SHARED = 2  # letters that form and lemma must share in a row, unless one of them is shorter
 _MOST_GUESSED = 40  # scripts that are tried for a form
+_MOST_DIGITS = 9  # of a number of letters; Python refuses to read thousands of digits
 _CASES: dict[str, Callable[[str], str]] = {
     "L": str.lower,
     "K": str,  # kept as in the form
@@ -106,4 +107,4 @@ class Lexicon:
 def _edit(edit: str) -> tuple[int, str]:
     """Return how many characters an edit removes, and what it adds."""
     digits = len(edit) - len(edit.lstrip("0123456789"))
-    return int(edit[:digits] or 0), edit[digits:]
+    return int(edit[:digits][:_MOST_DIGITS] or 0), edit[digits:]

@@ -1,0 +1,281 @@
+"""Features and lemmas in the vocabulary, and what a model reads of a word besides its pieces."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.tiny import ALL_TAGS, sample, short, tiny_biaffine, tiny_model
+from treefine.config import COLUMNS, TagSettings
+from treefine.errors import ConfigError, ModelError
+from treefine.model.vocabulary import N_CASES, Vocabulary, case_of, flat_tags, inputs_of, tag_names, tags_in
+from treefine.parsing.parser import Parser
+from treefine.training.running_text import windows_of
+from treefine.treebank.graph import Graph
+from treefine.treebank.raw_text import N_GAPS, GapToken, gap_kinds, raw_text
+from treefine.treebank.sentence import BLANK, Sentence
+
+SING, PLUR = "Number=Sing", "Number=Plur"
+
+
+def sentence(text, *, lemma=None, feats=None):
+    """Return a sentence with a label for each word."""
+    forms = text.split()
+    words = Sentence.of_words(forms).with_graph(Graph.of_words([0] * len(forms), ["dep"] * len(forms)))
+    return words.with_tags(lemma=lemma and lemma.split(), feats=feats and feats.split())
+
+
+def test_a_word_without_features_has_the_value_blank_only_beside_words_that_have_some():
+    some, none = sentence("the dogs", feats=f"_ {PLUR}"), sentence("the dogs")
+
+    vocabulary = Vocabulary.of_treebank([some, none])
+
+    assert vocabulary.feats == (PLUR, BLANK)
+    assert (tags_in(some, "feats"), tags_in(none, "feats")) == (("_", PLUR), ["", ""])
+    assert flat_tags([some, none], vocabulary, ["feats"])[:, 0].tolist() == [2, 1, 0, 0]
+
+
+def test_a_treebank_without_features_and_lemmas_has_neither_in_its_vocabulary():
+    vocabulary = Vocabulary.of_treebank([sentence("the dogs"), sentence("the dogs")])
+
+    assert (vocabulary.feats, vocabulary.lemma, vocabulary.lexicon) == ((), (), ())
+    assert vocabulary.lemma_guesses("dogs") == (0, 0)
+
+
+@pytest.mark.parametrize("column", ["feats", "lemma"])
+def test_a_column_that_the_treebank_does_not_have_cannot_be_predicted(column):
+    model = tiny_model()
+    vocabulary = replace(model.vocabulary, feats=(), lemma=())
+    settings = replace(model.settings, tags=TagSettings("predicted", ("upos", column)))
+
+    with pytest.raises(ConfigError, match=f"should predict {column}, but its treebank has no such tags. Remove"):
+        type(model)(settings, vocabulary, model.subwords)
+
+
+def test_lemma_scripts_that_occur_once_are_left_out_but_their_words_are_in_the_lexicon():
+    treebank = [sentence("dogs cats ran was", lemma="dog cat run _"), sentence("was", lemma="be")]
+
+    vocabulary = Vocabulary.of_treebank(treebank)
+
+    assert vocabulary.lemma == ("L|0|1",)
+    assert vocabulary.lexicon == ("cats\tL|0|1", "dogs\tL|0|1", "ran\t=run", "was\t=be")
+    assert flat_tags(treebank, vocabulary, ["lemma"])[:, 0].tolist() == [1, 1, 0, 0, 0]
+    assert vocabulary.lemma_guesses("Cats") == (1, 1)
+    assert vocabulary.lemma_guesses("runs") == (0, 1)
+    assert vocabulary.lemma_guesses("was") == (0, 0)  # its script is not one of the model's
+    assert vocabulary.lemma_guesses("boats") == (0, 0)
+
+
+@given(tabs=st.lists(st.text("ab=|_0\u00a0", min_size=1), unique=True, max_size=5))
+def test_any_form_is_found_in_the_lexicon(tabs):
+    treebank = [sentence("x").with_tags(lemma=["x"]), *(Sentence.of_words([form]) for form in tabs)]
+    treebank = [treebank[0], *(each.with_tags(lemma=["lemma"]) for each in 2 * treebank[1:])]
+
+    vocabulary = Vocabulary.of_treebank(treebank)
+
+    for form in tabs:
+        seen, _ = vocabulary.lemma_guesses(form)
+        assert tag_names(vocabulary, "lemma", [seen - 1], [form]) == ["lemma"]
+
+
+def test_the_values_of_a_treebank_are_recovered_from_their_ids():
+    vocabulary = Vocabulary.of_treebank(2 * sample(20))  # twice, so that no lemma script is rare
+
+    for each in sample(20):
+        ids = flat_tags([each], vocabulary, COLUMNS)
+        for column, numbers in zip(COLUMNS, ids.T.tolist(), strict=True):
+            values = getattr(each, column)
+            has_features = column == "feats" and set(values) != {BLANK}
+            found = tag_names(vocabulary, column, [number - 1 for number in numbers], each.forms)
+            for value, number, name in zip(values, numbers, found, strict=True):
+                assert (number > 0) == (value != BLANK or has_features)
+                assert number == 0 or name == value
+
+
+@given(form=st.text(min_size=1))
+def test_the_case_of_any_form_is_one_of_five(form):
+    found = case_of(form)
+
+    assert 1 <= found <= N_CASES
+    assert found != 2 or not any(map(str.isupper, form))
+    assert found != 4 or not any(map(str.islower, form))
+
+
+@given(before=st.text(" \n\r\t\u00a0\u2028"), after=st.text(" \n\r\t\u00a0\u2028"))
+def test_the_gaps_of_any_token_are_one_of_sixteen_kinds(before, after):
+    assert 1 <= gap_kinds(GapToken("a", before, after)) <= N_GAPS
+
+
+@pytest.mark.parametrize("given_tags", [True, False], ids=["given", "not given"])
+def test_a_model_reads_tags_then_case_then_lemmas_of_the_lexicon(given_tags):
+    sentences, vocabulary = sample(5), tiny_model().vocabulary
+    forms = [form for each in sentences for form in each.forms]
+
+    found = inputs_of(sentences, vocabulary, ALL_TAGS, given=given_tags)
+
+    assert found.shape == (len(forms), 7)
+    assert found.dtype == np.int32
+    assert np.array_equal(found[:, :4], flat_tags(sentences, vocabulary, COLUMNS) * given_tags)
+    assert found[:, 4].tolist() == list(map(case_of, forms))
+    assert list(map(tuple, found[:, 5:].tolist())) == list(map(vocabulary.lemma_guesses, forms))
+    assert found.any(axis=0)[4:].all()
+
+
+@pytest.mark.parametrize(
+    ("tags", "n_columns"),
+    [
+        (TagSettings("predicted", ("upos",)), None),
+        (TagSettings("none"), None),
+        (TagSettings("predicted", ("upos",), case=True), 2),
+        (TagSettings("none", case=True), 1),
+        (TagSettings("none", ("upos", "xpos"), lexicon=True), 2),
+        (TagSettings("given", ("feats", "lemma"), case=True, lexicon=True), 5),
+    ],
+    ids=str,
+)
+def test_a_model_has_one_table_for_each_column_that_it_reads(tags, n_columns):
+    model, sentences = tiny_model(tags=tags), sample(3)
+
+    found = model.tag_inputs(sentences, given=False)
+
+    assert (None if found is None else found.shape[-1]) == n_columns
+    if found is not None:
+        assert len(model.encoder.tags) == n_columns
+        flat = inputs_of(sentences, model.vocabulary, tags, given=False)
+        is_word = model.batch_of(sentences).is_word
+        is_word[:, 0] = False
+        assert torch.equal(found[is_word], torch.from_numpy(flat).to(found.dtype))
+        assert not found[~is_word].any()
+
+
+@pytest.mark.parametrize("make", [tiny_model, tiny_biaffine], ids=["transformer", "bilstm"])
+@pytest.mark.parametrize("place", range(7))
+def test_scores_depend_on_each_column(make, place):
+    model, sentences = make(tags=ALL_TAGS), short(2)
+    tags = model.tag_inputs(sentences, given=True)
+    changed = tags.clone()
+    changed[0, 1, place] = 1 + tags[0, 1, place] % 2
+
+    with torch.no_grad():
+        batch = model.batch_of(sentences)
+        before, after = (model(batch, None, each).arcs for each in (tags, changed))
+
+    assert not torch.equal(before[0], after[0])
+    assert torch.equal(before[1], after[1])
+
+
+def test_running_text_has_the_gaps_in_the_last_column():
+    model, windows = tiny_model(tags=ALL_TAGS, sentence_layers=1), windows_of(raw_text(sample(4)), start=20)
+    tokens = [window.tokens for window in windows]
+
+    batch, tags = model.text_batch(tokens)
+
+    assert len(windows) == 2
+    assert tags.shape[-1] == len(model.encoder.tags) == 8
+    for row, window in zip(tags, tokens, strict=True):
+        words = slice(1, len(window) + 1)
+        assert row[words, -1].tolist() == list(map(gap_kinds, window))
+        assert row[words, 4].tolist() == [case_of(each.form) for each in window]
+        assert not row[words, :4].any()
+        assert not row[0].any()
+    assert list(batch.lengths) == list(map(len, tokens))
+
+
+@pytest.mark.parametrize("tags", [TagSettings("none"), TagSettings("predicted", ("upos",)), ALL_TAGS], ids=str)
+def test_each_token_has_one_score_for_ending_a_sentence_whatever_is_beside_it(tags):
+    model = tiny_model(tags=tags, sentence_layers=1)
+    windows = [window.tokens for window in windows_of(raw_text(sample(5)), start=30)]
+
+    together = model.sentence_end_scores(windows)
+
+    assert [each.shape for each in together] == [(len(window),) for window in windows]
+    for window, scores in zip(windows, together, strict=True):
+        np.testing.assert_allclose(model.sentence_end_scores([window])[0], scores, atol=1e-4)
+    otherwise = [token._replace(after="\n\n") for token in windows[0]]
+    assert not np.allclose(model.sentence_end_scores([otherwise])[0], together[0], atol=1e-3)
+
+
+def test_the_head_that_finds_sentences_changes_no_tree():
+    plain, finding = (tiny_model(tags=ALL_TAGS, sentence_layers=n_layers) for n_layers in (0, 1))
+    own = plain.state_dict()
+    finding.load_state_dict(own | {name: each for name, each in finding.state_dict().items() if name not in own})
+
+    found = Parser(finding, device="cpu").parse(short(5))
+
+    assert found == Parser(plain, device="cpu").parse(short(5))
+
+
+def test_sentences_are_found_by_at_most_all_layers():
+    with pytest.raises(ValueError, match="sentence_layers = 3; this encoder can have at most 2"):
+        replace(tiny_model().settings, sentence_layers=3)
+    with pytest.raises(ValueError, match="sentence_layers = 1; this encoder can have at most 0"):
+        replace(tiny_biaffine().settings, sentence_layers=1)
+
+
+def untagged(sentences):
+    return [Sentence.of_words(each.forms) for each in sentences]
+
+
+@pytest.mark.parametrize("family", ["bert", "mpnet", "electra"])
+def test_a_saved_model_gives_the_same_features_and_lemmas(tmp_path, family):
+    model = tiny_model(tags=ALL_TAGS, sentence_layers=1, family=family)
+    Parser(model, device="cpu").save(tmp_path / "model")
+
+    loaded = Parser.from_pretrained(tmp_path / "model", device="cpu")
+
+    assert loaded.model.settings == model.settings
+    assert loaded.model.vocabulary == model.vocabulary
+    assert loaded.model.vocabulary.lexicon
+    found = loaded.parse(untagged(short(5)))
+    assert found == Parser(model, device="cpu").parse(untagged(short(5)))
+    assert any(feats not in (BLANK, "") for each in found for feats in each.sentence.feats)
+    windows = [window.tokens for window in windows_of(raw_text(short(5)))]
+    ours, theirs = (each.sentence_end_scores(windows)[0] for each in (loaded.model, model))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+NEW_TAGS = ("case", "lexicon", "refined")
+NEW_NAMES = ("feats", "lemma", "lexicon")
+
+
+def test_an_older_folder_loads_with_the_same_scores_and_weights(tmp_path):
+    """Its vocabulary has no features and lemmas, and its settings no case, lexicon and head that finds sentences."""
+    model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
+    Parser(model, device="cpu").save(tmp_path)
+    for path, drop in ((tmp_path / "vocabulary.json", NEW_NAMES), (tmp_path / "config.json", ())):
+        values = json.loads(path.read_text())
+        for name in drop:
+            del values[name]
+        if "tags" in values:
+            for name in NEW_TAGS:
+                del values["tags"][name]
+            del values["sentence_layers"]
+            for column in COLUMNS:
+                del values["confidence"][f"{column}_temperature"]
+        path.write_text(json.dumps(values))
+
+    loaded = Parser.from_pretrained(tmp_path, device="cpu")
+
+    assert loaded.model.settings == model.settings
+    assert (loaded.model.vocabulary.feats, loaded.model.vocabulary.lexicon) == ((), ())
+    assert loaded.model.state_dict().keys() == model.state_dict().keys()
+    assert [name for name in model.state_dict() if name.startswith(("encoder.tags", "sentence_ends"))] == [
+        "encoder.tags.0.weight",
+        "encoder.tags.1.weight",
+    ]
+    assert loaded.parse(untagged(short(5))) == Parser(model, device="cpu").parse(untagged(short(5)))
+
+
+def test_a_damaged_lexicon_is_an_error_that_names_the_file(tmp_path):
+    Parser(tiny_model(tags=ALL_TAGS), device="cpu").save(tmp_path)
+    path = tmp_path / "vocabulary.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"lexicon": [1]}))
+
+    with pytest.raises(ModelError, match=r"The vocabulary is damaged: it must contain lists of names") as raised:
+        Parser.from_pretrained(tmp_path, device="cpu")
+
+    assert str(path) in str(raised.value)

@@ -1,0 +1,180 @@
+"""The head that finds the sentences of running text: its windows, its loss, its training and its F1."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.tiny import ALL_TAGS, sample, tiny_model
+from tests.support.tiny_learner import are_equal, learn, learner_of, weights_of, without_dropout
+from treefine.config import TagSettings
+from treefine.evaluation.scores import evaluate
+from treefine.training.recipe import SegmenterTraining, TrainingSettings
+from treefine.training.running_text import WINDOW, RunningText, TextWindow, end_loss, sentence_f1, windows_of
+from treefine.treebank.graph import Graph
+from treefine.treebank.raw_text import GapToken, RawText, raw_text
+from treefine.treebank.sentence import Sentence
+
+SHORT = [each for each in sample() if len(each) < 12][:12]
+UPOS = TagSettings("predicted", ("upos",))
+
+
+@st.composite
+def texts(draw):
+    """Draw a text, from its tokens and the gaps around them."""
+    forms = draw(st.lists(st.sampled_from(["a", "word", "."]), max_size=12))
+    gaps = draw(st.lists(st.sampled_from(["", " ", "\n", "\n\n"]), min_size=len(forms) + 1, max_size=len(forms) + 1))
+    text, spans = gaps[0] if forms else "", []
+    for form, gap in zip(forms, gaps[1:], strict=True):
+        spans.append((len(text), len(text) + len(form)))
+        text += form + gap
+    ends = tuple(draw(st.booleans()) for _ in forms)
+    return RawText(text, tuple(spans), tuple((form,) for form in forms), ends)
+
+
+@given(text=texts(), start=st.integers(0, 20), size=st.integers(1, 6))
+def test_windows_have_each_token_once_with_its_gaps_and_whether_a_sentence_ends(text, start, size):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("treefine.training.running_text.WINDOW", size)
+        windows = windows_of(text, start=start)
+
+    tokens = [token for window in windows for token in window.tokens]
+    assert "".join(token.before + token.form for token in tokens) + "".join(each.after for each in tokens[-1:]) == (
+        text.text
+    )
+    assert [token.form for token in tokens] == [text.text[first:end] for first, end in text.spans]
+    assert all(left.after == right.before for left, right in zip(tokens, tokens[1:], strict=False))
+    assert tuple(end for window in windows for end in window.ends) == text.ends_sentence
+    lengths = [len(window.tokens) for window in windows]
+    assert all(lengths)
+    assert all(length <= size for length in lengths[1:])
+    assert all(length == size for length in lengths[1:-1])
+    assert lengths[:1] == ([min(start or size, len(tokens))] if tokens else [])
+
+
+def test_an_epoch_reads_the_whole_text_as_often_as_the_recipe_says():
+    settings = SegmenterTraining(texts_per_epoch=3, lowered=0, unpointed=0)
+    text = RunningText(3 * sample(), settings)
+
+    drawn = text.batches(np.random.default_rng(1))
+
+    forms = [token.form for batch in drawn for window in batch for token in window.tokens]
+    assert sorted(forms) == sorted(9 * [form for each in sample() for form in forms_of(each)])
+    assert max(len(window.tokens) for batch in drawn for window in batch) == WINDOW
+    assert drawn == text.batches(np.random.default_rng(1))
+    assert drawn != text.batches(np.random.default_rng(2))
+
+
+def forms_of(sentence):
+    """Return the tokens of a sentence; a multiword token has several words."""
+    return [token.form for token in sentence.tokens()]
+
+
+def test_the_loss_is_the_mean_over_the_tokens_without_root_and_padding():
+    tokens = [GapToken("a", "", " "), GapToken("b", " ", "")]
+    windows = [TextWindow(tuple(tokens), (False, True)), TextWindow(tuple(tokens[:1]), (True,))]
+    logits = torch.tensor([[9.0, 0.5, -1.0], [-9.0, 2.0, 7.0]])
+
+    def surprise(logit, is_end):
+        share = 1 / (1 + math.exp(-logit))
+        return -math.log(share if is_end else 1 - share)
+
+    expected = (surprise(0.5, False) + surprise(-1.0, True) + surprise(2.0, True)) / 3
+    assert float(end_loss(logits, windows)) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("tags", [UPOS, ALL_TAGS], ids=["one column", "all columns"])
+def test_the_head_and_its_layers_learn_where_sentences_end(tags):
+    model = without_dropout(tiny_model(tags=tags, sentence_layers=1, scale=1.0))
+    learner, text, before = learner_of(model, SHORT), raw_text(SHORT), weights_of(model)
+    windows = windows_of(text) + windows_of(text, start=20)
+
+    def loss():
+        batch, inputs = model.text_batch([window.tokens for window in windows])
+        with torch.no_grad():
+            return float(end_loss(model.sentence_end_logits(batch, inputs), windows))
+
+    first = loss()
+    for _ in range(50):
+        learner.learn_sentence_ends(windows, 0.1)
+
+    after = weights_of(model)
+    changed = {name for name in after if not torch.equal(after[name], before[name])}
+    assert loss() < 0.5 * first
+    gaps = f"encoder.tags.{len(model.encoder.tags) - 1}.weight"
+    assert {"sentence_ends.weight", "sentence_ends.bias", gaps, "encoder.layers.0.inner.weight"} < changed
+    unused = ("scorer.", "tagger.", "encoder.layers.1.", "encoder.layers.0.attention.relations")
+    assert not [name for name in changed if name.startswith(unused)]
+    assert sentence_f1(model.eval(), SHORT) > 0.8
+
+
+def test_an_epoch_also_trains_the_head_of_a_model_that_has_one():
+    plain, finding = (
+        learner_of(tiny_model(tags=UPOS, sentence_layers=n_layers, scale=1.0), SHORT) for n_layers in (0, 1)
+    )
+    before, seen = weights_of(finding.model), []
+    learned = finding.learn_sentence_ends
+    finding.learn_sentence_ends = lambda windows, progress: (seen.extend(windows), learned(windows, progress))
+
+    learn(finding, epochs=1)
+    learn(plain, epochs=1)
+
+    assert sum(len(window.tokens) for window in seen) >= sum(len(forms_of(each)) for each in SHORT) - len(SHORT)
+    assert not torch.equal(before["sentence_ends.weight"], weights_of(finding.model)["sentence_ends.weight"])
+    assert plain.text is None
+    assert not [name for name in weights_of(plain.model) if "sentence_ends" in name]
+
+
+def test_a_training_with_running_text_is_repeatable():
+    def trained():
+        model = tiny_model(tags=ALL_TAGS, sentence_layers=1, scale=1.0)
+        training = TrainingSettings(epochs=10, batch_pieces=200, given_tags=0.5, masking=0.1)
+        learn(learner_of(model, SHORT, training=training), epochs=1)
+        return weights_of(model)
+
+    assert are_equal(trained(), trained())
+
+
+class Head:
+    """A head that marks these tokens of a text as ends of sentences."""
+
+    def __init__(self, ends):
+        self.left = list(ends)
+
+    def sentence_end_scores(self, windows):
+        scores = []
+        for window in windows:
+            ends, self.left = self.left[: len(window)], self.left[len(window) :]
+            scores.append(np.where(ends, 0.1, 0.0))
+        return scores
+
+
+def test_a_head_that_finds_all_ends_has_f1_1_over_any_number_of_windows():
+    text = raw_text(sample())
+    assert len(windows_of(text)) > 2
+
+    assert sentence_f1(Head(text.ends_sentence), sample()) == 1.0
+    assert sentence_f1(Head((*text.ends_sentence[:-1], False)), sample()) == 1.0  # the text ends there in any case
+
+
+@given(data=st.data())
+def test_f1_equals_that_of_the_official_scores(data):
+    gold = [Sentence.of_words(["w"] * n) for n in data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))]
+    gold = [each.with_graph(Graph.of_words(range(len(each)), ["dep"] * len(each))) for each in gold]
+    ends = [data.draw(st.booleans()) for each in gold for _ in range(len(each))]
+    ends[-1] = True
+    lengths = np.diff([0, *(np.flatnonzero(ends) + 1)]).tolist()
+    system = [Sentence.of_words(["w"] * n).with_graph(Graph.of_words(range(n), ["dep"] * n)) for n in lengths]
+
+    found = sentence_f1(Head(ends), gold)
+
+    assert found == pytest.approx(evaluate(gold, system)["Sentences"].f1)
+
+
+def test_a_treebank_without_sentences_has_no_windows():
+    assert windows_of(raw_text([])) == []
+    assert sentence_f1(SimpleNamespace(), []) == 0
