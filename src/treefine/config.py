@@ -340,7 +340,6 @@ class TagSettings:
     source: TagSource = "given"  # read the tags of the input, predict tags in the first step, or use no tags
     columns: tuple[Column, ...] = ("upos",)  # columns to read or predict
     case: bool = False  # also read the case of each word's letters, which an uncased encoder does not see
-    lexicon: bool = False  # also read guesses at each word's lemma, from the words of the treebank
     refined: bool = False  # later steps correct the tags of the first step
     double_specials: bool = False  # add the embeddings of CLS and SEP twice, as the authors' code does
 
@@ -385,6 +384,7 @@ class ConfidenceSettings:
     xpos_temperature: float = 1.0
     feats_temperature: float = 1.0
     lemma_temperature: float = 1.0
+    lemma_doubt: float = 1.0  # doubt in a lemma by a rule, compared with that in the tag that the rule depends on
     sentence_scale: float = 1.0  # sum of the words' doubts at which half of the sentences are correct
     sentence_slope: float = 1.0  # how fast that share falls as the sum grows
 

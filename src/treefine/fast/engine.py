@@ -157,7 +157,7 @@ class Engine:
         assert subwords is not None
         self.plan = plan
         n_tags = len(settings.tags.columns) if settings.tags.source != "none" else 0
-        self.n_columns = n_tags + settings.tags.case + 2 * settings.tags.lexicon
+        self.n_columns = n_tags + settings.tags.case
         self.n_positions = settings.encoder.n_positions
         self.most = most_pieces_of_word(self.n_positions)
         self.special = (subwords.cls_id, subwords.pad_id, subwords.sep_id)
@@ -419,7 +419,7 @@ class _Run:
             torch.from_numpy(standing[name][words].astype(np.int64))[None] for name in ("heads", "labels", "tags")
         )
         settings = plan.model.settings.tags
-        reads_tags = plan.tags == "given" or settings.case or settings.lexicon
+        reads_tags = plan.tags == "given" or settings.case
         given = tags if reads_tags and self.engine.n_columns else None
         batch = Batch.of(inputs, [n_words - 1])
         for step in refine_batch(plan, batch, Graphs(heads, labels), given, wants_trees=False):

@@ -99,8 +99,7 @@ def filled(
     for sentence in sentences:
         words = slice(start, start + len(sentence))
         arcs = Arcs(tuple(heads[words]), tuple(labels[words]))
-        found = zip(columns, tags, strict=False)
-        names = [tag_names(vocabulary, column, ids[words], sentence.forms) for column, ids in found]
+        names = tag_names(vocabulary, columns, [ids[words] for ids in tags], sentence.forms) if tags else []
         yield with_parse(sentence, arcs, columns, names, written, is_sure[words])
         start = words.stop
 

@@ -72,7 +72,7 @@ def create_parser_model(
         decode or DecodeSettings(root_label_of(sentences)),
         sentence_layers=sentence_layers,
     )
-    vocabulary = replace(Vocabulary.of_treebank(sentences), words=(), chars=())
+    vocabulary = replace(Vocabulary.of_treebank(sentences, columns=settings.tags.columns), words=(), chars=())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = ParserModel(settings, vocabulary, subwords)
@@ -103,4 +103,4 @@ def create_biaffine_model(
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return ParserModel(settings, Vocabulary.of_treebank(sentences)).eval()
+        return ParserModel(settings, Vocabulary.of_treebank(sentences, columns=settings.tags.columns)).eval()

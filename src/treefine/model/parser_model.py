@@ -30,7 +30,7 @@ class ParserModel(nn.Module):
         self.settings, self.vocabulary, self.subwords = settings, vocabulary, subwords
         columns = settings.tags.columns if settings.tags.source != "none" else ()
         n_tags = tuple(len(vocabulary.tags(column)) for column in columns)
-        n_inputs = n_tags + (N_CASES,) * settings.tags.case + (len(vocabulary.lemma),) * 2 * settings.tags.lexicon
+        n_inputs = n_tags + (N_CASES,) * settings.tags.case
         n_inputs += (N_GAPS,) * bool(settings.sentence_layers)  # the last one: only running text has it
         n_labels = len(vocabulary.labels)
         self.encoder: TransformerEncoder | BiLSTMEncoder  # or one of `treefine.fast`

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
 from jaxtyping import Int
 
-from treefine.config import Column, TagSettings
+from treefine.config import COLUMNS, Column, TagSettings
 from treefine.errors import TreebankError
 from treefine.treebank.graph import Arcs
 from treefine.treebank.label_schemes import read_as
-from treefine.treebank.lemmas import Lexicon, lemma_of, script_of
+from treefine.treebank.lemmas import LemmaRules, case_of, lemma_of, script_of
 from treefine.treebank.sentence import BLANK, Sentence
 
 UNSEEN = -1  # the id of a label that the model has no name for
 NO_HEAD = -1  # the head of ROOT, of padding, and of a word whose head is not given
 N_CASES = 5  # see `case_of`
 FEWEST_LEMMAS = 2  # occurrences of a lemma script that is worth learning
-_MOST_CACHED = 200_000  # forms
 _NAMES = ("labels", "upos", "xpos", "feats", "lemma", "words", "chars")
 
 
@@ -40,26 +39,30 @@ class Vocabulary:
     xpos: tuple[str, ...] = ()
     feats: tuple[str, ...] = ()  # whole values of FEATS, with "_" for a word without features
     lemma: tuple[str, ...] = ()  # lemma scripts, see `treefine.treebank.lemmas`
-    lexicon: tuple[str, ...] = ()  # the forms of the treebank, each with its most frequent script after a tab
+    lemma_rules: tuple[str, ...] = ()  # as `LemmaRules.lines` writes them
     words: tuple[str, ...] = ()  # lower-cased
     chars: tuple[str, ...] = ()
 
     @classmethod
-    def of_treebank(cls, sentences: Iterable[Sentence], *, min_words: int = 2) -> Vocabulary:
+    def of_treebank(
+        cls, sentences: Iterable[Sentence], *, columns: Sequence[Column] = COLUMNS, min_words: int = 2
+    ) -> Vocabulary:
         """Return the labels, tags, features and characters of a treebank, its frequent lemma scripts and words.
 
-        A word is frequent if it occurs `min_words` times or more.
+        A word is frequent if it occurs `min_words` times or more. `columns` are those that the model predicts: they
+        decide which tags the lemma rules depend on.
         """
         counted: dict[str, Counter[str]] = {name: Counter() for name in _NAMES}
-        pairs: list[tuple[str, str]] = []
+        tagged: Counter[tuple[str, str, str]] = Counter()  # the form, tag and lemma script of each word
         for sentence in sentences:
             counted["labels"].update(sentence.labels)
             counted["upos"].update(sentence.upos)
             counted["xpos"].update(sentence.xpos)
             counted["feats"].update(sentence.feats)
-            own = [pair for pair in zip(sentence.forms, sentence.lemma, strict=True) if pair[1] != BLANK]
-            counted["lemma"].update(script_of(form, lemma) for form, lemma in own)
-            pairs += own
+            scripts = tags_in(sentence, "lemma")
+            counted["lemma"].update(filter(None, scripts))
+            tags: Sequence[str] = getattr(sentence, lemma_tag(columns))
+            tagged.update(each for each in zip(sentence.forms, tags, scripts, strict=True) if each[2])
             for form in sentence.forms:
                 counted["words"][form.lower()] += 1
                 counted["chars"].update(form)
@@ -74,7 +77,7 @@ class Vocabulary:
                 "The treebank has no labels to learn.", hint="Use a treebank with a filled DEPREL column."
             )
         names = {name: tuple(sorted(counter)) for name, counter in counted.items()}
-        return cls(**names, lexicon=tuple(map("\t".join, Lexicon.of(pairs).scripts.items())))
+        return cls(**names, lemma_rules=LemmaRules.of(tagged).lines())
 
     def __post_init__(self) -> None:
         if not self.labels:
@@ -111,24 +114,8 @@ class Vocabulary:
         return names
 
     @cached_property
-    def _lexicon(self) -> Lexicon:
-        return Lexicon(dict(_split(entry) for entry in self.lexicon))
-
-    @cached_property
-    def _guessed(self) -> dict[str, tuple[int, int]]:
-        return {}
-
-    def lemma_guesses(self, form: str) -> tuple[int, int]:
-        """Return the script of a form in the lexicon and a guess from similar forms, counted from 1; 0 for none."""
-        cache = self._guessed
-        if form not in cache:
-            if len(cache) > _MOST_CACHED:
-                cache.clear()
-            found = (self._lexicon.seen(form), self._lexicon.guess(form))
-            ids = self._ids["lemma"]
-            first, second = (0 if script is None else ids.get(script, -1) + 1 for script in found)
-            cache[form] = first, second
-        return cache[form]
+    def _lemma_rules(self) -> LemmaRules:
+        return LemmaRules.read(self.lemma_rules)
 
     def word_ids(self, words: Sequence[str]) -> list[int]:
         """Return the id of each word, counted from 2; 1 for an unknown word. 0 is ROOT."""
@@ -183,12 +170,35 @@ def tags_in(sentence: Sentence, column: Column) -> Sequence[str]:
     return ["" if value == BLANK else value for value in values]
 
 
-def tag_names(vocabulary: Vocabulary, column: Column, ids: Sequence[int], forms: Sequence[str]) -> list[str]:
-    """Return the tags with these ids, counted from 0. The ids of lemmas are scripts, which are applied to the forms."""
-    names = vocabulary.tags(column)
-    if column == "lemma":
-        return [lemma_of(form, names[number]) for form, number in zip(forms, ids, strict=True)]
-    return [names[number] for number in ids]
+def tag_names(
+    vocabulary: Vocabulary, columns: Sequence[Column], ids: Sequence[Sequence[int]], forms: Sequence[str]
+) -> list[list[str]]:
+    """Return the tags of the words of a sentence, by column, from their ids, which count from 0.
+
+    A lemma is made from its form: by a rule for its tag if there is one, else by the script that the model chose.
+    """
+    found = [[vocabulary.tags(column)[number] for number in each] for column, each in zip(columns, ids, strict=True)]
+    if "lemma" in columns:
+        place, rules = columns.index("lemma"), ruled_scripts(vocabulary, columns, found, forms)
+        found[place] = [
+            lemma_of(form, rule or script) for form, rule, script in zip(forms, rules, found[place], strict=True)
+        ]
+    return found
+
+
+def lemma_tag(columns: Iterable[Column]) -> Column:
+    """Return the column of tags that lemma rules depend on: XPOS tells more about inflection than UPOS."""
+    return "xpos" if "xpos" in columns else "upos"
+
+
+def ruled_scripts(
+    vocabulary: Vocabulary, columns: Sequence[Column], tags: Sequence[Sequence[str]], forms: Sequence[str]
+) -> list[str | None]:
+    """Return the lemma script of each word by a rule for its tag, or None if there is none."""
+    if "lemma" not in columns or (column := lemma_tag(columns)) not in columns:
+        return [None] * len(forms)
+    find = vocabulary._lemma_rules.script
+    return [find(form, tag) for form, tag in zip(forms, tags[columns.index(column)], strict=True)]
 
 
 def inputs_of(
@@ -196,37 +206,13 @@ def inputs_of(
 ) -> Int[np.ndarray, "word column"] | None:
     """Return what a model reads of the words besides their pieces, or None if that is nothing.
 
-    These are their own tags, if they are `given`, the case of their letters, and guesses at their lemmas.
+    These are their own tags, if they are `given`, and the case of their letters.
     """
-    if not given and not tags.case and not tags.lexicon:
+    if not given and not tags.case:
         return None
     columns = tags.columns if tags.source != "none" else ()
     forms = list(chain.from_iterable(each.forms for each in sentences))
     found = [flat_tags(sentences, vocabulary, columns) if given else np.zeros((len(forms), len(columns)), np.int32)]
     if tags.case:
         found.append(np.array(list(map(case_of, forms)), np.int32).reshape(-1, 1))
-    if tags.lexicon:
-        found.append(np.array(list(map(vocabulary.lemma_guesses, forms)), np.int32).reshape(-1, 2))
     return np.concatenate(found, axis=1)
-
-
-@lru_cache(maxsize=100_000)
-def case_of(form: str) -> int:
-    """Return the case of a form: 1 if it has no letters with case, 2 lower, 3 title, 4 upper, 5 mixed.
-
-    >>> [case_of(form) for form in ("24/7", "dog", "Dog's", "I", "USA", "iPhone")]
-    [1, 2, 3, 3, 4, 5]
-    """
-    letters = [each for each in form if each.isupper() or each.islower()]
-    n_upper = sum(map(str.isupper, letters))
-    if not letters or not n_upper:
-        return 2 if letters else 1
-    if n_upper == 1 and letters[0].isupper():
-        return 3
-    return 4 if n_upper == len(letters) else 5
-
-
-def _split(entry: str) -> tuple[str, str]:
-    """Return the form and the script of an entry of a lexicon."""
-    form, _, script = entry.rpartition("\t")
-    return form, script

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
-from treefine.model.vocabulary import UNSEEN, Vocabulary, tag_names
+from treefine.model.vocabulary import UNSEEN, Vocabulary, ruled_scripts, tag_names
 from treefine.parsing.annotate import with_parse
 from treefine.parsing.batches import run
 from treefine.parsing.confidence import Confidence, RankedTree, ranked_trees, sentence_confidence, word_confidences
@@ -96,10 +96,7 @@ def predicted_tags(step: BatchStep, model: ParserModel, forms: Sequence[Sequence
     columns = model.settings.tags.columns if step.scores.tags else ()
     best = [scores.argmax(-1).tolist() for scores in step.scores.tags]  # one copy to the host per column
     return [
-        tuple(
-            tuple(tag_names(model.vocabulary, column, of_column[row][1 : len(words) + 1], words))
-            for column, of_column in zip(columns, best, strict=True)
-        )
+        tuple(map(tuple, tag_names(model.vocabulary, columns, [each[row][1 : len(words) + 1] for each in best], words)))
         for row, words in enumerate(forms)
     ]
 
@@ -135,10 +132,26 @@ def found_tags(
         number: FoundTags(
             names[row],
             is_sure[row][1 : len(words) + 1],
-            tuple(tuple(of_column[row][1 : len(words) + 1]) for of_column in sure),
+            _tag_confidences(plan, [each[row][1 : len(words) + 1] for each in sure], names[row], words),
         )
         for row, (number, words) in enumerate(zip(step.sentences, forms, strict=True))
     }
+
+
+def _tag_confidences(
+    plan: Plan, sure: Sequence[Sequence[float]], names: TagNames, forms: Sequence[str]
+) -> tuple[tuple[float, ...], ...]:
+    """Return the confidence in the tags of one sentence. A lemma by a rule is as sure as its tag, or more."""
+    columns, vocabulary = plan.model.settings.tags.columns, plan.model.vocabulary
+    found = [tuple(each) for each in sure]
+    if sure and "lemma" in columns:
+        place, tag = columns.index("lemma"), columns.index("xpos" if "xpos" in columns else "upos")
+        rules = ruled_scripts(vocabulary, columns, names, forms)
+        found[place] = tuple(
+            own if rule is None else max(0.0, 1 - plan.confidence.lemma_doubt * (1 - of_tag))
+            for own, of_tag, rule in zip(sure[place], sure[tag], rules, strict=True)
+        )
+    return tuple(found)
 
 
 def graph_of(

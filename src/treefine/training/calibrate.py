@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from treefine.config import Column, ConfidenceSettings
-from treefine.model.vocabulary import flat_tags
+from treefine.model.vocabulary import flat_tags, lemma_tag, ruled_scripts
 from treefine.parsing.confidence import doubt_of
 from treefine.parsing.parser import Parser
-from treefine.treebank.sentence import Sentence
+from treefine.treebank.sentence import BLANK, Sentence
 
 COLDEST, HOTTEST = 0.05, 20.0  # range of temperatures to search
 _SOFTEST, _STEEPEST = 0.05, 20.0  # range of slopes to search
@@ -24,15 +24,24 @@ def calibrated(parser: Parser, dev: Sequence[Sentence]) -> ConfidenceSettings:
     """Fit the confidence of a parser to its accuracy on these sentences, and return the settings."""
     arcs: list[tuple[np.ndarray, np.ndarray]] = []  # scores, one row per word, and the gold heads
     labels: list[tuple[np.ndarray, np.ndarray]] = []
+    ruled: list[tuple[np.ndarray, np.ndarray]] = []  # tag scores, and whether the lemma by a rule is wrong
     settings = parser.model.settings.tags
     tags: dict[Column, list[tuple[np.ndarray, np.ndarray]]] = {
         column: [] for column in (settings.columns if settings.source == "predicted" else ())
     }
     for sentence, steps in parser.stream_steps(dev):
-        of_tags = steps[-1 if settings.refined else 0].tag_scores
+        tagged = steps[-1 if settings.refined else 0]
+        rules = ruled_scripts(parser.model.vocabulary, list(tags), tagged.tags, sentence.forms)
+        is_ruled = np.array([rule is not None for rule in rules])
         for place, (column, found) in enumerate(tags.items()):
             right = flat_tags([sentence], parser.model.vocabulary, [column])[:, 0] - 1
-            found.append((of_tags[place][1:][right >= 0], right[right >= 0]))
+            is_learned = (right >= 0) & ~(is_ruled & (column == "lemma"))
+            found.append((tagged.tag_scores[place][1:][is_learned], right[is_learned]))
+        if is_ruled.any():
+            lemmas, place = tagged.tags[list(tags).index("lemma")], list(tags).index(lemma_tag(tags))
+            is_wrong = np.array([ours != right for ours, right in zip(lemmas, sentence.lemma, strict=True)])
+            is_known = is_ruled & (np.array(sentence.lemma) != BLANK)
+            ruled.append((tagged.tag_scores[place][1:][is_known], is_wrong[is_known]))
         last, gold = steps[-1], sentence.graph
         heads = np.array(gold.heads[1:])
         arcs.append((last.arc_scores[1:], heads))
@@ -44,7 +53,24 @@ def calibrated(parser: Parser, dev: Sequence[Sentence]) -> ConfidenceSettings:
         labels.append((scores[possible], right[chosen][possible]))
     of_columns = {f"{column}_temperature": fitted_temperature(found) for column, found in tags.items()}
     temperatures = ConfidenceSettings(fitted_temperature(arcs), fitted_temperature(labels), **of_columns)
+    if ruled:
+        temperature = temperatures.tag_temperature(lemma_tag(tags))
+        temperatures = replace(temperatures, lemma_doubt=_doubt_in_rules(ruled, temperature))
     return _with_sentences(parser, dev, temperatures)
+
+
+def _doubt_in_rules(found: Sequence[tuple[np.ndarray, np.ndarray]], temperature: float) -> float:
+    """Return the number of wrong lemmas by rule, divided by the sum of the doubts in their tags.
+
+    Each pair holds the scores of tags, one row per word, and whether the lemma of each word is wrong.
+    """
+    doubt, n_wrong = 0.0, 0
+    for scores, is_wrong in found:
+        scaled = scores.astype(np.float64) / temperature
+        exponents = np.exp(scaled - scaled.max(-1, keepdims=True))
+        doubt += float((1 - exponents.max(-1) / exponents.sum(-1)).sum())
+        n_wrong += int(is_wrong.sum())
+    return float(np.clip(n_wrong / max(doubt, 1.0), 0.05, HOTTEST))
 
 
 def fitted_temperature(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:

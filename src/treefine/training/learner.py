@@ -33,7 +33,6 @@ from treefine.training.targets import FIRST_TAGS, HEADS, LABELS, TaughtBatch, Te
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
-_UNKNOWN_SHARE = 0.2  # of the words that are treated as if they were not in the lexicon
 _UNKNOWN_WORD = 1  # as in `Vocabulary.word_ids`
 
 
@@ -296,9 +295,6 @@ class Learner:
         if is_drawn and share:
             n_columns = len(settings.columns)
             tags[..., :n_columns] *= self._is_given(len(tags), n_columns, share)
-        if settings.lexicon and self.model.training:  # all words of the training set are in the lexicon
-            seen = -2  # its column: only the guess from similar forms comes after it
-            tags[..., seen] *= torch.rand(tags.shape[:-1], device=tags.device) >= _UNKNOWN_SHARE
         return tags
 
     def _is_given(self, n_sentences: int, n_columns: int, share: float) -> Bool[Tensor, "batch 1 column"]:

@@ -63,7 +63,7 @@ def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase |
 def _tags(recipe: Recipe) -> TagSettings:
     tags = recipe.tags
     assert tags.source != "auto", "the recipe is not decided"
-    return TagSettings(tags.source, tags.columns, tags.case, tags.lexicon, tags.refined, tags.double_specials)
+    return TagSettings(tags.source, tags.columns, tags.case, tags.refined, tags.double_specials)
 
 
 def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequence[Sentence]) -> ParserModel:
@@ -89,7 +89,7 @@ def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequen
         recipe.decode,
         sentence_layers=recipe.segmenter.encoder_layers,
     )
-    vocabulary = replace(Vocabulary.of_treebank(sentences), words=(), chars=())
+    vocabulary = replace(Vocabulary.of_treebank(sentences, columns=settings.tags.columns), words=(), chars=())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.training.seed)
         new = ParserModel(settings, vocabulary, subwords)
@@ -115,8 +115,7 @@ def _inputs(model: ParserModel) -> list[str]:
     """Return the columns that the encoder reads, in the order of its tables."""
     tags, finds_sentences = model.settings.tags, model.finds_sentences
     columns = tags.columns if tags.source != "none" else ()
-    guesses = ["lexicon", "guess"] if tags.lexicon else []
-    return [*columns, *(["case"] if tags.case else []), *guesses, *(["gaps"] if finds_sentences else [])]
+    return [*columns, *(["case"] if tags.case else []), *(["gaps"] if finds_sentences else [])]
 
 
 def _copy(new: Tensor, old: Tensor, new_names: list[str] | None, old_names: list[str] | None) -> None:
@@ -148,6 +147,4 @@ def _names(weight: str, model: ParserModel) -> list[str] | None:
         return ["NONE", *(f"down {kind}" for kind in kinds), *(f"up {kind}" for kind in kinds)]
     found = _TAG_COLUMN.match(weight)
     column = None if found is None else _inputs(model)[int(found[2])]
-    if column in ("lexicon", "guess"):
-        return list(model.vocabulary.lemma)
     return list(getattr(model.vocabulary, column)) if column in model.settings.tags.columns else None

@@ -201,7 +201,6 @@ class TagTraining:
     source: TagRecipe = "auto"  # predict tags, read those of the input, or use none; auto: predict the treebank's tags
     columns: tuple[Column, ...] = ()  # columns to predict or read; empty: those with values (given: upos)
     case: bool = False  # also read the case of each word's letters, which an uncased encoder does not see
-    lexicon: bool = False  # also read guesses at each word's lemma, from the words of the treebank
     refined: bool = False  # later steps correct the tags of the first step
     weight: float = 1.0  # of the loss of tags, compared with that of heads and labels
     double_specials: bool = False  # add the embeddings of CLS and SEP twice, as the authors' code does

@@ -7,7 +7,7 @@ A script removes letters from both ends of the form, adds others, and sets the c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from functools import lru_cache
 
@@ -17,7 +17,7 @@ SCRIPT_OF_FORM = "K|0|0"  # the lemma is the form
 _NUMBER = "N|0|0"
 _WHOLE = "="  # starts a script that is the lemma itself
 _FEWEST_SHARED = 2  # letters that form and lemma must share in a row, unless one of them is shorter
-_MOST_GUESSED = 40  # scripts that are tried for a form
+_SHORTEST_ENDING, _LONGEST_ENDING = 3, 6  # letters
 _MOST_DIGITS = 9  # of a number of letters; Python refuses to read thousands of digits
 _CASES: dict[str, Callable[[str], str]] = {
     "L": str.lower,
@@ -72,36 +72,70 @@ def lemma_of(form: str, script: str) -> str:
     return form if lemma in ("", BLANK) else lemma
 
 
-class Lexicon:
-    """The words of a treebank with their scripts, which help with words that the encoder cannot spell.
+@lru_cache(maxsize=100_000)
+def case_of(form: str) -> int:
+    """Return the case of a form: 1 if it has no letters with case, 2 lower, 3 title, 4 upper, 5 mixed.
 
-    >>> lexicon = Lexicon({"dogs": "L|0|1", "box": "L|0|0", "foxes": "L|0|2"})
-    >>> lexicon.seen("Dogs"), lexicon.seen("boxes"), lexicon.guess("boxes"), lexicon.guess("ox")
-    ('L|0|1', None, 'L|0|2', None)
+    >>> [case_of(form) for form in ("24/7", "dog", "Dog's", "I", "USA", "iPhone")]
+    [1, 2, 3, 3, 4, 5]
+    """
+    letters = [each for each in form if each.isupper() or each.islower()]
+    n_upper = sum(map(str.isupper, letters))
+    if not letters or not n_upper:
+        return 2 if letters else 1
+    if n_upper == 1 and letters[0].isupper():
+        return 3
+    return 4 if n_upper == len(letters) else 5
+
+
+class LemmaRules:
+    """Lemma scripts by a word's tag and its ending, or its whole form. The longest ending that is known decides.
+
+    >>> rules = LemmaRules.of({("boxes", "NNS", "L|0|2"): 2, ("shoes", "NNS", "L|0|1"): 1})
+    >>> rules.script("taxes", "NNS"), rules.script("Taxes", "NNS"), rules.script("taxes", "VBZ")
+    ('L|0|2', None, None)
     """
 
-    def __init__(self, scripts: Mapping[str, str]) -> None:
-        self.scripts = scripts
-        self._lemmas = {lemma_of(form, script).lower() for form, script in scripts.items()}
-        counted = Counter(script for script in scripts.values() if not script.startswith(_WHOLE))
-        self._frequent = [script for script, _ in counted.most_common(_MOST_GUESSED)]
+    def __init__(self, rules: Mapping[str, str]) -> None:
+        self._rules = rules
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[str, str]]) -> Lexicon:
-        """Return the most frequent script of each form, from all forms and lemmas of a treebank."""
-        counted: dict[str, Counter[str]] = {}
-        for form, lemma in pairs:
-            counted.setdefault(form, Counter())[script_of(form, lemma)] += 1
-        return cls({form: scripts.most_common(1)[0][0] for form, scripts in sorted(counted.items())})
+    def of(cls, counted: Mapping[tuple[str, str, str], int]) -> LemmaRules:
+        """Learn rules from the counts of forms with their tag and script. Leave out rules that others imply."""
+        scripts: dict[str, Counter[str]] = {}
+        for (form, tag, script), number in counted.items():
+            for key in _keys(form, tag):
+                scripts.setdefault(key, Counter())[script] += number
+        best = {key: max(each, key=lambda script: (each[script], script)) for key, each in scripts.items()}
+        rules: dict[str, str] = {}
+        for form, tag, _ in sorted(counted, key=lambda each: (each[1], each[0])):
+            shorter = None
+            for key in reversed(list(_keys(form, tag))):  # from the shortest ending to the whole form
+                if shorter != best[key]:
+                    rules[key] = best[key]
+                shorter = rules.get(key, shorter)
+        return cls(rules)
 
-    def seen(self, form: str) -> str | None:
-        """Return the script of a form in the treebank, in this case or in lower case; None if it is not there."""
-        return self.scripts.get(form) or self.scripts.get(form.lower())
+    @classmethod
+    def read(cls, lines: Iterable[str]) -> LemmaRules:
+        """Read rules from the lines that `lines` returns."""
+        return cls({key: script for key, _, script in (line.rpartition("\t") for line in lines)})
 
-    def guess(self, form: str) -> str | None:
-        """Return the most frequent script that makes a lemma of the treebank from a form, or None."""
-        low = form.lower()
-        return next((script for script in self._frequent if lemma_of(low, script).lower() in self._lemmas), None)
+    def lines(self) -> tuple[str, ...]:
+        """Return one line per rule: the tag, the case and ending or ^ and the form, and the script, between tabs."""
+        return tuple(f"{key}\t{script}" for key, script in sorted(self._rules.items()))
+
+    def script(self, form: str, tag: str) -> str | None:
+        """Return the script for a form with this tag, or None if no rule fits."""
+        return next((self._rules[key] for key in _keys(form, tag) if key in self._rules), None)
+
+
+def _keys(form: str, tag: str) -> Iterator[str]:
+    """Yield the keys of the rules that fit a form: its whole form, then its endings, the longest first."""
+    yield f"{tag}\t^{form}"
+    low, case = form.lower(), case_of(form)
+    for length in range(min(_LONGEST_ENDING, len(low)), _SHORTEST_ENDING - 1, -1):
+        yield f"{tag}\t{case}{low[-length:]}"
 
 
 def _edit(edit: str) -> tuple[int, str]:
