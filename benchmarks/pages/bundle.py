@@ -6,7 +6,7 @@ import argparse
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -17,20 +17,25 @@ from benchmarks.options import ROWS_FILE, command, option
 from benchmarks.pages.english import calibration_errors, scores
 from benchmarks.rows import ROWS, Row, read_rows, save_row, weights_checksum
 from treefine import Parser, TreefineError
-from treefine.config import TransformerSettings
+from treefine.config import PrecisionSettings, TransformerSettings
 from treefine.model.bundled import ABOUT, BUNDLED, About
 from treefine.model.folder import is_model_folder, load_model, new_folder
 from treefine.model.weight_files import LAYOUT, read_weights
+from treefine.training.calibrate import calibrated
 from treefine.training.new_recipe import recipe_toml
 from treefine.training.recipe import read_recipe
+from treefine.training.sentence_ends import fitted_ends
 from treefine.training.train import FolderNames
+from treefine.treebank.conllu import read_treebank
+from treefine.treebank.sentence import Sentence
 
-MOST_BYTES = 40_000_000  # the maximum of a bundled model
-KNOWN = {"en": About("English", "UD English EWT 2.3", "CC BY-SA 4.0", "thenlper/gte-small")}
+MOST_BYTES = 42_000_000  # the maximum of a bundled model
+KNOWN = {"en": About("English", "UD English EWT 2.16", "CC BY-SA 4.0", "thenlper/gte-small")}
 
 
 @command(
     option("folder", type=Path, nargs="?", help="folder of a training or a model"),
+    option("--dev", type=Path, help="dev set, to fit confidences and sentence ends in the precisions of the bundle"),
     option("--name", choices=sorted(KNOWN), required=True, help="name of the bundled model"),
     option("--models", type=Path, default=BUNDLED, help="folder of the bundled models"),
     ROWS_FILE,
@@ -38,12 +43,12 @@ KNOWN = {"en": About("English", "UD English EWT 2.3", "CC BY-SA 4.0", "thenlper/
 def measure_bundle(options: argparse.Namespace) -> None:
     """Make a bundled model from a trained one: weights in eight bits, a description, and a model card.
 
-    python -m benchmarks bundle runs/en --name en      # from the folder of a training or a model
-    python -m benchmarks bundle --name en              # only rewrite scores and card from the newest rows
+    python -m benchmarks bundle runs/en --name en --dev dev.conllu  # from the folder of a training or a model
+    python -m benchmarks bundle --name en                           # only rewrite scores and card from the newest rows
     """
     target = options.models / options.name
     if options.folder is not None:
-        make_bundle(options.folder, target, rows=options.rows)
+        make_bundle(options.folder, target, dev=options.dev, rows=options.rows)
     elif (target / ABOUT).is_file():
         describe(target, notes=_notes(target), rows=options.rows)
     else:
@@ -52,8 +57,11 @@ def measure_bundle(options: argparse.Namespace) -> None:
     print(f"{options.name}: {sum(sizes(target).values()) / 1e6:.1f} MB, weights {weights_checksum(target)[:8]}")
 
 
-def make_bundle(source: Path, target: Path, *, rows: Path = ROWS) -> None:
-    """Write the bundled model, replacing an older one, and a row with its size and its original weights."""
+def make_bundle(source: Path, target: Path, *, dev: Path | None = None, rows: Path = ROWS) -> None:
+    """Write the bundled model, replacing an older one, and a row with its size and its original weights.
+
+    Confidences and sentence ends are fitted to the dev set in int8, the precision that most users run.
+    """
     if not is_model_folder(source) and is_model_folder(source / FolderNames.model):
         source = source / FolderNames.model
     if not is_model_folder(source):
@@ -63,6 +71,8 @@ def make_bundle(source: Path, target: Path, *, rows: Path = ROWS) -> None:
     with new_folder(target, may_be_replaced=_may_be_replaced) as new:
         parser = Parser.from_pretrained(source, device="cpu")
         parser.languages = (target.name,)  # the name is a code; a training may not state it
+        if dev is not None:
+            fit(parser, list(read_treebank(dev)))
         parser.save(new, dtype=torch.int8)
         for path in source.rglob("*.safetensors"):
             if any(weight.dtype == torch.int8 for weight in read_weights(path).values()):
@@ -79,6 +89,16 @@ def make_bundle(source: Path, target: Path, *, rows: Path = ROWS) -> None:
     if not read_rows("bundle", path=rows, weights=weights):
         config = {"model": target.name, "weights": weights, "made_of": weights_checksum(source)}
         save_row("bundle", config, {"bytes": sum(found.values()), "files": found}, path=rows)
+
+
+def fit(parser: Parser, dev: Sequence[Sentence]) -> None:
+    """Set the precisions of a bundled model, and fit its confidences and sentence ends in int8."""
+    model = parser.model
+    quick = parser.using(precision="int8")
+    ends = fitted_ends(quick, dev)
+    confidence = calibrated(quick.using(keep="nothing"), dev)
+    precision = PrecisionSettings(cpu="int8", cuda="float16")
+    model.settings = replace(model.settings, sentence_ends=ends, confidence=confidence, precision=precision)
 
 
 def describe(folder: Path, *, name: str = "", notes: str, rows: Path = ROWS) -> None:
@@ -124,23 +144,26 @@ def _may_be_replaced(target: Path) -> bool:
 
 
 ATTRIBUTION = """\
-- **Treebank**: UD English EWT, release 2.3 of [Universal Dependencies](https://universaldependencies.org)
-  (<http://hdl.handle.net/11234/1-2895>), annotations © The Board of Trustees of The Leland Stanford Junior University,
+- **Treebank**: UD English EWT, release 2.16 of [Universal Dependencies](https://universaldependencies.org),
+  annotations © The Board of Trustees of The Leland Stanford Junior University,
   [CC BY-SA 4.0](https://creativecommons.org/licenses/by-sa/4.0/). Natalia Silveira, Timothy Dozat, Marie-Catherine de
   Marneffe, Samuel Bowman, Miriam Connor, John Bauer and Christopher D. Manning: A Gold Standard Dependency Corpus for
   English, LREC 2014. It is annotated over texts of the English Web Treebank (LDC2012T13).
 - **Encoder**: [thenlper/gte-small](https://huggingface.co/thenlper/gte-small), MIT licence. Zehan Li, Xin Zhang,
   Yanzhao Zhang, Dingkun Long, Pengjun Xie and Meishan Zhang: Towards General Text Embeddings with Multi-stage
   Contrastive Learning, 2023.
-- **These weights** were trained on the treebank. It is not settled whether that makes them an adaptation of it, so they
+- **Teachers**: four parsers of the same treebank, fine-tuned from
+  [sentence-transformers/all-mpnet-base-v2](https://huggingface.co/sentence-transformers/all-mpnet-base-v2), Apache-2.0.
+  They also parsed 24,000 English sentences of the [Common Voice](https://commonvoice.mozilla.org) text corpus, CC0.
+- **These weights** were trained on the treebank and on those parses. It is not settled whether that makes them an adaptation of it, so they
   have the same licence, [CC BY-SA 4.0](https://creativecommons.org/licenses/by-sa/4.0/). They were fine-tuned from the
   encoder's weights and rounded to eight bits. The code of treefine is under Apache-2.0."""
 LIMITS = """\
 - It was trained on English web text: weblogs, newsgroups, e-mails, reviews and answers. Expect more errors in other
   kinds of text. Trees for other languages are meaningless.
-- It often misses the end of a sentence without punctuation, as in headlines, lists and chat, or adds one.
-- Its encoder ignores case; the segmenter does not.
-- It uses the words, tags and labels of UD 2.3. Later releases differ: for example, "don't" is a multiword token."""
+- It may miss the end of a sentence without punctuation, as in chat, or add one.
+- It uses the words, tags, features and labels of UD 2.16. Other releases differ, even in heads: in "President Bush" the
+  head is now "Bush"."""
 
 
 def bundle_card(
@@ -194,10 +217,10 @@ def _kind(parser: Parser) -> str:
     n_parameters = sum(each.numel() for each in parser.model.parameters())
     return (
         f"A segmenter finds sentences and words. Then RNGTr, a graph-to-graph transformer ({layers}, "
-        f"{n_parameters / 1e6:.1f} million parameters), predicts tags and a first tree, and corrects the tree until "
-        f"nothing changes, in at most {parser.max_steps} steps. It has {len(parser.model.vocabulary.labels)} labels. "
+        f"{n_parameters / 1e6:.1f} million parameters), predicts tags, features, lemmas and a first tree, and corrects "
+        f"them until nothing changes, in at most {parser.max_steps} steps. It has {len(parser.model.vocabulary.labels)} labels. "
         "The weights are stored in eight bits and run in int8, float16 or float32, whichever is fastest on the "
-        "machine. The scores below are those of float32."
+        "machine. The scores below are those of int8."
     )
 
 
@@ -205,10 +228,11 @@ def _confidence(parser: Parser) -> str:
     found = parser.model.settings.confidence
     return (
         "The confidence in a head or a label is its probability after temperature scaling "
-        f"({found.arc_temperature:.3f} for heads, {found.label_temperature:.3f} for labels). The confidence in a "
+        f"({found.arc_temperature:.3f} for heads, {found.label_temperature:.3f} for labels; config.json has those for "
+        "tags, features, lemmas and sentence ends). The confidence in a "
         "whole sentence is a logistic function of the logarithm of the sum of −log p over its words, with midpoint "
-        f"{found.sentence_scale:.3f} and slope {found.sentence_slope:.3f}. All four numbers maximise the likelihood "
-        "on dev."
+        f"{found.sentence_scale:.3f} and slope {found.sentence_slope:.3f}. From raw text it is multiplied by "
+        "the probability that the sentence is cut right. All these numbers maximise the likelihood on dev, in int8."
     )
 
 

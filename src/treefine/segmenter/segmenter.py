@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save_file
 
 from treefine.config import SegmenterSettings, SentenceEndSettings, read_settings
-from treefine.cores import torch_threads
+from treefine.cores import on_all_cores, torch_threads
 from treefine.errors import ModelError
 from treefine.model.folder import new_folder, restored, rounded, unfilled
 from treefine.model.weight_files import check_weights, read_json, read_weights, write_json
@@ -33,7 +33,8 @@ CONTEXT = 192  # characters that are read on either side of a window
 BLOCK_WINDOWS = (
     8  # windows of a long text that are scored before its first sentences come out; more would not be faster
 )
-AT_ONCE = 32  # windows in a batch; grouped the same way every time, because rounding depends on the batch
+IN_BATCH = 4  # windows; grouped the same way every time, because rounding depends on the batch; each core has a batch
+AT_ONCE = 32  # short texts or lines in a batch
 _FORMAT = 1  # the version of the folder format; a later treefine may write a higher one
 _CONFIG, _WEIGHTS, _MULTIWORDS = "config.json", "segmenter.safetensors", "multiword.json"
 _AGAIN = "Copy or download it again."
@@ -226,9 +227,9 @@ class Segmenter:
             for left in range(start, stop, STRIDE)
         ]
         tokens, ends = [], []
-        for first in range(0, len(windows), AT_ONCE):
-            some = windows[first : first + AT_ONCE]
-            scores = self._scores([text for text, _, _ in some])
+        groups = [windows[first : first + IN_BATCH] for first in range(0, len(windows), IN_BATCH)]
+        found = on_all_cores(lambda some: self._scores([text for text, _, _ in some]), groups)
+        for some, scores in zip(groups, found, strict=True):
             token, sentence = scores.token.argmax(-1).to(torch.int8).numpy(), scores.sentence.numpy()
             for row, (text, start, length) in enumerate(some):
                 kept = self._kept_whole(token[row, : len(text)], text)

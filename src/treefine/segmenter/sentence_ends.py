@@ -10,17 +10,20 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from treefine.config import SentenceEndSettings
+from treefine.cores import on_all_cores
 from treefine.segmenter.cut import Scored, joined_stretches, part, whole_tokens
 from treefine.treebank.raw_text import GapToken
 
 WINDOW_TOKENS = 128  # tokens in a window
 CONTEXT_TOKENS = 32  # tokens that are read on either side of a window
-WINDOWS_AT_ONCE = 8  # windows in a batch; grouped the same way every time, because rounding depends on the batch
+WINDOWS_AT_ONCE = 8  # windows whose sentences come out together
+WINDOWS_IN_BATCH = 4  # grouped the same way every time, because rounding depends on the batch; each core has a batch
 _FINAL = ".!?…:;。！？．：；｡؟۔؛।॥։።‼⁇⁈⁉‽"
 _CLOSING = "\"')]}”’»›」』）］｝″′*_"
 _ENDS_FINALLY = re.compile(rf"[{re.escape(_FINAL)}][{re.escape(_CLOSING)}]*\Z")
@@ -113,12 +116,13 @@ class SentenceEnds:
 
     def _scores(self, windows: Sequence[_Window]) -> list[np.ndarray]:
         """Return the encoder's score of each token of the windows, without their context."""
-        found = list[np.ndarray]()
-        for first in range(0, len(windows), WINDOWS_AT_ONCE):
-            some = windows[first : first + WINDOWS_AT_ONCE]
+
+        def scored(some: Sequence[_Window]) -> list[np.ndarray]:
             scores = self.scorer.sentence_end_scores([each.tokens for each in some])
-            found += [row[each.first : each.stop] for row, each in zip(scores, some, strict=True)]
-        return found
+            return [row[each.first : each.stop] for row, each in zip(scores, some, strict=True)]
+
+        groups = [windows[first : first + WINDOWS_IN_BATCH] for first in range(0, len(windows), WINDOWS_IN_BATCH)]
+        return list(chain.from_iterable(on_all_cores(scored, groups)))
 
 
 class _Window(NamedTuple):

@@ -43,6 +43,7 @@ from treefine.training.optimiser import rate_factor
 from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, FILES, Recipe, TrainingSettings
 from treefine.training.running_text import RunningText, sentence_f1
+from treefine.training.sentence_ends import fitted_ends
 from treefine.training.targets import Taught
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
@@ -241,6 +242,7 @@ class ModelTraining:
             device=self.processes.device,
             segmenter=self.segmenter,
         )
+        model.settings = replace(model.settings, sentence_ends=fitted_ends(parser, self.data.dev))
         test = None
         has_start = self.recipe.initial.parser != FILES  # the files have no parses of the test set
         if self.data.test and has_start and not self.stage:

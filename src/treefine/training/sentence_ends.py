@@ -10,15 +10,25 @@ from typing import NamedTuple
 import numpy as np
 
 from treefine.config import SentenceEndSettings
+from treefine.parsing.parser import Parser
 from treefine.segmenter.cut import Scored, has_blank_line
 from treefine.segmenter.segmenter import Segmenter
 from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer, combined, placed_tokens
 from treefine.training.calibrate import fitted_temperature
-from treefine.treebank.raw_text import RawText
+from treefine.treebank.raw_text import RawText, raw_text
+from treefine.treebank.sentence import Sentence
 
-CHAR_WEIGHTS = (0.0, 0.25, 0.5, 1.0)
+CHAR_WEIGHTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)
 MARGINS = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0)
+_NEARLY = 0.0025  # difference in F1 that a larger margin may cost
 _ENCODER_ALONE = SentenceEndSettings(char_weight=0.0, margin=0.0)
+
+
+def fitted_ends(parser: Parser, dev: Sequence[Sentence]) -> SentenceEndSettings:
+    """Fit the settings of a parser that finds sentences to the text of dev; keep those of any other parser."""
+    if parser.segmenter is None or not parser.model.finds_sentences:
+        return parser.model.settings.sentence_ends
+    return fitted(end_scores(parser.segmenter, parser.running, raw_text(dev)))
 
 
 class EndScores(NamedTuple):
@@ -51,13 +61,16 @@ def _sentence_scores(stretches: Sequence[Scored]) -> np.ndarray:
 
 
 def fitted(scores: EndScores) -> SentenceEndSettings:
-    """Return the settings with the highest F1 of sentences, and the temperature that makes the ends most likely.
+    """Return the settings with a high F1 of sentences, and the temperature that makes the ends most likely.
 
-    Of equally good settings, the largest margin and then the smallest weight is chosen. Line ends are decided by the
+    Of the settings that are about as good as the best, the one with the largest margin is chosen: a dev set has few
+    sentences that end without punctuation, and text of other kinds has fewer. Line ends are decided by the
     scores alone, without the rules of `segmenter/line_ends`.
     """
     trials = [SentenceEndSettings(weight, margin) for weight, margin in product(CHAR_WEIGHTS, MARGINS)]
-    best = max(trials, key=lambda each: (_sentence_f1(scores, each), each.margin, -each.char_weight))
+    f1 = {each: _sentence_f1(scores, each) for each in trials}
+    good = [each for each in trials if f1[each] >= max(f1.values()) - _NEARLY]
+    best = max(good, key=lambda each: (each.margin, f1[each], -each.char_weight))
     return replace(best, temperature=_temperature(scores, best))
 
 
