@@ -9,7 +9,7 @@ import pytest
 from benchmarks.accuracy.predictions import load_predictions, treebank_of
 from benchmarks.accuracy.recipes import kind_of, measure_accuracy, parsed_steps, read_run
 from benchmarks.rows import read_rows
-from tests.support.tiny import sample, short, tiny_parser, write_encoder
+from tests.support.tiny import short, tiny_parser, write_encoder
 from treefine import Parser, TreefineError, evaluate, write_treebank
 
 RECIPE = """
@@ -297,7 +297,7 @@ def test_the_trees_of_each_step_are_the_parsers_and_a_stopped_sentence_keeps_its
     first = tiny_parser(max_steps=1)
     if initial == "parser":
         parser = tiny_parser(max_steps=4, initial=first)
-    gold = sample()[:20]
+    gold = short(20)
 
     predictions = parsed_steps(parser, gold)
 

@@ -92,7 +92,7 @@ def test_the_engine_returns_the_trees_and_tags_of_the_parser(kind):
     model = dict(KINDS[kind])
     options = model.pop("options", {})
     parser = parser_of(model, **options)
-    sentences = sample(10)
+    sentences = sample(7)
     sentences = [partly_tagged(each, number) for number, each in enumerate(sentences)]
 
     assert by_engine(parser, sentences) == by_parser(parser, sentences)
@@ -105,12 +105,12 @@ def test_the_engine_replaces_the_same_tags_as_the_parser(tags, columns, rooms):
     model = tiny_model(n_positions=64, tags=columns)
     parser = Parser(sure_of_tags(model, 50), initial="given", trust=0, tags=tags, device="cpu")
 
-    found = by_engine(parser, sample(10), rooms)
+    found = by_engine(parser, sample(7), rooms)
 
-    assert found == by_parser(parser, sample(10))
-    assert any(
-        each.upos != old.upos for each, old in zip(parser.stream_trees(sample(10)), sample(10), strict=True)
-    ) == (tags != "given")
+    assert found == by_parser(parser, sample(7))
+    assert any(each.upos != old.upos for each, old in zip(parser.stream_trees(sample(7)), sample(7), strict=True)) == (
+        tags != "given"
+    )
 
 
 def test_sentences_that_fit_the_encoder_but_no_buffer_are_parsed():

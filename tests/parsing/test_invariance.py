@@ -43,7 +43,7 @@ def trees(model, sentences, batch_pieces, **options):
 @pytest.mark.parametrize("kind", MODELS)
 def test_batches_and_order_change_no_tree(kind):
     model = MODELS[kind]()
-    sentences = short(24)
+    sentences = short(14)
     alone = [next(Parser(model, device="cpu").stream_trees([sentence])) for sentence in sentences]
 
     for batch_pieces in (30, 200, 10_000):

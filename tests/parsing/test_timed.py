@@ -74,7 +74,7 @@ def test_initial_parses_may_lack_heads_and_have_cycles():
 
 
 def test_converged_sentences_are_counted_by_each_step_and_not_refined_again():
-    parser, sentences = tiny_parser(initial=given, max_steps=4), sample(20)
+    parser, sentences = tiny_parser(initial=given, max_steps=4), sample(12)
 
     timed = timed_steps(parser, sentences)
 
