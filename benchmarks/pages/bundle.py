@@ -155,8 +155,9 @@ ATTRIBUTION = """\
 - **Teachers**: four parsers of the same treebank, fine-tuned from
   [sentence-transformers/all-mpnet-base-v2](https://huggingface.co/sentence-transformers/all-mpnet-base-v2), Apache-2.0.
   They also parsed 24,000 English sentences of the [Common Voice](https://commonvoice.mozilla.org) text corpus, CC0.
-- **These weights** were trained on the treebank and on those parses. It is not settled whether that makes them an adaptation of it, so they
-  have the same licence, [CC BY-SA 4.0](https://creativecommons.org/licenses/by-sa/4.0/). They were fine-tuned from the
+- **These weights** were trained on the treebank and on those parses. It is not settled whether that makes them an
+  adaptation of it, so they have the same licence,
+  [CC BY-SA 4.0](https://creativecommons.org/licenses/by-sa/4.0/). They were fine-tuned from the
   encoder's weights and rounded to eight bits. The code of treefine is under Apache-2.0."""
 LIMITS = """\
 - It was trained on English web text: weblogs, newsgroups, e-mails, reviews and answers. Expect more errors in other
@@ -218,7 +219,8 @@ def _kind(parser: Parser) -> str:
     return (
         f"A segmenter finds sentences and words. Then RNGTr, a graph-to-graph transformer ({layers}, "
         f"{n_parameters / 1e6:.1f} million parameters), predicts tags, features, lemmas and a first tree, and corrects "
-        f"them until nothing changes, in at most {parser.max_steps} steps. It has {len(parser.model.vocabulary.labels)} labels. "
+        f"them until nothing changes, in at most {parser.max_steps} steps. It has "
+        f"{len(parser.model.vocabulary.labels)} labels. "
         "The weights are stored in eight bits and run in int8, float16 or float32, whichever is fastest on the "
         "machine. The scores below are those of int8."
     )

@@ -67,7 +67,7 @@ KINDS = {
     "tags of the first step": {"tags": replace(ALL_TAGS, refined=False, columns=("lemma", "upos"))},
     "refined tags only": {"tags": TagSettings("predicted", ("feats", "lemma"), refined=True)},
     "case without tags": {"tags": TagSettings("none", case=True)},
-    "lexicon and given tags": {"tags": TagSettings("given", ("lemma", "feats"), lexicon=True)},
+    "lemmas and features given": {"tags": TagSettings("given", ("lemma", "feats"))},
     "all tags in windows": {"tags": ALL_TAGS, "sentence_layers": 1, "n_positions": 16},
     "one step": {"options": {"max_steps": 1}},
     "five steps": {"options": {"max_steps": 5}},

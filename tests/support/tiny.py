@@ -25,7 +25,7 @@ from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import read_treebank
 
-ALL_TAGS = TagSettings("predicted", COLUMNS, case=True, lexicon=True, refined=True)
+ALL_TAGS = TagSettings("predicted", COLUMNS, case=True, refined=True)
 torch.set_num_threads(1)  # tests run in parallel, and competing threads are slow
 SAMPLE = DATA / "en_ewt-sample.conllu"
 TOKENIZERS = {"bert": wordpiece, "electra": wordpiece, "mpnet": wordpiece, "roberta": byte_bpe, "xlm-roberta": unigram}

@@ -407,27 +407,8 @@ def test_the_settings_of_tags_in_the_recipe_reach_the_loss(monkeypatch, refined)
     assert all(each == {"refines_tags": refined, "tag_weight": 0.25} for each in seen)
 
 
-@pytest.mark.parametrize("source", ["predicted", "given", "none"])
-def test_some_words_are_not_found_in_the_lexicon_in_training_only(source):
-    model = tiny_model(tags=replace(ALL_TAGS, source=source))
-    learner = learner_of(model, 20 * SHORT)
-    known = model.tag_inputs(20 * SHORT, given=source == "given")
-
-    model.eval()
-    parsing = learner.tags_of(20 * SHORT)
-    model.train()
-    training = learner.tags_of(20 * SHORT)
-
-    *others, seen, guess = range(known.shape[-1])
-    assert torch.equal(parsing, known)
-    assert torch.equal(training[..., [*others, guess]], known[..., [*others, guess]])
-    is_seen = known[..., seen] > 0
-    assert torch.equal(training[..., seen][~is_seen], known[..., seen][~is_seen])
-    assert 0.15 < float((training[..., seen] == 0)[is_seen].float().mean()) < 0.25
-
-
-def test_given_tags_leave_case_and_lexicon_as_they_are():
-    model = tiny_model(tags=replace(ALL_TAGS, lexicon=False))
+def test_given_tags_leave_case_as_it_is():
+    model = tiny_model(tags=ALL_TAGS)
     learner = learner_of(model, 5 * SHORT, training=TrainingSettings(given_tags=0.5))
     gold = model.tag_inputs(5 * SHORT, given=True)
 

@@ -172,8 +172,8 @@ def test_tag_embeddings_are_matched_by_the_name_of_their_column(saved, old_colum
                 assert not any(torch.equal(row, each) for each in theirs[weight.format(0)])
 
 
-INPUTS = (*COLUMNS, "case", "lexicon", "guess", "gaps")
-FEWER = TagSettings("predicted", ("lemma", "upos"), lexicon=True)
+INPUTS = (*COLUMNS, "case", "gaps")
+FEWER = TagSettings("predicted", ("lemma", "upos"))
 
 
 @pytest.mark.parametrize("treebank", [sample, other_treebank], ids=["same treebank", "another treebank"])
@@ -181,12 +181,12 @@ FEWER = TagSettings("predicted", ("lemma", "upos"), lexicon=True)
     ("tags", "layers", "inputs"),
     [
         (ALL_TAGS, 1, INPUTS),
-        (FEWER, 2, ("lemma", "upos", "lexicon", "guess", "gaps")),
+        (FEWER, 2, ("lemma", "upos", "gaps")),
         (TagSettings("none", case=True), 0, ("case",)),
     ],
     ids=["all", "other columns", "case only"],
 )
-def test_case_lexicon_and_the_head_that_finds_sentences_are_kept(saved, tags, layers, inputs, treebank):
+def test_case_and_the_head_that_finds_sentences_are_kept(saved, tags, layers, inputs, treebank):
     old, sentences = tiny_model(tags=ALL_TAGS, sentence_layers=1), treebank()
 
     new = saved(old, sentences, tags=tags, segmenter=SegmenterTraining(encoder_layers=layers))
@@ -194,7 +194,7 @@ def test_case_lexicon_and_the_head_that_finds_sentences_are_kept(saved, tags, la
     ours, theirs = weights_of(new), weights_of(old)
     assert len(new.encoder.tags) == len(inputs)
     for place, name in enumerate(inputs):
-        column = "lemma" if name in ("lexicon", "guess") else name
+        column = name
         rows = [model.vocabulary.tags(column) if column in COLUMNS else None for model in (new, old)]
         found, kept = ours[f"encoder.tags.{place}.weight"], theirs[f"encoder.tags.{INPUTS.index(name)}.weight"]
         if column in COLUMNS:
@@ -209,7 +209,7 @@ def test_case_lexicon_and_the_head_that_finds_sentences_are_kept(saved, tags, la
     assert all(torch.equal(ours[name], theirs[name]) for name in heads)
 
 
-def test_a_model_without_case_and_lexicon_can_be_fine_tuned_with_them(saved):
+def test_a_model_without_case_can_be_fine_tuned_with_it(saved):
     old = tiny_model(tags=TagSettings("predicted", ("xpos",)))
 
     new = saved(old, sample(), tags=ALL_TAGS, segmenter=SegmenterTraining(encoder_layers=2))
@@ -217,7 +217,7 @@ def test_a_model_without_case_and_lexicon_can_be_fine_tuned_with_them(saved):
     ours, theirs = weights_of(new), weights_of(old)
     assert torch.equal(ours["encoder.tags.1.weight"], theirs["encoder.tags.0.weight"])
     assert torch.equal(ours["tagger.columns.1.weight"], theirs["tagger.columns.0.weight"])
-    assert len(new.encoder.tags) == 8
+    assert len(new.encoder.tags) == 6
     assert Parser(new, device="cpu").parse(sample(2))
 
 

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.tiny import sample
-from treefine.treebank.lemmas import SCRIPT_OF_FORM, Lexicon, lemma_of, script_of
+from treefine.treebank.lemmas import SCRIPT_OF_FORM, LemmaRules, lemma_of, script_of
 
 printable = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=12)
 similar = st.text(st.sampled_from("aAbBiIİßſǅ0129,|=_'"), min_size=1, max_size=6)  # many letters in common
@@ -79,46 +79,45 @@ def test_no_script_makes_a_blank_lemma():
     assert lemma_of(",", "N|0|0") == ","
 
 
-def lexicon_of(*pairs):
-    return Lexicon.of(pair.split("/") for pair in pairs)
+def rules_of(*triples):
+    """Learn rules from words written as form/tag/lemma."""
+    split = [triple.split("/") for triple in triples]
+    return LemmaRules.of(Counter((form, tag, script_of(form, lemma)) for form, tag, lemma in split))
 
 
-def test_the_lexicon_has_the_most_frequent_script_of_each_form():
-    lexicon = lexicon_of("saw/see", "saw/saw", "saw/see", "US/US", "us/we")
+def test_the_most_frequent_script_of_a_form_with_its_tag_wins():
+    rules = rules_of("saw/VBD/see", "saw/VBD/see", "saw/VBD/saw", "saw/NN/saw", "US/NNP/US", "us/PRP/we")
 
-    assert lemma_of("saw", lexicon.seen("saw")) == "see"
-    assert lemma_of("US", lexicon.seen("US")) == "US"
-    assert lemma_of("us", lexicon.seen("us")) == "we"
-
-
-def test_a_form_is_also_found_in_lower_case():
-    lexicon = lexicon_of("dogs/dog", "Paris/Paris")
-
-    assert lexicon.seen("DOGS") == lexicon.seen("dogs") == "L|0|1"
-    assert lexicon.seen("PARIS") is None
-    assert lexicon.seen("cats") is None
+    assert lemma_of("saw", rules.script("saw", "VBD")) == "see"
+    assert lemma_of("saw", rules.script("saw", "NN")) == "saw"
+    assert lemma_of("US", rules.script("US", "NNP")) == "US"
+    assert lemma_of("us", rules.script("us", "PRP")) == "we"
 
 
-def test_an_unknown_form_gets_the_most_frequent_script_that_makes_a_known_lemma():
-    lexicon = lexicon_of("cats/cat", "dogs/dog", "foxes/fox", "boxes/box", "boxed/box", "ate/eat")
+def test_an_unknown_form_is_decided_by_its_longest_known_ending_in_the_same_case():
+    rules = rules_of("boxes/NNS/box", "foxes/NNS/fox", "shoes/NNS/shoe", "canoes/NNS/canoe")
 
-    assert lexicon.guess("Foxed") == "L|0|2"
-    assert lexicon.guess("dogs") == "L|0|1"
-    assert lexicon.guess("unknown") is None
-
-
-@given(pairs=st.lists(st.tuples(similar, similar), max_size=12), form=similar)
-def test_a_guess_is_the_first_by_frequency_of_all_scripts_that_make_a_known_lemma(pairs, form):
-    lexicon = Lexicon.of(pairs)
-    lemmas = {lemma_of(each, script).lower() for each, script in lexicon.scripts.items()}
-    counts = Counter(script for script in lexicon.scripts.values() if not script.startswith("="))
-    possible = {script for script in counts if lemma_of(form.lower(), script).lower() in lemmas}
-
-    found = lexicon.guess(form)
-
-    assert (found is None) == (not possible)
-    assert found is None or (found in possible and counts[found] == max(counts[each] for each in possible))
+    assert lemma_of("taxes", rules.script("taxes", "NNS")) == "tax"
+    assert lemma_of("oboes", rules.script("oboes", "NNS")) == "oboe"
+    assert rules.script("Taxes", "NNS") is None
+    assert rules.script("taxes", "VBZ") is None
+    assert rules.script("is", "NNS") is None
 
 
-def test_an_empty_lexicon_knows_nothing():
-    assert (Lexicon({}).seen("dog"), Lexicon({}).guess("dog")) == (None, None)
+words = st.tuples(similar, st.sampled_from(["A", "B"]), st.sampled_from(["L|0|0", "L|0|1", "K|0|0", "=be"]))
+
+
+@given(words=st.lists(words, max_size=12))
+def test_each_form_of_a_treebank_gets_its_most_frequent_script_though_most_rules_are_left_out(words):
+    counted = Counter(words)
+
+    rules = LemmaRules.read(LemmaRules.of(counted).lines())
+
+    for form, tag, _ in counted:
+        own = {script: number for (other, same, script), number in counted.items() if (other, same) == (form, tag)}
+        assert own[rules.script(form, tag)] == max(own.values())
+
+
+def test_without_words_there_are_no_rules():
+    assert LemmaRules.of({}).lines() == ()
+    assert LemmaRules.read(()).script("dogs", "NNS") is None

@@ -18,12 +18,16 @@ import numpy as np
 from treefine.config import SentenceEndSettings
 from treefine.cores import on_all_cores
 from treefine.segmenter.cut import Scored, joined_stretches, part, whole_tokens
-from treefine.treebank.raw_text import GapToken
+from treefine.segmenter.whole_spans import TITLES
+from treefine.treebank.raw_text import PARAGRAPH, GapToken
 
 WINDOW_TOKENS = 128  # tokens in a window
 CONTEXT_TOKENS = 32  # tokens that are read on either side of a window
 WINDOWS_AT_ONCE = 8  # windows whose sentences come out together
 WINDOWS_IN_BATCH = 4  # grouped the same way every time, because rounding depends on the batch; each core has a batch
+FEWEST_TOKENS = WINDOW_TOKENS + 2 * CONTEXT_TOKENS  # the encoder was trained on windows of this length
+NO_END = -20.0  # the score of a token after which no sentence ends
+_TITLES = {f"{each}." for each in TITLES}
 _FINAL = ".!?…:;。！？．：；｡؟۔؛।॥։።‼⁇⁈⁉‽"
 _CLOSING = "\"')]}”’»›」』）］｝″′*_"
 _ENDS_FINALLY = re.compile(rf"[{re.escape(_FINAL)}][{re.escape(_CLOSING)}]*\Z")
@@ -48,6 +52,7 @@ class Place(NamedTuple):
     start: int
     last: int  # its last character
     needs_margin: bool  # it is within a line and does not end in final punctuation
+    is_title: bool = False  # it is an abbreviation such as Prof. within a line, after which no sentence ends
 
 
 def combined(
@@ -112,6 +117,7 @@ class SentenceEnds:
         needs_margin = np.array([each.needs_margin for each in places])
         sentence = text.sentence.astype(np.float32)  # a copy
         sentence[last] = combined(np.concatenate(encoder), sentence[last], needs_margin, self.settings)
+        sentence[last[[each.is_title for each in places]]] = NO_END
         return text._replace(sentence=sentence)
 
     def _scores(self, windows: Sequence[_Window]) -> list[np.ndarray]:
@@ -137,8 +143,25 @@ def _windows(places: Sequence[Place], first: int, stop: int) -> list[_Window]:
     for left in range(first, stop, WINDOW_TOKENS):
         begin, end = max(0, left - CONTEXT_TOKENS), min(left + WINDOW_TOKENS, stop)
         tokens = [each.token for each in places[begin : end + CONTEXT_TOKENS]]
-        found.append(_Window(tokens, left - begin, end - begin))
+        window = _Window(tokens, left - begin, end - begin)
+        is_whole_text = first == 0 and len(tokens) == len(places)
+        found.append(_repeated(window) if is_whole_text else window)
     return found
+
+
+def _repeated(window: _Window) -> _Window:
+    """Return a short text several times, as paragraphs, because the encoder was trained on long windows.
+
+    The scores are those of the copy in the middle.
+    """
+    n_copies = FEWEST_TOKENS // len(window.tokens) // 2 * 2 + 1
+    if n_copies < 3:
+        return window
+    copy = [*window.tokens]
+    copy[0] = copy[0]._replace(before=PARAGRAPH)
+    copy[-1] = copy[-1]._replace(after=PARAGRAPH)
+    start = n_copies // 2 * len(copy)
+    return _Window(n_copies * copy, start + window.first, start + window.stop)
 
 
 def placed_tokens(stretches: Iterable[Scored], most_spaces: int) -> Iterator[tuple[Scored, list[Place]]]:
@@ -152,7 +175,8 @@ def placed_tokens(stretches: Iterable[Scored], most_spaces: int) -> Iterator[tup
             token = GapToken(text[left:right], before, text[right:stop])
             is_final = ends_finally(token.form) or (is_final and _IS_CLOSING.match(token.form) is not None)
             is_in_line = not ("\n" in token.after or "\r" in token.after)
-            found.append(Place(token, start + left, start + right - 1, is_in_line and not is_final))
+            is_title = is_in_line and token.form in _TITLES
+            found.append(Place(token, start + left, start + right - 1, is_in_line and not is_final, is_title))
             before = token.after
         yield stretch, found
         start += len(text)

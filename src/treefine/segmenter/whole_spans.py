@@ -13,6 +13,24 @@ import numpy as np
 from treefine.treebank.raw_text import RawText
 
 _EMOJI = "[\u2190-\u2bff\u3030\u303d\U0001f000-\U0001faff]"
+TITLES = (
+    "Mr",
+    "Mrs",
+    "Ms",
+    "Dr",
+    "Prof",
+    "Sen",
+    "Rep",
+    "Gov",
+    "Gen",
+    "Capt",
+    "Lt",
+    "Col",
+    "Sgt",
+    "Rev",
+    "approx",
+    "vs",
+)
 _PATTERNS = {
     "emoji": rf"{_EMOJI}(?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|\u200d{_EMOJI})+|[\U0001f1e6-\U0001f1ff]{{2}}",
     "e-mail": r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
@@ -22,6 +40,7 @@ _PATTERNS = {
     "phone": r"(?<![\w-])(?:\d{3}-)?\d{3}-\d{4}(?![\w-])",
     "w/o": r"(?<![\w/])[wW]/[oO](?:ut)?(?![\w/])",
     "O'Brien": r"(?<!\w)[ODL]['’][A-Z]\w+",
+    "title": rf"(?<!\w)(?:{'|'.join(TITLES)})\.(?=[ \u00a0]\w)",
     "heading": r"(?<!\S)#{2,6}(?!\S)",
 }
 WHOLE_SPANS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
