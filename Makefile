@@ -8,7 +8,7 @@
 #      EXAMPLES=1000    generate 1,000 examples per test (default 100), except for tests with a number of their own
 
 PYTHON ?= python3
-TEXT ?= I called for hours, and not one of the words answered.
+TEXT ?= My debut novel is about two children stealing a crown.
 override TEXT := $(value TEXT)# keep dollar signs as they are
 export TEXT
 SECONDS ?= 60

@@ -23,7 +23,7 @@ def test_the_first_page_has_an_example_that_ctrl_enter_parses(page, served):
     page.keyboard.press("Control+Enter")
     page.wait_for_selector("#drawing svg")
 
-    assert said(page, "#sentence-text") == "I called for hours, and not one of the words answered."
+    assert said(page, "#sentence-text") == "My debut novel is about two children stealing a crown."
     assert len(arcs(page)) == 13
     assert page.title() == "treefine"
 

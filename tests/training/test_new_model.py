@@ -108,7 +108,7 @@ def test_a_model_fine_tuned_from_syntr_scores_the_same_from_an_empty_graph(saved
     new = saved(old, sample(), relations=RelationSettings())
 
     assert new.settings.reads_graph
-    assert new.vocabulary == old.vocabulary
+    assert replace(new.vocabulary, lemma_rules=()) == replace(old.vocabulary, lemma_rules=())
     sentences = sample(8)
     empty = Graphs.of([(each.arcs._replace(heads=(None,) * len(each))) for each in sentences], new.vocabulary)
     batch, tags = new.batch_of(sentences), new.given_tags(sentences)

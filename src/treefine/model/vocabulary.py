@@ -77,7 +77,8 @@ class Vocabulary:
                 "The treebank has no labels to learn.", hint="Use a treebank with a filled DEPREL column."
             )
         names = {name: tuple(sorted(counter)) for name, counter in counted.items()}
-        return cls(**names, lemma_rules=LemmaRules.of(tagged).lines())
+        has_rules = {"lemma", lemma_tag(columns)} <= set(columns)
+        return cls(**names, lemma_rules=LemmaRules.of(tagged).lines() if has_rules else ())
 
     def __post_init__(self) -> None:
         if not self.labels:

@@ -15,6 +15,7 @@ from treefine.treebank.sentence import BLANK
 
 SCRIPT_OF_FORM = "K|0|0"  # the lemma is the form
 _NUMBER = "N|0|0"
+_LOWER = "L|"  # starts a script whose lemma is in lower case
 _WHOLE = "="  # starts a script that is the lemma itself
 _FEWEST_SHARED = 2  # letters that form and lemma must share in a row, unless one of them is shorter
 _SHORTEST_ENDING, _LONGEST_ENDING = 3, 6  # letters
@@ -114,7 +115,12 @@ class LemmaRules:
                 if shorter != best[key]:
                     rules[key] = best[key]
                 shorter = rules.get(key, shorter)
-        return cls(rules)
+        found = cls(rules)
+        for form, tag, _ in counted:
+            whole = next(_keys(form, tag))
+            if found.script(form, tag) != best[whole]:
+                rules[whole] = best[whole]
+        return found
 
     @classmethod
     def read(cls, lines: Iterable[str]) -> LemmaRules:
@@ -126,8 +132,20 @@ class LemmaRules:
         return tuple(f"{key}\t{script}" for key, script in sorted(self._rules.items()))
 
     def script(self, form: str, tag: str) -> str | None:
-        """Return the script for a form with this tag, or None if no rule fits."""
-        return next((self._rules[key] for key in _keys(form, tag) if key in self._rules), None)
+        """Return the script for a form with this tag, or None if no rule fits.
+
+        If the lemma is in lower case anyway, a longer ending that is known only in lower case decides.
+        """
+        place, script = self._longest(form, tag)
+        if script is None or not script.startswith(_LOWER) or form == form.lower():
+            return script
+        in_lower_case, other = self._longest(form.lower(), tag)
+        return other if other is not None and other.startswith(_LOWER) and in_lower_case < place else script
+
+    def _longest(self, form: str, tag: str) -> tuple[int, str | None]:
+        """Return the script of the first rule that fits, and its place among the keys of the form."""
+        found = ((place, self._rules.get(key)) for place, key in enumerate(_keys(form, tag)))
+        return next((each for each in found if each[1] is not None), (0, None))
 
 
 def _keys(form: str, tag: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ import { analysis, fullName, graphName, save, showDecisions, showLegend, showTab
 import { ask, Problem } from "./server.js";
 import { fromFragment, linkOf, requestOf, sourceOf } from "./state.js";
 
-const EXAMPLE = "I called for hours, and not one of the words answered."; // hard enough to need several steps and a correction
+const EXAMPLE = "My debut novel is about two children stealing a crown."; // hard enough to need several steps and a correction
 
 const find = (id) => document.getElementById(id);
 const drawing = new Drawing(find("drawing"), openPanel);
