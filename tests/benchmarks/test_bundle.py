@@ -64,7 +64,7 @@ def test_it_is_described_and_has_no_scores_before_the_test(trained, tmp_path):
     run(tmp_path)
 
     known = about(folder)
-    assert (known.language, known.treebank) == ("English", "UD English EWT 2.3")
+    assert (known.language, known.treebank) == ("English", "UD English EWT 2.16")
     assert (known.licence, known.encoder) == ("CC BY-SA 4.0", "thenlper/gte-small")
     assert known.scores == {}
 
@@ -134,7 +134,7 @@ def test_the_card_attributes_treebank_and_encoder_and_names_the_licence(trained,
 
     assert "license: cc-by-sa-4.0" in card
     for said in (
-        "UD English EWT, release 2.3",
+        "UD English EWT, release 2.16",
         "https://creativecommons.org/licenses/by-sa/4.0/",
         "https://universaldependencies.org",
         "Natalia Silveira, Timothy Dozat, Marie-Catherine de Marneffe, Samuel Bowman, Miriam Connor, John Bauer and",
@@ -153,7 +153,7 @@ def test_the_card_explains_how_confidence_was_fitted(tmp_path):
 
     card = (run(tmp_path, tmp_path / "model") / "README.md").read_text()
 
-    assert "(1.457 for heads, 1.600 for labels)" in card
+    assert "(1.457 for heads, 1.600 for labels; " in card
 
 
 @pytest.mark.parametrize(

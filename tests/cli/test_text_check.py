@@ -76,7 +76,7 @@ def test_a_long_text_is_checked_before_its_end():
     def endless():
         text = SENTENCES["de"]
         while True:
-            yield from sentences_of([Cuts(text, np.zeros(len(text)), np.zeros(len(text)))], Multiwords())
+            yield from sentences_of([Cuts(text, *3 * [np.zeros(len(text))])], Multiwords())
 
     seen = []
     watched = TextCheck(["en"], seen.append).watched(endless(), "", is_lines=True)

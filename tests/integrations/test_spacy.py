@@ -410,10 +410,10 @@ def test_a_doc_is_written_as_conllu(english):
     assert doc._.conllu.replace("\t", " ").splitlines()[7:] == [
         "# sent_id = 2",
         "# text = Nobody knew why.",
-        "1 Nobody _ PRON NN _ 2 nsubj _ _",
-        "2 knew _ VERB VBD _ 0 root _ _",
-        "3 why _ ADV WRB _ 2 advmod _ SpaceAfter=No",
-        r"4 . _ PUNCT . _ 2 punct _ SpacesAfter=\s",
+        "1 Nobody nobody PRON NN Number=Sing|PronType=Neg 2 nsubj _ _",
+        "2 knew know VERB VBD Mood=Ind|Number=Sing|Person=3|Tense=Past|VerbForm=Fin 0 root _ _",
+        "3 why why ADV WRB PronType=Int 2 advmod _ SpaceAfter=No",
+        r"4 . . PUNCT . _ 2 punct _ SpacesAfter=\s",
         "",
     ]
     first, second = doc.sents

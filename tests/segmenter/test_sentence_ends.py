@@ -50,7 +50,13 @@ def small_windows(monkeypatch):
     """Make windows so short that a few words need several."""
     for name, size in (("STRIDE", 5), ("CONTEXT", 3), ("BLOCK_WINDOWS", 2), ("AT_ONCE", 2)):
         monkeypatch.setattr(segment, name, size)
-    for name, size in (("WINDOW_TOKENS", 2), ("CONTEXT_TOKENS", 1), ("WINDOWS_AT_ONCE", 2)):
+    for name, size in (
+        ("WINDOW_TOKENS", 2),
+        ("CONTEXT_TOKENS", 1),
+        ("WINDOWS_AT_ONCE", 2),
+        ("WINDOWS_IN_BATCH", 2),
+        ("FEWEST_TOKENS", 0),
+    ):
         monkeypatch.setattr(sentence_ends, name, size)
 
 
@@ -135,7 +141,18 @@ def test_windows_are_the_same_in_a_stream_and_in_one_text(small_windows):
     assert forms == [["abc", "bcde"], ["defg", "fghi"], ["hi"]]
 
 
-def test_the_encoder_reads_the_white_space_around_a_token():
+def test_the_encoder_reads_a_short_text_several_times_as_paragraphs(monkeypatch):
+    monkeypatch.setattr(sentence_ends, "FEWEST_TOKENS", 7)
+    scorer = HashScorer()
+
+    new_scores("a b.", scorer)
+
+    copy = [GapToken("a", "\n\n", " "), GapToken("b", " ", ""), GapToken(".", "", "\n\n")]
+    assert scorer.batches == [[3 * copy]]
+
+
+def test_the_encoder_reads_the_white_space_around_a_token(monkeypatch):
+    monkeypatch.setattr(sentence_ends, "FEWEST_TOKENS", 0)
     scorer = HashScorer()
 
     new_scores(" a\n\nb.", scorer)

@@ -5,7 +5,7 @@ from tests.support.pages import click_arc, conllu, copied_link, link, open_link,
 
 def test_a_link_shows_the_same_page_and_the_address_never_contains_the_text_before_it_is_copied(page, new_page, served):
     other = new_page()
-    parse(page, served, "Nobody knew why. Fat people eat accumulates.")
+    parse(page, served, "Nobody knew why. My debut novel is about two children stealing a crown.")
     page.select_option("#sentences", "2")
     click_arc(page, 3)
     until_parsed(page, lambda: page.click("text=Forbid this head"))

@@ -2,9 +2,8 @@
 
 from urllib.parse import urlencode
 
-GARDEN = (
-    "Fat people eat accumulates."  # the bundled model's first graph has a cycle, and its second graph has another root
-)
+# The first graph of the bundled model has a cycle: children (7) and stealing (8). Its second graph has a root.
+GARDEN = "My debut novel is about two children stealing a crown."
 HEBREW = [("אני", 2, "nsubj"), ("אוהב", 0, "root"), ("חתולים", 2, "obj")]
 
 

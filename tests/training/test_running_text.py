@@ -14,7 +14,7 @@ from tests.support.tiny_learner import are_equal, learn, learner_of, weights_of,
 from treefine.config import TagSettings
 from treefine.evaluation.scores import evaluate
 from treefine.training.recipe import SegmenterTraining, TrainingSettings
-from treefine.training.running_text import WINDOW, RunningText, TextWindow, end_loss, sentence_f1, windows_of
+from treefine.training.running_text import WINDOW, RunningText, TextWindow, encoder_f1, end_loss, windows_of
 from treefine.treebank.graph import Graph
 from treefine.treebank.raw_text import GapToken, RawText, raw_text
 from treefine.treebank.sentence import Sentence
@@ -109,7 +109,7 @@ def test_the_head_and_its_layers_learn_where_sentences_end(tags):
     assert {"sentence_ends.weight", "sentence_ends.bias", gaps, "encoder.layers.0.inner.weight"} < changed
     unused = ("scorer.", "tagger.", "encoder.layers.1.", "encoder.layers.0.attention.relations")
     assert not [name for name in changed if name.startswith(unused)]
-    assert sentence_f1(model.eval(), SHORT) > 0.8
+    assert encoder_f1(model.eval(), SHORT) > 0.8
 
 
 def test_an_epoch_also_trains_the_head_of_a_model_that_has_one():
@@ -157,8 +157,8 @@ def test_a_head_that_finds_all_ends_has_f1_1_over_any_number_of_windows():
     text = raw_text(sample())
     assert len(windows_of(text)) > 2
 
-    assert sentence_f1(Head(text.ends_sentence), sample()) == 1.0
-    assert sentence_f1(Head((*text.ends_sentence[:-1], False)), sample()) == 1.0  # the text ends there in any case
+    assert encoder_f1(Head(text.ends_sentence), sample()) == 1.0
+    assert encoder_f1(Head((*text.ends_sentence[:-1], False)), sample()) == 1.0  # the text ends there in any case
 
 
 @given(data=st.data())
@@ -170,11 +170,11 @@ def test_f1_equals_that_of_the_official_scores(data):
     lengths = np.diff([0, *(np.flatnonzero(ends) + 1)]).tolist()
     system = [Sentence.of_words(["w"] * n).with_graph(Graph.of_words(range(n), ["dep"] * n)) for n in lengths]
 
-    found = sentence_f1(Head(ends), gold)
+    found = encoder_f1(Head(ends), gold)
 
     assert found == pytest.approx(evaluate(gold, system)["Sentences"].f1)
 
 
 def test_a_treebank_without_sentences_has_no_windows():
     assert windows_of(raw_text([])) == []
-    assert sentence_f1(SimpleNamespace(), []) == 0
+    assert encoder_f1(SimpleNamespace(), []) == 0

@@ -195,7 +195,7 @@ def lemma_tag(columns: Iterable[Column]) -> Column:
 def ruled_scripts(
     vocabulary: Vocabulary, columns: Sequence[Column], tags: Sequence[Sequence[str]], forms: Sequence[str]
 ) -> list[str | None]:
-    """Return the lemma script of each word by a rule for its tag, or None if there is none."""
+    """Return the lemma script of each word by a rule for its tag, or None if no rule fits."""
     if "lemma" not in columns or (column := lemma_tag(columns)) not in columns:
         return [None] * len(forms)
     find = vocabulary._lemma_rules.script

@@ -42,7 +42,7 @@ from treefine.training.new_model import TrainedBase, new_model
 from treefine.training.optimiser import rate_factor
 from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, FILES, Recipe, TrainingSettings
-from treefine.training.running_text import RunningText, sentence_f1
+from treefine.training.running_text import RunningText, encoder_f1
 from treefine.training.sentence_ends import fitted_ends
 from treefine.training.targets import Taught
 from treefine.treebank.graph import Arcs
@@ -138,7 +138,7 @@ class DevScorer:
         tags = {name.upper(): count / self.n_tagged[name] for name, count in right}
         if model.finds_sentences:
             with learner.optimiser.averaged():
-                tags["Sentences"] = sentence_f1(model, self.sentences)
+                tags["Sentences"] = encoder_f1(model, self.sentences)
         return Accuracy(tuple(by_step), uas, las, tags=tags)
 
 

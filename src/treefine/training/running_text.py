@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -12,10 +12,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from treefine.evaluation.scores import Score
 from treefine.model.parser_model import ParserModel
 from treefine.training.recipe import SegmenterTraining
 from treefine.training.segmenter import Documents
+from treefine.training.sentence_ends import sentence_f1
 from treefine.treebank.raw_text import GapToken, RawText, raw_text
 from treefine.treebank.sentence import Sentence
 
@@ -76,7 +76,7 @@ def end_loss(logits: Float[Tensor, "batch word"], windows: Sequence[TextWindow])
     return F.binary_cross_entropy_with_logits(logits[is_token], targets[is_token])
 
 
-def sentence_f1(model: ParserModel, sentences: Sequence[Sentence]) -> float:
+def encoder_f1(model: ParserModel, sentences: Sequence[Sentence]) -> float:
     """Return the F1 of the sentences that the encoder alone finds in the text of a treebank with gold tokens."""
     windows = windows_of(raw_text(sentences))
     found: list[bool] = []
@@ -85,16 +85,6 @@ def sentence_f1(model: ParserModel, sentences: Sequence[Sentence]) -> float:
         for scores in model.sentence_end_scores([each.tokens for each in some]):
             found += (scores > 0).tolist()
     gold = [end for window in windows for end in window.ends]
-    if found:
+    if gold:
         found[-1] = gold[-1] = True  # the text ends here
-    ours, theirs = set(_sentences(found)), set(_sentences(gold))
-    return Score(len(theirs), len(ours), len(ours & theirs)).f1
-
-
-def _sentences(ends: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last token of each sentence."""
-    start = 0
-    for place, is_end in enumerate(ends):
-        if is_end:
-            yield start, place
-            start = place + 1
+    return sentence_f1(np.array(found), np.array(gold))
