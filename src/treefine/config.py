@@ -448,7 +448,7 @@ class ModelSettings:
         if isinstance(self.encoder, BiLSTMSettings) and self.precision != PrecisionSettings():
             raise ValueError("a BiLSTM runs only in float32: remove [precision]")
         n_layers = self.encoder.n_layers if isinstance(self.encoder, TransformerSettings) else 0
-        if self.sentence_layers > n_layers:
+        if not 0 <= self.sentence_layers <= n_layers:
             raise ValueError(f"sentence_layers = {self.sentence_layers}; this encoder can have at most {n_layers}")
 
     @property

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.tiny import ALL_TAGS, sample, short, sure_of_tags, tiny_biaffine, tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import Parser, Sentence
-from treefine.config import COLUMNS
+from treefine.config import COLUMNS, TagSettings
 from treefine.model.vocabulary import ruled_scripts, tag_names
 from treefine.parsing.annotate import with_parse
 from treefine.parsing.batches import run
@@ -214,3 +214,11 @@ def test_any_text_gets_trees_tags_and_lemmas(text):
         for column in COLUMNS:
             assert len(getattr(parse.sentence, column)) == len(parse)
             assert all(getattr(parse.sentence, column))
+
+
+def test_a_model_without_tags_is_as_sure_of_a_lemma_as_its_network():
+    parser = Parser(tiny_model(tags=TagSettings("predicted", ("feats", "lemma"))), device="cpu")
+
+    (parse,) = parser.parse(untagged(short(1)))
+
+    assert set(parse.tag_confidences) == {"feats", "lemma"}

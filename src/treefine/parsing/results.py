@@ -15,7 +15,7 @@ from torch import Tensor
 
 from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
-from treefine.model.vocabulary import UNSEEN, Vocabulary, ruled_scripts, tag_names
+from treefine.model.vocabulary import UNSEEN, Vocabulary, lemma_tag, ruled_scripts, tag_names
 from treefine.parsing.annotate import with_parse
 from treefine.parsing.batches import run
 from treefine.parsing.confidence import Confidence, RankedTree, ranked_trees, sentence_confidence, word_confidences
@@ -144,8 +144,8 @@ def _tag_confidences(
     """Return the confidence in the tags of one sentence. A lemma by a rule is as sure as its tag, or more."""
     columns, vocabulary = plan.model.settings.tags.columns, plan.model.vocabulary
     found = [tuple(each) for each in sure]
-    if sure and "lemma" in columns:
-        place, tag = columns.index("lemma"), columns.index("xpos" if "xpos" in columns else "upos")
+    if sure and {"lemma", lemma_tag(columns)} <= set(columns):
+        place, tag = columns.index("lemma"), columns.index(lemma_tag(columns))
         rules = ruled_scripts(vocabulary, columns, names, forms)
         found[place] = tuple(
             own if rule is None else max(0.0, 1 - plan.confidence.lemma_doubt * (1 - of_tag))

@@ -26,6 +26,7 @@ CONTEXT_TOKENS = 32  # tokens that are read on either side of a window
 WINDOWS_AT_ONCE = 8  # windows whose sentences come out together
 WINDOWS_IN_BATCH = 4  # grouped the same way every time, because rounding depends on the batch; each core has a batch
 FEWEST_TOKENS = WINDOW_TOKENS + 2 * CONTEXT_TOKENS  # the encoder was trained on windows of this length
+_MOST_CHARACTERS = 2_000  # of all copies of a short text
 NO_END = -20.0  # the score of a token after which no sentence ends
 _TITLES = {f"{each}." for each in TITLES}
 _FINAL = ".!?…:;。！？．：；｡؟۔؛।॥։።‼⁇⁈⁉‽"
@@ -154,7 +155,10 @@ def _repeated(window: _Window) -> _Window:
 
     The scores are those of the copy in the middle.
     """
-    n_copies = FEWEST_TOKENS // len(window.tokens) // 2 * 2 + 1
+    n_copies = min(
+        FEWEST_TOKENS // len(window.tokens), _MOST_CHARACTERS // sum(len(each.form) for each in window.tokens)
+    )
+    n_copies = n_copies // 2 * 2 + 1
     if n_copies < 3:
         return window
     copy = [*window.tokens]

@@ -18,6 +18,7 @@ _NUMBER = "N|0|0"
 _LOWER = "L|"  # starts a script whose lemma is in lower case
 _WHOLE = "="  # starts a script that is the lemma itself
 _FEWEST_SHARED = 2  # letters that form and lemma must share in a row, unless one of them is shorter
+_LONGEST_FORM = 200  # characters; longer forms have no script of their own
 _SHORTEST_ENDING, _LONGEST_ENDING = 3, 6  # letters
 _MOST_DIGITS = 9  # of a number of letters; Python refuses to read thousands of digits
 _CASES: dict[str, Callable[[str], str]] = {
@@ -29,15 +30,17 @@ _CASES: dict[str, Callable[[str], str]] = {
 }
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=20_000)
 def script_of(form: str, lemma: str) -> str:
     """Return the script that makes this lemma from this form.
 
     >>> script_of("Cities", "city"), script_of("running", "run"), script_of("was", "be"), script_of("Paris", "Paris")
     ('L|0|3y', 'L|0|4', '=be', 'K|0|0')
     """
-    if form == lemma and form.lower() != form:
-        return SCRIPT_OF_FORM
+    if form == lemma:
+        return SCRIPT_OF_FORM if form.lower() != form else "L|0|0"
+    if len(form) > _LONGEST_FORM:  # a search for what they share would take long
+        return _WHOLE + lemma
     if lemma != form and lemma_of(form, _NUMBER) == lemma:
         return _NUMBER
     low_form, low_lemma = form.lower(), lemma.lower()
@@ -54,7 +57,7 @@ def script_of(form: str, lemma: str) -> str:
     return _WHOLE + lemma
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=20_000)
 def lemma_of(form: str, script: str) -> str:
     """Apply a script to a form. The lemma is the form itself if the script does not apply to it.
 
@@ -73,7 +76,7 @@ def lemma_of(form: str, script: str) -> str:
     return form if lemma in ("", BLANK) else lemma
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=20_000)
 def case_of(form: str) -> int:
     """Return the case of a form: 1 if it has no letters with case, 2 lower, 3 title, 4 upper, 5 mixed.
 
