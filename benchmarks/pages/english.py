@@ -284,6 +284,8 @@ def readme(rows: Splits, speed: Row | None, published: Sequence[Published] = ENG
             "predicts the tags. Stanza has its default size but random weights. A dash means not published or not "
             "measured."
         )
+        if speed["config"]["weights"] != row["config"]["weights"]:
+            notes += " The speed of treefine is that of earlier weights of the same size, without features and lemmas."
     return f"{table(*lines)}\n\n{notes}"
 
 
@@ -334,6 +336,19 @@ def _review(split: str, found: Mapping[str, float]) -> str:
         f"{found['wrong_found']:.0%} of the sentences with an error; {found['listed_wrong']:.0%} of the listed "
         "sentences have one."
     )
+
+
+def cuts(rows: Splits) -> str:
+    """Return how well sentences are found in raw text: in the treebank, and in one running line of other text."""
+    lines: Lines = [
+        ("text", "Sentences", "cut right", "mean confidence in the cut", "odd boundaries per 1,000 sentences")
+    ]
+    for split, row in rows.items():
+        for text, found in ((f"English EWT, {split}", row["result"]), ("other text", row["result"]["other_text"])):
+            shares = (percent(found[name]) for name in ("Sentences", "cut_right", "cut_confidence"))
+            odd = found.get("odd_boundaries_per_1000")
+            lines.append((text, *shares, NONE if odd is None else f"{odd:.1f}"))
+    return _table(lines, rows)
 
 
 def size(row: Row | None, rows: Splits, before: Splits) -> str:
@@ -442,6 +457,7 @@ ENGLISH: dict[str, Callable[[], str]] = {
     "english_steps": lambda: steps(_pipeline()),
     "english_peers": lambda: peers(_pipeline()),
     "english_calibration": lambda: calibration(_calibration()),
+    "english_cuts": lambda: cuts(by_split("cuts", _weights())),
     "english_size": _size,
 }
 FIGURES: dict[str, Callable[[], str | None]] = {f"docs/{FIGURE}": lambda: figure(_calibration())}

@@ -23,7 +23,7 @@ from treefine.model.vocabulary import (
     tags_in,
 )
 from treefine.parsing.parser import Parser
-from treefine.training.running_text import windows_of
+from treefine.training.sentence_ends import windows_of
 from treefine.treebank.graph import Graph
 from treefine.treebank.lemmas import lemma_of
 from treefine.treebank.raw_text import N_GAPS, GapToken, gap_kinds, raw_text

@@ -160,6 +160,17 @@ def test_the_encoder_reads_the_white_space_around_a_token(monkeypatch):
     assert scorer.batches == [[[GapToken("a", " ", "\n\n"), GapToken("b", "\n\n", ""), GapToken(".", "", "")]]]
 
 
+@pytest.mark.parametrize("keeps_titles", [True, False])
+def test_a_sentence_ends_after_a_title_only_if_the_treebank_splits_titles(keeps_titles):
+    ends = SentenceEnds(WordScorer(**{"Prof.": 3.0}), SentenceEndSettings(0.0, 0.0, 1.0), keeps_titles=keeps_titles)
+    text = scored("Prof. X", 0.0)
+    text.token[:4] = WITHIN
+
+    (found,) = ends.of_texts([text], most_spaces=0)
+
+    assert (found.sentence[4] > 0) == (not keeps_titles)
+
+
 def test_the_scores_of_both_networks_are_added_and_divided_by_the_temperature():
     found = new_scores("a.", WordScorer(**{".": 3.0}), SentenceEndSettings(0.5, 2.0, 4.0), score=-2.0)
 

@@ -23,7 +23,7 @@ from treefine.training.recipe import (
     TrainingSettings,
     TreebankSettings,
 )
-from treefine.training.running_text import RunningText
+from treefine.training.sentence_ends import RunningText
 
 
 def recipe_for(model, *, refine=None, optimiser=None, training=None, initial=None):

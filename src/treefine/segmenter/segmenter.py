@@ -67,7 +67,7 @@ class Segmenter:
     def with_encoder(self, scorer: SentenceScorer, settings: SentenceEndSettings) -> Segmenter:
         """Return a segmenter with the same network in which the encoder of a parser also scores sentence ends."""
         other = copy(self)  # it shares the weights
-        other.sentence_ends = SentenceEnds(scorer, settings)
+        other.sentence_ends = SentenceEnds(scorer, settings, keeps_titles="title" in self.whole_spans)
         return other
 
     @classmethod

@@ -53,7 +53,7 @@ class Place(NamedTuple):
     start: int
     last: int  # its last character
     needs_margin: bool  # it is within a line and does not end in final punctuation
-    is_title: bool = False  # it is an abbreviation such as Prof. within a line, after which no sentence ends
+    is_title: bool = False  # it is an abbreviation such as Prof. within a line
 
 
 def combined(
@@ -70,6 +70,7 @@ class SentenceEnds:
 
     scorer: SentenceScorer
     settings: SentenceEndSettings
+    keeps_titles: bool = False  # whether no sentence ends after a title such as Prof.
 
     def of_stream(self, stretches: Iterable[Scored], *, most_spaces: int) -> Iterator[Scored]:
         """Yield a text that comes in stretches, with the combined score at the last character of each token."""
@@ -118,7 +119,8 @@ class SentenceEnds:
         needs_margin = np.array([each.needs_margin for each in places])
         sentence = text.sentence.astype(np.float32)  # a copy
         sentence[last] = combined(np.concatenate(encoder), sentence[last], needs_margin, self.settings)
-        sentence[last[[each.is_title for each in places]]] = NO_END
+        if self.keeps_titles:
+            sentence[last[[each.is_title for each in places]]] = NO_END
         return text._replace(sentence=sentence)
 
     def _scores(self, windows: Sequence[_Window]) -> list[np.ndarray]:

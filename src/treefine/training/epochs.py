@@ -42,8 +42,7 @@ from treefine.training.new_model import TrainedBase, new_model
 from treefine.training.optimiser import rate_factor
 from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, FILES, Recipe, TrainingSettings
-from treefine.training.running_text import RunningText, encoder_f1
-from treefine.training.sentence_ends import fitted_ends
+from treefine.training.sentence_ends import RunningText, encoder_f1, fitted_ends
 from treefine.training.targets import Taught
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence

@@ -28,7 +28,7 @@ from treefine.training.decisions import Decisions
 from treefine.training.optimiser import Optimiser
 from treefine.training.processes import Processes
 from treefine.training.recipe import Recipe
-from treefine.training.running_text import RunningText, TextWindow, end_loss
+from treefine.training.sentence_ends import RunningText, TextWindow, end_loss
 from treefine.training.targets import FIRST_TAGS, HEADS, LABELS, TaughtBatch, TeacherTargets
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
