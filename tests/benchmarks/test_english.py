@@ -109,10 +109,12 @@ def test_a_row_names_its_release_and_earlier_rows_may_lack_measures():
     assert cells(text, "UDPipe 2", "2.17")[2:5] == ["96.75", "97.21", "97.13"]
 
 
-def test_the_readme_shows_accuracy_and_speed_compared_with_other_parsers():
+@pytest.mark.parametrize("weights", ["abcdef0123456789", "earlier"])
+def test_the_readme_shows_accuracy_and_speed_compared_with_other_parsers(weights):
     speed = {"treefine: words to trees": {"sentences_per_second": 1234.4}}
     settings = {"treefine": {"precision": "int8"}}
-    row = {"config": {"settings": settings}, "machine": {"processor": "AMD EPYC", "cores": 2}, "result": speed}
+    config = {"settings": settings, "weights": weights}
+    row = {"config": config, "machine": {"processor": "AMD EPYC", "cores": 2}, "result": speed}
 
     text = english.readme({"test": pipeline_row("test", las=0.8765)}, row)
 
@@ -121,6 +123,17 @@ def test_the_readme_shows_accuracy_and_speed_compared_with_other_parsers():
     assert cells(text, "UDPipe 2", "2.17") == ["89.91", "92.36", "–"]
     assert len(text.splitlines()) <= 2 + 8 + 2
     assert "(AMD EPYC, 2 cores)" in text
+    assert ("earlier weights" in text) == (weights == "earlier")
+
+
+def test_sentence_ends_are_shown_for_the_treebank_and_for_other_text():
+    found = {"Sentences": 0.9193, "cut_right": 0.9335, "cut_confidence": 0.927}
+    row = pipeline_row("dev") | {"result": found | {"other_text": found | {"odd_boundaries_per_1000": 1.0}}}
+
+    text = english.cuts({"dev": row})
+
+    assert "| English EWT, dev | 91.93 | 93.35 | 92.70 | – |" in text
+    assert "| other text | 91.93 | 93.35 | 92.70 | 1.0 |" in text
 
 
 def test_every_published_line_is_shown():
