@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy.predictions import checksum
 from benchmarks.rows import ROWS, Row, read_rows, release_of
 from treefine import TreefineError
 from treefine.config import COLUMNS
 from treefine.evaluation.scores import AGREEMENTS
+from treefine.reproduction.predictions import checksum
 from treefine.treebank.sentence import BLANK, Sentence
 
 KINDS = ("Biaffine", "SynTr", "Empty+RNGTr", "SynTr+RNGTr", "Biaffine+RNGTr")  # in the order of the tables

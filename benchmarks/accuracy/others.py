@@ -18,8 +18,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy.predictions import Predictions, checksum, save_predictions, treebank_of
-from benchmarks.accuracy.significance import ALPHA, SAMPLES, SEED, difference_fields
 from benchmarks.markdown import folded, percent, table
 from benchmarks.options import (
     DEVICE,
@@ -41,6 +39,8 @@ from treefine import Graph, Sentence, TreefineError, evaluate, read_treebank, wr
 from treefine.evaluation.scores import all_marks, load_pairs
 from treefine.evaluation.significance import compare
 from treefine.model.bundled import find_model
+from treefine.reproduction.predictions import Predictions, checksum, save_predictions, treebank_of
+from treefine.reproduction.results import ALPHA, SAMPLES, SEED, difference_fields
 
 Trees = Callable[[Sequence[Sentence], Sequence[Sentence]], list[Graph]]
 
@@ -193,9 +193,9 @@ BEFORE, AFTER, NOTHING = "before", "after", "nothing"
 
 def refine_parses(options: argparse.Namespace) -> None:
     """Refine each parse with the model; write a row, and the trees of each step to a file."""
-    from benchmarks.accuracy.recipes import parsed_steps, scores
     from treefine import Parser
     from treefine.parsing.initial import empty
+    from treefine.reproduction.results import parsed_steps, scores
     from treefine.training.train import FolderNames
 
     folder = find_model(options.model)

@@ -18,11 +18,11 @@ from benchmarks.accuracy.model_rows import (
     treebank_path,
     without_tags,
 )
-from benchmarks.accuracy.predictions import Predictions, checksum, save_predictions, treebank_of
-from benchmarks.accuracy.recipes import n_parameters, parsed_steps
 from benchmarks.options import OF_ONE_MODEL, PREDICTIONS_FOLDER, command
 from benchmarks.rows import model_fields, save_row
 from treefine import Parser, Sentence, evaluate, read_treebank
+from treefine.reproduction.predictions import Predictions, checksum, save_predictions, treebank_of
+from treefine.reproduction.results import n_parameters, parsed_steps
 from treefine.treebank.raw_text import raw_text
 
 
@@ -57,7 +57,7 @@ def measure_pipeline(options: argparse.Namespace) -> None:
     config = {
         "T": parser.max_steps,
         "tags": parser.tags,
-        "parameters": n_parameters(parser),
+        "parameters": n_parameters(parser.model),
         "device": parser.device.type,
         "precision": parser.precision,
     }

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,16 +14,21 @@ from typing import Any
 import torch
 
 from benchmarks.accuracy.model_rows import grouped
-from benchmarks.accuracy.predictions import Predictions, predictions_of, save_predictions, treebank_of
-from benchmarks.accuracy.significance import ALPHA, SAMPLES, SEED, difference_fields
 from benchmarks.options import DEVICE, PREDICTIONS_FOLDER, ROWS_FILE, SET, SPLIT, command, option
 from benchmarks.rows import read_rows, renaming, save_row
-from treefine import Graph, Parser, Sentence, TreefineError, evaluate, read_treebank
+from treefine import Parser, Sentence, TreefineError, read_treebank
 from treefine.config import BiLSTMSettings
-from treefine.evaluation.scores import load_pairs
-from treefine.evaluation.significance import compare
 from treefine.model.folder import load_model
-from treefine.parsing.initial import InitialParser, empty, given
+from treefine.parsing.initial import InitialParser, empty
+from treefine.reproduction.predictions import Predictions, save_predictions
+from treefine.reproduction.results import (
+    device_name,
+    n_parameters,
+    parsed_steps,
+    read_metrics,
+    scores,
+    timed_parse,
+)
 from treefine.training.prepare import base_of, prepare, sources_of
 from treefine.training.recipe import EMPTY, FILES, MixedSettings, Recipe, expand, find_recipe, read_recipe
 from treefine.training.train import FolderNames, begin_folder, train
@@ -207,72 +210,21 @@ def _starting(parser: Parser, run: Run, name: str, source: MixedSettings, option
     return parser.using(initial=initial, trust=0, max_steps=parser.max_steps)
 
 
-def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
-    """Return the tree after each step (a stopped sentence keeps its last), and the initial parses if all are trees."""
-    initial = None
-    if isinstance(parser.initial, Parser):
-        initial = list(parser.initial.stream_trees(gold))
-    elif any(head is not None for arcs in parser.initial(gold) for head in arcs.heads):
-        initial = [
-            sentence.with_graph(Graph.of_words([head or 0 for head in arcs.heads], arcs.labels))
-            for sentence, arcs in zip(gold, parser.initial(gold), strict=True)
-        ]
-    if initial is not None:
-        parses = initial
-        parser = parser.using(initial=lambda _: given(parses), max_steps=parser.max_steps)
-    steps = [[step.tree for step in found] for _, found in parser.stream_steps(gold)]
-    trees = [[found[min(t, len(found)) - 1] for found in steps] for t in range(1, parser.max_steps + 1)]
-    if initial is None or not all(sentence.graph.is_tree for sentence in initial):  # the scorer rejects other graphs
-        return predictions_of(gold, trees, first=1)
-    return predictions_of(gold, [[sentence.graph for sentence in initial], *trees], first=0)
-
-
-def scores(predictions: Predictions, gold: Sequence[Sentence], *, rule: str) -> dict[str, Any]:
-    """Return UAS and LAS of the final trees and by step, and the share of sentences that each step changed.
-
-    If there are several steps, the LAS of the last is compared with that of the first by significance tests.
-    """
-    trees = {t: treebank_of(predictions, gold, t=t) for t in predictions.steps}
-    by_step = [evaluate(gold, each, rule=rule) for each in trees.values()]
-    result: dict[str, Any] = {name: round(by_step[-1][name].f1, 6) for name in ("UAS", "LAS")}
-    for name in ("UAS", "LAS"):
-        none = [None] * predictions.first  # without an initial parse, t = 0 has no trees
-        result[f"{name}_by_step"] = none + [round(each[name].f1, 6) for each in by_step]
-    graphs = [predictions.graphs(t) for t in predictions.steps]
-    changes = [sum(map(Graph.__ne__, *two)) for two in zip(graphs, graphs[1:], strict=False)]
-    result["changed_by_step"] = [1.0] * predictions.first + [round(each / len(gold), 6) for each in changes]
-    if predictions.steps[-1] > 1:
-        pairs = load_pairs(gold, {"first": trees[1], "last": trees[predictions.steps[-1]]}, rule=rule)
-        found = compare(pairs, rule=rule, alpha=ALPHA, samples=SAMPLES, seed=SEED)
-        result["last_step_over_first"] = difference_fields(found.between("first", "last"))
-    return result
-
-
 def _costs(parser: Parser, gold: Sequence[Sentence], predictions: Predictions) -> dict[str, Any]:
     """Return the number of parameters, and the time of a plain parse; count the trees that differ from the steps'."""
     n_words = sum(map(len, gold))
-    start = time.perf_counter()
-    parsed = list(parser.stream_trees(gold))
-    if parser.device.type == "cuda":
-        torch.cuda.synchronize()
-    seconds = time.perf_counter() - start
+    parsed, seconds = timed_parse(parser, gold)
     differing = sum(each.graph != tree for each, tree in zip(parsed, predictions.graphs(), strict=True))
     initial = parser.initial
-    is_cuda = parser.device.type == "cuda"
     return {
-        "parameters": n_parameters(parser),
-        "initial_parameters": n_parameters(initial) if isinstance(initial, Parser) else 0,
+        "parameters": n_parameters(parser.model),
+        "initial_parameters": n_parameters(initial.model) if isinstance(initial, Parser) else 0,
         "parsing_seconds": round(seconds, 3),
         "words": n_words,
         "words_per_second": round(n_words / seconds),
-        "device": torch.cuda.get_device_name(parser.device) if is_cuda else parser.device.type,
+        "device": device_name(parser.device),
         "sentences_parsed_otherwise": differing,
     }
-
-
-def n_parameters(parser: Parser) -> int:
-    """Return the number of parameters, pretrained ones included."""
-    return sum(weight.numel() for weight in parser.model.parameters())
 
 
 def config_of(run: Run) -> dict[str, Any]:
@@ -346,12 +298,12 @@ def trained(folder: Path) -> dict[str, Any]:
 
     A model with averaged weights has no epochs; its seconds are those of all its members.
     """
-    epochs = _metrics(folder)
+    epochs = read_metrics(folder)
     measured = [epoch for epoch in epochs if "LAS" in epoch]
     best = max(measured, key=lambda epoch: epoch["LAS"], default={"epoch": None, "LAS": None})
 
     def together(pattern: str) -> float:
-        return round(sum(_seconds(_metrics(each)) or 0 for each in folder.glob(pattern)), 1)
+        return round(sum(_seconds(read_metrics(each)) or 0 for each in folder.glob(pattern)), 1)
 
     mixed = f"{FolderNames.mix}/*"
     return {
@@ -364,11 +316,6 @@ def trained(folder: Path) -> dict[str, Any]:
         "best_epoch": best["epoch"],
         "LAS_in_training": best["LAS"],  # of the averaged or plain weights, in the precision of the training
     }
-
-
-def _metrics(folder: Path) -> list[dict[str, Any]]:
-    path = folder / FolderNames.metrics
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def _seconds(epochs: list[dict[str, Any]]) -> float | None:

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.model_rows import Group, grouped
-from benchmarks.accuracy.predictions import load_predictions, treebank_of
 from benchmarks.options import PREDICTIONS_FOLDER, ROWS_FILE, TREEBANKS_ENV, command
 from benchmarks.rows import Row, read_rows, save_row
 from treefine import Sentence, TreefineError, read_treebank
 from treefine.evaluation.scores import load_pairs
-from treefine.evaluation.significance import Difference, compare
-
-ALPHA, SAMPLES, SEED = 0.01, 10_000, 1
+from treefine.evaluation.significance import compare
+from treefine.reproduction.predictions import load_predictions, treebank_of
+from treefine.reproduction.results import ALPHA, SAMPLES, SEED, difference_fields
 
 
 @command(ROWS_FILE, PREDICTIONS_FOLDER, TREEBANKS_ENV)
@@ -44,12 +43,6 @@ def measure_significance(options: argparse.Namespace) -> None:
             }
             numbers = {"alpha": ALPHA, "samples": SAMPLES, "seed": SEED}
             save_row("significance", config | numbers, result, path=options.rows)
-
-
-def difference_fields(found: Difference) -> dict[str, float]:
-    """Return the difference of two systems and the probabilities of both tests, as rows keep them."""
-    names = ("difference", "randomisation", "bootstrap")
-    return {name: round(getattr(found, name), 6) for name in names}
 
 
 def compared(groups: Sequence[Group], *, means: bool = False) -> dict[tuple[str, str], dict[str, Group]]:

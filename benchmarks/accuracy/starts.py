@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.model_rows import gold_fields, treebank_path, without_tags
-from benchmarks.accuracy.significance import ALPHA, SAMPLES, SEED, difference_fields
 from benchmarks.options import OF_ONE_MODEL, SPLIT, command, count, dev_only
 from benchmarks.rows import model_fields, save_row
 from treefine import Graph, Parser, Sentence, evaluate, read_treebank
@@ -19,6 +18,7 @@ from treefine.evaluation.scores import load_pairs
 from treefine.evaluation.significance import compare
 from treefine.parsing.initial import InitialParser, given
 from treefine.parsing.results import Step
+from treefine.reproduction.results import ALPHA, SAMPLES, SEED, difference_fields
 
 MOST_STEPS = 10  # by then nearly all sentences have converged
 PLAIN = "one start"

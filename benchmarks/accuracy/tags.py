@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.accuracy.others import named
-from benchmarks.accuracy.predictions import checksum
 from benchmarks.markdown import folded, percent, table
 from benchmarks.options import DEVICE, MODEL, ROWS_FILE, TREEBANK, TREEBANKS_ENV, command, count, option
 from benchmarks.peers.answers import needed
@@ -18,6 +17,7 @@ from benchmarks.peers.udpipe_parser import udpipe_tagged
 from benchmarks.rows import Row, model_fields, read_rows, save_row
 from treefine import Sentence, TreefineError, evaluate, read_treebank, write_treebank
 from treefine.config import SURE_TAG, WrittenTags
+from treefine.reproduction.predictions import checksum
 from treefine.treebank.tag_rules import contradictions
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.model_rows import gold_fields, treebank_path
-from benchmarks.accuracy.predictions import load_predictions, treebank_of
 from benchmarks.markdown import NONE, percent, table
 from benchmarks.options import OF_ONE_MODEL, PREDICTIONS_FOLDER, SPLIT, command, count, dev_only, option
 from benchmarks.rows import Row, model_fields, read_rows, save_row
 from treefine import Parser, Sentence, evaluate, read_treebank
 from treefine.parsing.initial import InitialParser, given
+from treefine.reproduction.predictions import load_predictions, treebank_of
 from treefine.treebank.graph import Arcs
 
 WEIGHTS = (0, 1, 2, 3, 4, 6)

@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 
-from benchmarks.accuracy.predictions import load_predictions
 from benchmarks.markdown import NONE, Lines, folded, listed, percent, table
 from benchmarks.markdown import Line as Cells
 from benchmarks.options import DEVICE, ROWS_FILE, command, option
-from benchmarks.pages import paper
 from benchmarks.pages.analysis_models import (
     HIGH,
     KINDS,
@@ -42,6 +40,8 @@ from treefine.evaluation.analysis.refinement import LARGE, Example, Refinement, 
 from treefine.evaluation.breakdown import PROPERTIES
 from treefine.evaluation.scores import all_marks
 from treefine.evaluation.words import WordColumns, load_words
+from treefine.reproduction import paper
+from treefine.reproduction.predictions import load_predictions
 
 PAGE = "docs/analysis.md"
 LEAST, MOST = 100, 12  # minimum of gold words of a ranked dependency type, and number of types shown

@@ -9,11 +9,11 @@ from typing import Any
 
 from benchmarks.accuracy.model_rows import Group, grouped
 from benchmarks.accuracy.refinement import STEPS, SYNTR
-from benchmarks.accuracy.significance import ALPHA
 from benchmarks.accuracy.starts import PLAIN
 from benchmarks.markdown import NONE, Lines, listed, table
 from benchmarks.peers.answers import WORDS
 from benchmarks.rows import ROWS, Row, machine_of, missing, newest, origin, read_rows
+from treefine.reproduction.results import ALPHA
 from treefine.training.recipe import bundled_recipes
 
 JOBS = "python -m benchmarks refinement jobs"

@@ -9,9 +9,9 @@ from functools import partial
 from benchmarks.accuracy.model_rows import Group, grouped
 from benchmarks.accuracy.significance import comparisons
 from benchmarks.markdown import NONE, Lines, clock, folded, listed, percent, table
-from benchmarks.pages import paper
 from benchmarks.rows import Row, read_rows
 from treefine.evaluation.scores import relative_error_reduction
+from treefine.reproduction import paper
 
 METRICS = ("UAS", "LAS")
 SOURCES = ("given", "predicted", "none")  # of tags

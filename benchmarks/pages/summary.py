@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benchmarks.accuracy.model_rows import Group, grouped
-from benchmarks.accuracy.significance import ALPHA, comparisons
+from benchmarks.accuracy.significance import comparisons
 from benchmarks.markdown import NONE, Lines, listed, table
-from benchmarks.pages import paper
 from benchmarks.pages.results import footnote, short, tags_lost, title
 from benchmarks.rows import Row, read_rows
+from treefine.reproduction import paper
+from treefine.reproduction.results import ALPHA
 
 COLUMNS = ("SynTr", "SynTr+RNGTr", "Empty+RNGTr")  # the kinds of models shown
 FLOORS = {  # targets for test LAS, by treebank and encoder

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.accuracy.model_rows import grouped
-from benchmarks.pages import analysis, analysis_models, paper
+from benchmarks.pages import analysis, analysis_models
 from benchmarks.pages.analysis import (
     ANALYSIS,
     FIGURES,
@@ -31,6 +31,7 @@ from tests.support.tiny import sample, tiny_model
 from treefine import Parser, TreefineError
 from treefine.evaluation.analysis import errors, export
 from treefine.evaluation.analysis.refinement import Refinement, StepCounts
+from treefine.reproduction import paper
 
 TEX = ROOT.parent / "shared" / "paper" / "rngtr.tex"
 needs_treebanks = pytest.mark.skipif(not TREEBANKS.exists(), reason="no treebanks next to this checkout")

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.accuracy.others import OTHERS, WHOLE, Other, Part, make_parses, measure_others, others_of
-from benchmarks.accuracy.predictions import load_predictions, treebank_of
 from benchmarks.peers.spacy_parser import graph_of_doc as _graph
 from benchmarks.rows import ROOT, read_rows
 from tests.benchmarks.stand_ins import chain, roots_alone
@@ -18,6 +17,7 @@ from tests.support.tiny import sample, tiny_biaffine, tiny_model
 from treefine import Graph, Parser, TreefineError, evaluate, read_treebank, write_treebank
 from treefine.evaluation.scores import load_pairs
 from treefine.evaluation.significance import compare
+from treefine.reproduction.predictions import load_predictions, treebank_of
 
 N_TRAIN, N_DEV = 11, 6
 TRAIN, DEV = sample(N_TRAIN), sample(N_TRAIN + N_DEV)[N_TRAIN:]

@@ -7,7 +7,6 @@ import pytest
 
 from benchmarks.accuracy.calibration import claims_of, measure_calibration, review
 from benchmarks.accuracy.pipeline import measure_pipeline
-from benchmarks.accuracy.predictions import load_predictions, treebank_of
 from benchmarks.rows import read_rows, release_of, weights_checksum
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
@@ -15,6 +14,7 @@ from treefine import Graph, Parser, Sentence, TreefineError, evaluate, write_tre
 from treefine.config import COLUMNS, TagSettings
 from treefine.parsing.confidence import Confidence
 from treefine.parsing.parse import Parse
+from treefine.reproduction.predictions import load_predictions, treebank_of
 from treefine.treebank.raw_text import raw_text
 
 MEASURES = (measure_pipeline, measure_calibration)

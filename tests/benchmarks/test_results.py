@@ -5,13 +5,13 @@ import re
 import pytest
 
 from benchmarks.accuracy.model_rows import grouped
-from benchmarks.accuracy.predictions import predictions_of, save_predictions
 from benchmarks.accuracy.significance import measure_significance
 from benchmarks.pages import results
 from benchmarks.pages.results import RESULTS
 from benchmarks.rows import read_rows, save_row
 from tests.support.tiny import sample
 from treefine import Graph, TreefineError, write_treebank
+from treefine.reproduction.predictions import predictions_of, save_predictions
 from treefine.training.recipe import read_recipe
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from benchmarks.accuracy.model_rows import grouped
-from benchmarks.pages import paper
 from benchmarks.pages.summary import FLOORS, before_and_after, floors, summary
 from benchmarks.rows import read_rows
 from tests.benchmarks.test_results import cells, row
+from treefine.reproduction import paper
 
 
 def sentences(rows, significance=()):

@@ -3,12 +3,12 @@
 import pytest
 
 import benchmarks.accuracy.trust as module
-from benchmarks.accuracy.predictions import predictions_of, save_predictions
 from benchmarks.accuracy.trust import measure_trust, trust_of
 from benchmarks.rows import read_rows
 from tests.support.tiny import short, tiny_model
 from treefine import Parser, write_treebank
 from treefine.config import TagSettings
+from treefine.reproduction.predictions import predictions_of, save_predictions
 
 
 @pytest.fixture(scope="module")

@@ -63,6 +63,16 @@ SIZES = (  # the first row that fits; the epochs of the first and the last row k
 )
 
 
+def size_for(n_sentences: int) -> _Size:
+    """Return the settings for a training set of this size."""
+    return next(each for each in SIZES if n_sentences >= each.n_sentences)
+
+
+def encoder_learning_rate(width: int) -> float:
+    """Return the learning rate that suits a pretrained encoder of this width."""
+    return 1e-4 if width < _WIDE else 5e-5 if width == _WIDE else 2e-5
+
+
 @dataclass(frozen=True)
 class RecipeRequest:
     """The files and the encoder that a new recipe names."""
@@ -96,8 +106,7 @@ class _Facts:
 
     @property
     def size(self) -> _Size:
-        n_sentences = self.n_sentences or 4_000
-        return next(each for each in SIZES if n_sentences >= each.n_sentences)
+        return size_for(self.n_sentences or 4_000)
 
 
 @dataclass(frozen=True)
@@ -438,7 +447,7 @@ def _optimiser_section(facts: _Facts, *, is_biaffine: bool = False) -> _Section:
     values = {"learning_rate": 2e-3 if is_biaffine else 1e-3, "eps": 1e-8, "warmup": 0.1, "ema": 0.99}
     reasons = {}
     if not is_biaffine:
-        values["encoder_learning_rate"] = 1e-4 if width < _WIDE else 5e-5 if width == _WIDE else 2e-5
+        values["encoder_learning_rate"] = encoder_learning_rate(width)
         known = f"The encoder has a width of {width:,}." if facts.width else f"For an encoder of width {_WIDE}."
         reasons["encoder_learning_rate"] = (
             f"{known} 1e-4 suited encoders of width 384, 5e-5 width 768; the rate for wider ones is an estimate."

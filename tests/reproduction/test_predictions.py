@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from benchmarks.accuracy.predictions import load_predictions, predictions_of, save_predictions, treebank_of
 from tests.support.tiny import sample
 from treefine import Graph, TreefineError
+from treefine.reproduction.predictions import load_predictions, predictions_of, save_predictions, treebank_of
 
 
 def worse(graph, rng, share=0.2):

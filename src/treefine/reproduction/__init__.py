@@ -1,0 +1,1 @@
+"""The experiments of the paper: treebanks, systems, runs and reports."""

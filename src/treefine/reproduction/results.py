@@ -1,0 +1,221 @@
+"""Measure a trained system on dev or test: scores and costs in a JSON file, the trees of each step in another."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from treefine.config import read_settings
+from treefine.errors import TreefineError
+from treefine.evaluation.scores import evaluate, load_pairs
+from treefine.evaluation.significance import Difference, compare
+from treefine.model.parser_model import ParserModel
+from treefine.parsing.initial import given
+from treefine.parsing.parser import Parser
+from treefine.reproduction.predictions import (
+    Predictions,
+    load_predictions,
+    predictions_of,
+    save_predictions,
+    treebank_of,
+)
+from treefine.training.train import FolderNames
+from treefine.treebank.conllu import read_treebank
+from treefine.treebank.files import open_output
+from treefine.treebank.graph import Graph
+from treefine.treebank.sentence import Sentence
+
+ALPHA, SAMPLES, SEED = 0.01, 10_000, 1  # of significance tests; the paper has the same α
+TREES = ".trees.xz"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The scores of one trained system on dev or test, and what they cost."""
+
+    treebank: str
+    system: str
+    seed: int
+    split: str  # dev or test
+    encoder: str
+    rule: str  # of the scores
+    tags: str  # where the tags come from: given, predicted or none
+    gold_file: str
+    release: str  # of UD; empty if the folder does not name it
+    train_sentences: int
+    sentences: int
+    words: int
+    UAS: float
+    LAS: float
+    UAS_by_step: tuple[float | None, ...]  # from t = 0; None without initial parses
+    LAS_by_step: tuple[float | None, ...]
+    changed_by_step: tuple[float, ...]  # the share of the sentences that each step changed
+    parameters: int
+    initial_parameters: int
+    parsing_seconds: float
+    device: str
+    training_seconds: float | None
+    epochs: int | None  # that were run
+    updates: int | None  # of the weights: one per batch and step
+    best_epoch: int | None
+    sha256: str  # of the file of trees
+    commit: str = ""  # of the code, if it is known
+    last_step_over_first: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of the files of this result, without their endings."""
+        return result_name(self.treebank, self.system, self.seed, self.split)
+
+
+def result_name(treebank: str, system: str, seed: int, split: str) -> str:
+    """Return the name of the files of a result.
+
+    >>> result_name("tr_imst", "syntr", 1, "dev")
+    'tr_imst-syntr-seed1-dev'
+    """
+    return f"{treebank}-{system}-seed{seed}-{split}"
+
+
+def save_result(result: Result, folder: Path) -> None:
+    """Write the scores as JSON."""
+    with open_output(folder / f"{result.name}.json") as file:
+        file.write(json.dumps(asdict(result), indent=1).encode() + b"\n")
+
+
+def load_results(folder: Path) -> list[Result]:
+    """Read all scores in a folder."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            values = json.loads(path.read_bytes())
+        except ValueError as error:
+            hint = "Remove it; the next run measures the system again."
+            raise TreefineError(f"The file is damaged ({error}).", hint=hint, path=str(path)) from None
+        found.append(read_settings(Result, values, path=str(path)))
+    return found
+
+
+def load_trees(result: Result, folder: Path) -> Predictions:
+    """Read the trees of each step."""
+    return load_predictions(folder / f"{result.name}{TREES}")
+
+
+def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
+    """Return the tree after each step (a stopped sentence keeps its last), and the initial parses if all are trees."""
+    initial = None
+    if isinstance(parser.initial, Parser):
+        initial = list(parser.initial.stream_trees(gold))
+    elif any(head is not None for arcs in parser.initial(gold) for head in arcs.heads):
+        initial = [
+            sentence.with_graph(Graph.of_words([head or 0 for head in arcs.heads], arcs.labels))
+            for sentence, arcs in zip(gold, parser.initial(gold), strict=True)
+        ]
+    if initial is not None:
+        parses = initial
+        parser = parser.using(initial=lambda _: given(parses), max_steps=parser.max_steps)
+    steps = [[step.tree for step in found] for _, found in parser.stream_steps(gold)]
+    trees = [[found[min(t, len(found)) - 1] for found in steps] for t in range(1, parser.max_steps + 1)]
+    if initial is None or not all(sentence.graph.is_tree for sentence in initial):  # the scorer rejects other graphs
+        return predictions_of(gold, trees, first=1)
+    return predictions_of(gold, [[sentence.graph for sentence in initial], *trees], first=0)
+
+
+def scores(predictions: Predictions, gold: Sequence[Sentence], *, rule: str) -> dict[str, Any]:
+    """Return UAS and LAS of the final trees and by step, and the share of sentences that each step changed.
+
+    If there are several steps, the LAS of the last is compared with that of the first by significance tests.
+    """
+    trees = {t: treebank_of(predictions, gold, t=t) for t in predictions.steps}
+    by_step = [evaluate(gold, each, rule=rule) for each in trees.values()]
+    result: dict[str, Any] = {name: round(by_step[-1][name].f1, 6) for name in ("UAS", "LAS")}
+    for name in ("UAS", "LAS"):
+        none = [None] * predictions.first  # without an initial parse, t = 0 has no trees
+        result[f"{name}_by_step"] = none + [round(each[name].f1, 6) for each in by_step]
+    graphs = [predictions.graphs(t) for t in predictions.steps]
+    changes = [sum(map(Graph.__ne__, *two)) for two in zip(graphs, graphs[1:], strict=False)]
+    result["changed_by_step"] = [1.0] * predictions.first + [round(each / len(gold), 6) for each in changes]
+    if predictions.steps[-1] > 1:
+        pairs = load_pairs(gold, {"first": trees[1], "last": trees[predictions.steps[-1]]}, rule=rule)
+        found = compare(pairs, rule=rule, alpha=ALPHA, samples=SAMPLES, seed=SEED)
+        result["last_step_over_first"] = difference_fields(found.between("first", "last"))
+    return result
+
+
+def difference_fields(found: Difference) -> dict[str, float]:
+    """Return the difference of two systems and the probabilities of both tests, as results keep them."""
+    names = ("difference", "randomisation", "bootstrap")
+    return {name: round(getattr(found, name), 6) for name in names}
+
+
+def timed_parse(parser: Parser, gold: Sequence[Sentence]) -> tuple[list[Sentence], float]:
+    """Return the trees of a plain parse, and its seconds."""
+    start = time.perf_counter()
+    parsed = list(parser.stream_trees(gold))
+    if parser.device.type == "cuda":
+        torch.cuda.synchronize()
+    return parsed, time.perf_counter() - start
+
+
+def n_parameters(model: ParserModel) -> int:
+    """Return the number of parameters, pretrained ones included."""
+    return sum(weight.numel() for weight in model.parameters())
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Return the metrics of each epoch of a training; none if it wrote none."""
+    path = folder / FolderNames.metrics
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def device_name(device: torch.device) -> str:
+    """Return the name of a GPU, or `cpu`."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def measured(
+    parser: Parser, training: Path, gold_file: str, identity: dict[str, Any], folder: Path, *, format: str = ""
+) -> Result:
+    """Parse a treebank with a system, write the trees and the scores into `folder`, and return the scores.
+
+    `training` is the output folder of the training. `identity` has the fields of the result that this does not measure.
+    """
+    gold = list(read_treebank(gold_file, format=format or None))
+    predictions = parsed_steps(parser, gold)
+    _, seconds = timed_parse(parser, gold)
+    name = result_name(*(identity[key] for key in ("treebank", "system", "seed", "split")))
+    folder.mkdir(parents=True, exist_ok=True)
+    digest = save_predictions(predictions, folder / f"{name}{TREES}")
+    epochs = read_metrics(training)
+    best: dict[str, Any] = max((each for each in epochs if "LAS" in each), key=lambda each: each["LAS"], default={})
+    initial = parser.initial
+    values = identity | scores(predictions, gold, rule=identity["rule"])
+    values |= {
+        "gold_file": gold_file,
+        "sentences": len(gold),
+        "words": sum(map(len, gold)),
+        "parameters": n_parameters(parser.model),
+        "initial_parameters": n_parameters(initial.model) if isinstance(initial, Parser) else 0,
+        "parsing_seconds": round(seconds, 3),
+        "device": device_name(parser.device),
+        "training_seconds": round(float(epochs[-1]["seconds"]), 1) if epochs else None,
+        "epochs": len(epochs) or None,
+        "updates": epochs[-1].get("updates") if epochs else None,
+        "best_epoch": best.get("epoch"),
+        "sha256": digest,
+    }
+    result = read_settings(Result, json.loads(json.dumps(values)))
+    save_result(result, folder)
+    return result
+
+
+def chosen_seed(results: Iterable[Result]) -> int:
+    """Return the seed with the best dev LAS; of equal ones, the lowest."""
+    dev = [each for each in results if each.split == "dev"]
+    return min(dev, key=lambda each: (-each.LAS, each.seed)).seed

@@ -1,0 +1,178 @@
+"""The sixteen treebanks of the paper (Sec. 5.1): their encoders, and how to find their files in a folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from treefine.errors import TreefineError
+from treefine.treebank.files import COMPRESSED
+
+MULTILINGUAL = "bert-base-multilingual-cased"
+CHINESE = "bert-base-chinese"
+JAPANESE = "cl-tohoku/bert-base-japanese"
+SPLITS = ("train", "dev", "test")
+RELEASE = "2.3"  # of Universal Dependencies, in the paper
+_UD_PAGE = "http://hdl.handle.net/11234/1-2895"
+_DEPTH = 4  # folders below the given one
+_SPLIT_WORDS = {"train": "train", "dev": "dev|devel|development|valid", "test": "test|evaluation|eval"}
+_RELEASES = re.compile(r"(?:^|[-_vr])(\d\.\d+)(?=$|[-_])")  # as in ud-treebanks-v2.3, ud-2.3 or ja_gsd-2.9
+
+
+@dataclass(frozen=True)
+class PaperTreebank:
+    """A treebank of the paper."""
+
+    code: str  # of UD, such as tr_imst
+    language: str
+    title: str
+    encoder: str  # the pretrained encoder of the paper (Appendix A), by its name on the hub
+    folders: tuple[str, ...]  # names of folders that hold its files
+    rule: str = "conll18"  # of the scores; the Penn Treebanks are scored without punctuation
+    format: str = ""  # of the files; empty: by their names
+    column: str = "upos"  # of the tags that the parser reads
+    source: str = f"UD {RELEASE}: {_UD_PAGE}"  # where to get it
+
+    @property
+    def is_ud(self) -> bool:
+        """Whether it is one of the Universal Dependencies."""
+        return self.rule == "conll18"
+
+
+def _ud(code: str, name: str, encoder: str = MULTILINGUAL) -> PaperTreebank:
+    return PaperTreebank(code, name.partition("-")[0], f"UD_{name}", encoder, (f"UD_{name}", code))
+
+
+TREEBANKS = {
+    each.code: each
+    for each in (
+        _ud("ar_padt", "Arabic-PADT"),
+        _ud("eu_bdt", "Basque-BDT"),
+        _ud("zh_gsd", "Chinese-GSD", CHINESE),
+        _ud("en_ewt", "English-EWT"),
+        _ud("fi_tdt", "Finnish-TDT"),
+        _ud("he_htb", "Hebrew-HTB"),
+        _ud("hi_hdtb", "Hindi-HDTB"),
+        _ud("it_isdt", "Italian-ISDT"),
+        _ud("ja_gsd", "Japanese-GSD", JAPANESE),
+        _ud("ko_gsd", "Korean-GSD"),
+        _ud("ru_syntagrus", "Russian-SynTagRus"),
+        _ud("sv_talbanken", "Swedish-Talbanken"),
+        _ud("tr_imst", "Turkish-IMST"),
+        PaperTreebank(
+            "ptb",
+            "English",
+            "Penn Treebank",
+            "bert-base-uncased",
+            ("ptb", "wsj", "penn"),
+            rule="ptb",
+            format="conllx",
+            source="LDC99T42, converted to Stanford dependencies 3.3.0, with tags of the Stanford tagger",
+        ),
+        PaperTreebank(
+            "ctb",
+            "Chinese",
+            "Chinese Penn Treebank 5.1",
+            CHINESE,
+            ("ctb", "ctb5", "ctb5.1"),
+            rule="ptb",
+            format="conllx",
+            source="LDC2005T01, converted by Penn2Malt with the head rules of Zhang and Clark (2008)",
+        ),
+        PaperTreebank(
+            "de_conll09",
+            "German",
+            "CoNLL 2009 German",
+            "bert-base-german-cased",
+            ("de_conll09", "german", "conll09-german", "conll2009-german"),
+            rule="conll09",
+            format="conll09-predicted",
+            column="xpos",
+            source="LDC2012T03 (CoNLL 2009 shared task)",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class TreebankFiles:
+    """The files of a treebank that were found, all in one folder."""
+
+    treebank: PaperTreebank
+    folder: str = ""
+    train: str = ""
+    dev: str = ""
+    test: str = ""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The splits without a file."""
+        return tuple(split for split in SPLITS if not getattr(self, split))
+
+    @property
+    def release(self) -> str:
+        """The UD release that a folder on the path names; empty if none does.
+
+        >>> TreebankFiles(TREEBANKS["ja_gsd"], "data/ud-later/ja_gsd-2.9").release
+        '2.9'
+        """
+        parts = reversed(Path(self.folder).parts)
+        found = [match[1] for match in map(_RELEASES.search, parts) if match] if self.treebank.is_ud else []
+        return found[0] if found else ""
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether scores on these files can be compared with the paper's: UD must be of its release."""
+        return not self.treebank.is_ud or self.release == RELEASE
+
+
+def find_treebanks(folders: Sequence[str | os.PathLike[str]]) -> dict[str, TreebankFiles]:
+    """Find the files of each treebank of the paper below these folders.
+
+    A treebank may be in several folders. A complete one comes first, then one of the paper's release, then the one in
+    the folder that is named first.
+    """
+    named = list(_folders(folders))
+    found = {code: [_files_in(each, treebank) for each in named] for code, treebank in TREEBANKS.items()}
+    return {code: _best(each, TREEBANKS[code]) for code, each in found.items()}
+
+
+def _best(found: Sequence[TreebankFiles], treebank: PaperTreebank) -> TreebankFiles:
+    some = [each for each in found if len(each.missing) < len(SPLITS)]
+    return min(some, key=lambda each: (len(each.missing), not each.is_comparable), default=TreebankFiles(treebank))
+
+
+def _folders(roots: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
+    """Yield these folders and those below them, sorted by name."""
+    for root in map(Path, roots):
+        if not root.is_dir():
+            raise TreefineError("There is no such folder.", hint="Name the folder of the treebanks.", path=str(root))
+        for place, inner, _ in os.walk(root):
+            inner[:] = sorted(name for name in inner if not name.startswith("."))
+            if len(Path(place).relative_to(root).parts) >= _DEPTH:
+                inner.clear()
+            yield Path(place)
+
+
+def _files_in(folder: Path, treebank: PaperTreebank) -> TreebankFiles:
+    """Return the files of this treebank in one folder: its own folder, or one with file names as UD has them."""
+    found: dict[str, str] = {}
+    is_own = any(re.fullmatch(rf"{re.escape(name)}(-[\d.]+)?", folder.name, re.IGNORECASE) for name in treebank.folders)
+    prefix = rf"{treebank.code}[-_](ud[-_])?" if not is_own else r"(.*[^a-z])?" if not treebank.is_ud else r"(\w+-ud-)?"
+    for split, words in _SPLIT_WORDS.items():
+        after = r"[^a-z].*" if not treebank.is_ud else ""
+        name = re.compile(rf"{prefix}({words})({after})?\.({_endings(treebank)})({_COMPRESSIONS})?", re.IGNORECASE)
+        files = sorted(each for each in folder.iterdir() if each.is_file() and name.fullmatch(each.name))
+        if files:
+            found[split] = str(files[0])
+    return TreebankFiles(treebank, str(folder), **found)
+
+
+_COMPRESSIONS = "|".join(map(re.escape, COMPRESSED))
+
+
+def _endings(treebank: PaperTreebank) -> str:
+    return "conllu" if treebank.is_ud else "conllx|conll|conllu|conll09|conll2009|txt"
