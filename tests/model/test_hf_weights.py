@@ -174,7 +174,9 @@ def test_the_positions_of_mpnet_start_at_2_whatever_its_padding(tmp_path):
 
 # Faulty folders
 
-NO_FILE = "There is no such file. Weights are read only from safetensors files"
+NO_FILE = "There is no such file. Weights are read from safetensors files."
+NO_WEIGHTS = "There is no such file. The weights of an encoder are read from model.safetensors or pytorch_model.bin."
+NO_TENSORS = "The file is damaged, or it contains more than weights."
 NO_JSON = "The file is damaged: it is not JSON. Copy or download it again."
 NO_NAMES = "DIR/model.safetensors.index.json: The file is damaged: it lists no files. Copy or download it again."
 UNFIT = "DIR: The weights do not fit the model; "
@@ -293,17 +295,17 @@ FAULTS = [
             ("hidden_act", "silu"),
         ]
     ],
-    (lambda folder: weights_in(folder).unlink(), f"DIR/model.safetensors: {NO_FILE}."),
+    (lambda folder: weights_in(folder).unlink(), f"DIR/model.safetensors: {NO_WEIGHTS}"),
     (
         lambda folder: weights_in(folder).rename(folder / "pytorch_model.bin"),
-        f"DIR/model.safetensors: {NO_FILE}, not from the pickle pytorch_model.bin: save the model in that format.",
+        f"DIR/pytorch_model.bin: {NO_TENSORS} Download it again, or save the encoder as model.safetensors.",
     ),
     *[
         (weights_of(damage), "DIR/model.safetensors: The file is damaged (…). Copy or download it again.")
         for damage in (lambda content: content[:-9], lambda content: b"", lambda content: b"\x80\x02" * 50)
     ],
     (a_folder_named("model.safetensors"), "DIR/model.safetensors: The file is damaged (…"),
-    (index_of({"a": "model-00001-of-00002.safetensors"}), f"DIR/model-00001-of-00002.safetensors: {NO_FILE}."),
+    (index_of({"a": "model-00001-of-00002.safetensors"}), f"DIR/model-00001-of-00002.safetensors: {NO_FILE}"),
     *[(index_of(names), NO_NAMES) for names in (None, [], {"a": 5}, {"a": None}, "model.safetensors")],
     (
         weights_with(encoder__layer__1__output__dense__bias=None),

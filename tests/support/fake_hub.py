@@ -17,13 +17,13 @@ from tokenizers import normalizers
 
 from tests.support.tiny import short
 from tests.support.tiny_tokenizers import wordpiece
+from tests.support.toy_hub import INNER, WIDTH, encoder_shapes, random_weights
 from treefine.training import new_recipe, segmenter
 from treefine.treebank.conllu import write_treebank
 
 ENCODER = "bert-base-multilingual-cased"
 TREEBANKS = {"UD_English-EWT": "en_ewt", "UD_English-Atis": "en_atis"}
 GITHUB = "https://github.com/UniversalDependencies/"
-WIDTH, INNER = 16, 24
 HUB = "https://huggingface.co/"
 
 
@@ -85,27 +85,9 @@ def write_bert(folder: Path) -> None:
         "vocab_size": len(pieces),
     }
     (folder / "config.json").write_text(json.dumps(config))
-    embeddings = {"word_embeddings": len(pieces), "position_embeddings": 66, "token_type_embeddings": 2}
-    shapes = {f"embeddings.{name}.weight": (rows, WIDTH) for name, rows in embeddings.items()}
-    shapes |= layer_norm("embeddings") | linear("pooler.dense", WIDTH, WIDTH)
-    for number in range(2):
-        layer = f"encoder.layer.{number}"
-        for name in ("self.query", "self.key", "self.value", "output.dense"):
-            shapes |= linear(f"{layer}.attention.{name}", WIDTH, WIDTH)
-        shapes |= linear(f"{layer}.intermediate.dense", INNER, WIDTH) | linear(f"{layer}.output.dense", WIDTH, INNER)
-        shapes |= layer_norm(f"{layer}.attention.output") | layer_norm(f"{layer}.output")
-    generator = torch.Generator().manual_seed(1)
-    weights = {f"bert.{name}": 0.3 * torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    weights = random_weights(encoder_shapes(len(pieces), is_old=True, n_positions=66))
     weights["cls.predictions.bias"] = torch.zeros(len(pieces))  # of the language model, which a parser does not need
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-
-
-def linear(name: str, n_out: int, n_in: int) -> dict[str, tuple[int, ...]]:
-    return {f"{name}.weight": (n_out, n_in), f"{name}.bias": (n_out,)}
-
-
-def layer_norm(name: str) -> dict[str, tuple[int, ...]]:
-    return {f"{name}.LayerNorm.gamma": (WIDTH,), f"{name}.LayerNorm.beta": (WIDTH,)}  # the names of old checkpoints
 
 
 def write_repository(folder: Path, short_name: str) -> None:

@@ -1,4 +1,4 @@
-"""Save and load model folders, local or on the hub. Weights are safetensors; nothing is ever unpickled."""
+"""Save and load model folders, local or on the hub. Weights are safetensors; a model folder has no pickles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from treefine.errors import ModelError
 from treefine.model.parser_model import ParserModel
 from treefine.model.subwords import TOKENIZER_FILES, Subwords
 from treefine.model.vocabulary import Vocabulary
-from treefine.model.weight_files import LAYOUT, check_weights, read_json, read_weights, write_json
+from treefine.model.weight_files import LAYOUT, PICKLED_WEIGHTS, check_weights, read_json, read_weights, write_json
 from treefine.version import __version__
 
 _TAGS = {
@@ -194,7 +194,10 @@ def fetch(name: str | os.PathLike[str]) -> Path:
 
     patterns = ["*.json", "*.safetensors", "*.txt", "*.md"]
     try:
-        return Path(snapshot_download(hub_name, allow_patterns=patterns))
+        found = Path(snapshot_download(hub_name, allow_patterns=patterns))
+        if not any(found.glob("*.safetensors")):  # an older encoder
+            found = Path(snapshot_download(hub_name, allow_patterns=[*patterns, PICKLED_WEIGHTS]))
+        return found
     except (HFValidationError, RepositoryNotFoundError):
         hint = "Give the path of a folder, or OWNER/NAME of a model on the hub."
         raise ModelError(f"There is no folder {hub_name!r} and no such model on the hub.", hint=hint) from None

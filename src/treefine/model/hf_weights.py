@@ -12,7 +12,15 @@ from torch import Tensor
 
 from treefine.config import TransformerSettings, read_settings
 from treefine.errors import ModelError
-from treefine.model.weight_files import check_weights, read_json, read_weights, shown_shape
+from treefine.model.weight_files import (
+    LAYOUT,
+    PICKLED_WEIGHTS,
+    check_weights,
+    read_json,
+    read_pickled_weights,
+    read_weights,
+    shown_shape,
+)
 
 Family = Literal["bert", "roberta", "electra", "mpnet"]
 _FAMILIES: dict[str, Family] = {
@@ -141,9 +149,14 @@ def _settings(config: dict[str, Any], family: Family, weights: dict[str, Tensor]
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
-    index = folder / "model.safetensors.index.json"
-    if (folder / "model.safetensors").exists() or not index.exists():
-        return read_weights(folder / "model.safetensors")
+    whole, index, pickled = folder / LAYOUT.weights, folder / f"{LAYOUT.weights}.index.json", folder / PICKLED_WEIGHTS
+    if whole.exists():
+        return read_weights(whole)
+    if not index.exists() and not pickled.exists():
+        hint = f"The weights of an encoder are read from {LAYOUT.weights} or {PICKLED_WEIGHTS}."
+        raise ModelError("There is no such file.", hint=hint, path=str(whole))
+    if not index.exists():
+        return read_pickled_weights(pickled)
     parts = read_json(index).get("weight_map")
     if not isinstance(parts, dict) or not all(isinstance(name, str) for name in parts.values()):
         raise ModelError("The file is damaged: it lists no files.", hint="Copy or download it again.", path=str(index))

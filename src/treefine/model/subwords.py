@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer
 from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer
-from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.normalizers import NFKC, BertNormalizer, Lowercase, Normalizer
+from tokenizers.normalizers import Sequence as Normalizers
+from tokenizers.pre_tokenizers import BertPreTokenizer, PreTokenizer, Split, WhitespaceSplit
 
 from treefine.errors import ModelError
 from treefine.model.weight_files import read_json
@@ -178,6 +179,9 @@ def _read_wordpiece(path: Path, settings: Mapping[str, object]) -> Tokenizer:
     vocabulary = {piece: number for number, piece in enumerate(lines)}
     tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.model = WordPiece(vocabulary, unk_token=_special_pieces(tokenizer, settings, str(path))["unk"])
+    if "subword_tokenizer_type" in settings or settings.get("tokenizer_class") == "BertJapaneseTokenizer":
+        tokenizer.normalizer, tokenizer.pre_tokenizer = _japanese(settings, str(path))
+        return tokenizer
     strip_accents = settings.get("strip_accents")
     tokenizer.normalizer = BertNormalizer(
         handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
@@ -186,3 +190,18 @@ def _read_wordpiece(path: Path, settings: Mapping[str, object]) -> Tokenizer:
     )
     tokenizer.pre_tokenizer = BertPreTokenizer()
     return tokenizer
+
+
+def _japanese(settings: Mapping[str, object], path: str) -> tuple[Normalizer, PreTokenizer]:
+    """Return the steps of transformers' BertJapaneseTokenizer before WordPiece, without its word tokenizer.
+
+    That tokenizer divides a text into words with MeCab. The words of a treebank are given, so MeCab is not needed. Each
+    whole word is divided into pieces (subword_tokenizer_type "wordpiece") or into characters ("character"). Other BERT
+    models first divide a word at each kanji and punctuation mark; the Japanese ones do not.
+    """
+    kind = settings.get("subword_tokenizer_type", "wordpiece")
+    if kind not in ("wordpiece", "character"):
+        hint = "Choose an encoder with wordpiece or character."
+        raise ModelError(f"Encoders with subword_tokenizer_type {kind!r} are not supported.", hint=hint, path=path)
+    normalizer = Normalizers([NFKC(), Lowercase()]) if settings.get("do_lower_case", False) else NFKC()
+    return normalizer, WhitespaceSplit() if kind == "wordpiece" else Split(Regex("."), "isolated")

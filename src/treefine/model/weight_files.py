@@ -29,15 +29,13 @@ class ModelFiles:
 
 
 LAYOUT = ModelFiles()
+PICKLED_WEIGHTS = "pytorch_model.bin"  # the weights of an older encoder; a treefine model never has this file
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Read the tensors of a safetensors file. A damaged or missing file raises a ModelError."""
     if not path.exists():
-        pickled = [each.name for each in path.parent.glob("*.bin")]
-        hint = "Weights are read only from safetensors files"
-        hint += f", not from the pickle {pickled[0]}: save the model in that format." if pickled else "."
-        raise ModelError("There is no such file.", hint=hint, path=str(path))
+        raise ModelError("There is no such file.", hint="Weights are read from safetensors files.", path=str(path))
     from safetensors.torch import load_file  # imported here because it loads torch, which a tokenizer does not need
 
     try:
@@ -45,6 +43,27 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     except (SafetensorError, OSError, ValueError) as error:
         hint = "Copy or download it again."
         raise ModelError(f"The file is damaged ({error}).", hint=hint, path=str(path)) from error
+
+
+def read_pickled_weights(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a pytorch_model.bin without running code from it. Anything but tensors is a ModelError."""
+    import torch
+
+    try:
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+        if all(isinstance(name, str) and _is_plain(each) for name, each in weights.items()):
+            return {name: each.detach() for name, each in weights.items()}
+    except Exception:  # a faulty pickle can raise anything, and torch's message advises to run its code
+        pass
+    hint = "Download it again, or save the encoder as model.safetensors."
+    raise ModelError("The file is damaged, or it contains more than weights.", hint=hint, path=str(path))
+
+
+def _is_plain(weight: object) -> bool:
+    import torch
+
+    is_tensor = isinstance(weight, torch.Tensor) and weight.layout == torch.strided and not weight.is_quantized
+    return is_tensor and not weight.is_meta
 
 
 def read_json(path: Path) -> dict[str, Any]:

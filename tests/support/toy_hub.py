@@ -1,0 +1,206 @@
+"""Tiny random encoders with the files, settings and weight names of the paper's encoders on the Hugging Face hub.
+
+The files and settings are those of huggingface.co/google-bert/* and of huggingface.co/tohoku-nlp/bert-base-japanese:
+
+- All are BertForMaskedLM with the heads of pre-training: `bert.pooler`, `cls.predictions` and `cls.seq_relationship`.
+  None has `position_ids`: the hub lists no integers among the contents of their pickles.
+- In pytorch_model.bin, `cls.predictions.decoder.weight` is the table of word embeddings. A safetensors file cannot
+  store a tensor twice, so model.safetensors lacks that name. Both files are older than the zip format and the metadata
+  that today's libraries write.
+- bert-base-uncased names the weights of its norms gamma and beta. We assume the same of the two other models by Google,
+  and weight and bias in the German and the Japanese model, which were converted later.
+- Only the Japanese model has neither model.safetensors nor tokenizer.json. Its config.json names its tokenizer.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from torch import Tensor
+
+from tests.support.toy_treebanks import CHINESE, ENGLISH, GERMAN, UD, Language
+
+WIDTH, INNER, LAYERS, ATTENTION_HEADS, POSITIONS = 16, 24, 2, 2, 128
+Shapes = dict[str, tuple[int, ...]]
+
+_POOLER = {
+    "directionality": "bidi",
+    "pooler_fc_size": WIDTH,
+    "pooler_num_attention_heads": ATTENTION_HEADS,
+    "pooler_num_fc_layers": 3,
+    "pooler_size_per_head": WIDTH // ATTENTION_HEADS,
+    "pooler_type": "first_token_transform",
+}
+_UNUSED = tuple(f"[unused{number}]" for number in range(1, 10))  # 99 on the hub
+_GOOGLE = ("[PAD]", *_UNUSED, "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<S>", "<T>")
+_OTHER = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_JAPANESE = UD["UD_Japanese-GSD"][1]
+
+
+@dataclass(frozen=True)
+class HubEncoder:
+    """What distinguishes one encoder of the hub from the others."""
+
+    languages: tuple[Language, ...]  # the scripts of its vocabulary
+    specials: tuple[str, ...]  # the first pieces of its vocabulary
+    config: dict[str, Any] = field(default_factory=dict)  # settings besides those that every BERT has
+    tokenizer_config: dict[str, Any] = field(default_factory=dict)
+    is_old: bool = False  # norms have gamma and beta
+    is_fast: bool = True  # has tokenizer.json and model.safetensors
+    other_files: tuple[str, ...] = ()  # files that treefine does not read
+
+
+_CASED = {"do_lower_case": False, "model_max_length": 512}
+ENCODERS = {
+    "bert-base-multilingual-cased": HubEncoder(
+        tuple(language for _, language in UD.values()), _GOOGLE, _POOLER, _CASED, is_old=True
+    ),
+    "bert-base-chinese": HubEncoder((CHINESE,), _GOOGLE, _POOLER, _CASED, is_old=True),
+    "bert-base-uncased": HubEncoder(
+        (ENGLISH,),
+        ("[PAD]", "[unused0]", *_UNUSED, "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+        {
+            "gradient_checkpointing": False,
+            "position_embedding_type": "absolute",
+            "transformers_version": "4.6.0.dev0",
+            "use_cache": True,
+        },
+        {"do_lower_case": True, "model_max_length": 512},
+        is_old=True,
+        other_files=(
+            "LICENSE",
+            "model.onnx",
+            "rust_model.ot",
+            "coreml/fill-mask/float32_model.mlpackage/Manifest.json",
+            "coreml/fill-mask/float32_model.mlpackage/Data/com.apple.CoreML/weights/weight.bin",
+        ),
+    ),
+    "bert-base-german-cased": HubEncoder(
+        (GERMAN,), _OTHER, {}, _CASED, other_files=("onnx/config.json", "onnx/model.onnx")
+    ),
+    "cl-tohoku/bert-base-japanese": HubEncoder(
+        (_JAPANESE,),
+        _OTHER,
+        {"tokenizer_class": "BertJapaneseTokenizer"},
+        {
+            "do_lower_case": False,
+            "subword_tokenizer_type": "wordpiece",
+            "word_tokenizer_type": "mecab",
+            "model_max_length": 512,
+        },
+        is_fast=False,
+    ),
+}
+
+
+def toy_encoder(folder: Path, name: str) -> None:
+    """Write the toy encoder of this name on the hub. The same name always gives the same files.
+
+    `tohoku-nlp/bert-base-japanese` is the new name of `cl-tohoku/bert-base-japanese`, and `google-bert/NAME` the long
+    name of the others.
+    """
+    encoder = ENCODERS[name.replace("tohoku-nlp/", "cl-tohoku/").removeprefix("google-bert/")]
+    folder.mkdir(parents=True)
+    pieces = vocabulary_of(encoder)
+    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    _write_json(folder / "tokenizer_config.json", encoder.tokenizer_config)
+    _write_json(folder / "config.json", _config(len(pieces)) | encoder.config)
+    weights = random_weights(encoder_shapes(len(pieces), is_old=encoder.is_old) | _heads(len(pieces), encoder.is_old))
+    if encoder.is_fast:
+        tokenizer_of(pieces, lowercase=encoder.tokenizer_config["do_lower_case"]).save(str(folder / "tokenizer.json"))
+        save_file(weights, folder / "model.safetensors")
+    weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"]
+    torch.save(weights, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    for path in ("README.md", ".gitattributes", "flax_model.msgpack", "tf_model.h5", *encoder.other_files):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text("not read by treefine\n")
+
+
+def vocabulary_of(encoder: HubEncoder) -> list[str]:
+    """Return special pieces, single characters (at the start of a word and inside), and some syllables."""
+    ascii_characters = [chr(code) for code in range(33, 127)]
+    if encoder.tokenizer_config["do_lower_case"] or encoder.languages == (CHINESE,):  # no capitals, as on the hub
+        ascii_characters = [each for each in ascii_characters if not each.isupper()]
+    syllables = [each for language in encoder.languages for each in (*language.syllables.split(), language.full_stop)]
+    characters = dict.fromkeys([*ascii_characters, *"".join(syllables)])
+    inside = [f"##{each}" for each in characters if each.isalnum() or not each.isascii()]
+    longer = [part for each in syllables if len(each) > 1 for part in (each, f"##{each}")]
+    return list(dict.fromkeys([*encoder.specials, *characters, *inside, *longer]))
+
+
+def tokenizer_of(pieces: list[str], *, lowercase: bool) -> Tokenizer:
+    """Build the tokenizer that BertTokenizerFast writes for these pieces."""
+    numbers = {piece: number for number, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(each, numbers[each]) for each in ("[CLS]", "[SEP]")],
+    )
+    return tokenizer
+
+
+def encoder_shapes(n_pieces: int, *, is_old: bool, n_positions: int = POSITIONS) -> Shapes:
+    """Return the shapes of the weights whose names start with "bert."."""
+    tables = {"word_embeddings": n_pieces, "position_embeddings": n_positions, "token_type_embeddings": 2}
+    shapes: Shapes = {f"embeddings.{name}.weight": (rows, WIDTH) for name, rows in tables.items()}
+    shapes |= _norm("embeddings", is_old) | _linear("pooler.dense", WIDTH, WIDTH)
+    for number in range(LAYERS):
+        layer = f"encoder.layer.{number}"
+        for name in ("self.query", "self.key", "self.value", "output.dense"):
+            shapes |= _linear(f"{layer}.attention.{name}", WIDTH, WIDTH)
+        shapes |= _linear(f"{layer}.intermediate.dense", INNER, WIDTH) | _linear(f"{layer}.output.dense", WIDTH, INNER)
+        shapes |= _norm(f"{layer}.attention.output", is_old) | _norm(f"{layer}.output", is_old)
+    return {f"bert.{name}": shape for name, shape in shapes.items()}
+
+
+def random_weights(shapes: Shapes) -> dict[str, Tensor]:
+    """Return random weights that are the same in every run."""
+    generator = torch.Generator().manual_seed(1)
+    return {name: 0.3 * torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+def _heads(n_pieces: int, is_old: bool) -> Shapes:
+    shapes = {"cls.predictions.bias": (n_pieces,)} | _linear("cls.predictions.transform.dense", WIDTH, WIDTH)
+    return shapes | _norm("cls.predictions.transform", is_old) | _linear("cls.seq_relationship", 2, WIDTH)
+
+
+def _linear(name: str, n_out: int, n_in: int) -> Shapes:
+    return {f"{name}.weight": (n_out, n_in), f"{name}.bias": (n_out,)}
+
+
+def _norm(name: str, is_old: bool) -> Shapes:
+    scale, shift = ("gamma", "beta") if is_old else ("weight", "bias")
+    return {f"{name}.LayerNorm.{scale}": (WIDTH,), f"{name}.LayerNorm.{shift}": (WIDTH,)}
+
+
+def _config(n_pieces: int) -> dict[str, Any]:
+    return {
+        "architectures": ["BertForMaskedLM"],
+        "attention_probs_dropout_prob": 0.1,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1,
+        "hidden_size": WIDTH,
+        "initializer_range": 0.02,
+        "intermediate_size": INNER,
+        "layer_norm_eps": 1e-12,
+        "max_position_embeddings": POSITIONS,
+        "model_type": "bert",
+        "num_attention_heads": ATTENTION_HEADS,
+        "num_hidden_layers": LAYERS,
+        "pad_token_id": 0,
+        "type_vocab_size": 2,
+        "vocab_size": n_pieces,
+    }
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
