@@ -43,7 +43,7 @@ _JAPANESE = UD["UD_Japanese-GSD"][1]
 
 @dataclass(frozen=True)
 class HubEncoder:
-    """What distinguishes one encoder of the hub from the others."""
+    """The properties of one encoder on the hub that differ from those of the others."""
 
     languages: tuple[Language, ...]  # the scripts of its vocabulary
     specials: tuple[str, ...]  # the first pieces of its vocabulary

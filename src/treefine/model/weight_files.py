@@ -62,8 +62,9 @@ def read_pickled_weights(path: Path) -> dict[str, Tensor]:
 def _is_plain(weight: object) -> bool:
     import torch
 
-    is_tensor = isinstance(weight, torch.Tensor) and weight.layout == torch.strided and not weight.is_quantized
-    return is_tensor and not weight.is_meta
+    if not isinstance(weight, torch.Tensor):
+        return False
+    return weight.layout == torch.strided and not weight.is_quantized and not weight.is_meta
 
 
 def read_json(path: Path) -> dict[str, Any]:
