@@ -17,6 +17,7 @@ from treefine.cli.analyse import analyse_command
 from treefine.cli.draw import draw_command
 from treefine.cli.info import info_command, version_line
 from treefine.cli.parse import parse_command, refine_command
+from treefine.cli.reproduce import reproduce_command
 from treefine.cli.serve import serve_command
 from treefine.cli.terminal import Detail, choose_detail, default_detail, drop_output, say
 from treefine.cli.train import new_recipe_command, train_command
@@ -209,6 +210,8 @@ treefine new-recipe my.toml --train train.conllu --dev dev.conllu
 treefine new-recipe my.toml --train train.conllu --dev dev.conllu --encoder xlm-roberta-base --initial syntr
 treefine train recipe.toml --output runs/first
 treefine train recipe.toml --output runs/second --set training.seed=2 --device cuda:1 --resume
+treefine reproduce ud-treebanks-v2.3 --list
+treefine reproduce ud-treebanks-v2.3 --only tr_imst --seeds 1,2,3 --settings by-size -o reproduction
 treefine evaluate gold.conllu system.conllu
 treefine evaluate wsj.conllx parsed.conllx --rule ptb --labels --confusions 10
 treefine compare gold.conllu syntr.conllu rngtr.conllu
@@ -231,6 +234,7 @@ for _command in (  # in the order of `treefine --help`
     serve_command,
     new_recipe_command,
     train_command,
+    reproduce_command,
     evaluate_command,
     compare_command,
     analyse_command,

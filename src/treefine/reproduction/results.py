@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from treefine.config import read_settings
 from treefine.errors import TreefineError
 from treefine.evaluation.scores import evaluate, load_pairs
 from treefine.evaluation.significance import Difference, compare
@@ -94,12 +93,16 @@ def load_results(folder: Path) -> list[Result]:
     found = []
     for path in sorted(folder.glob("*.json")):
         try:
-            values = json.loads(path.read_bytes())
-        except ValueError as error:
+            found.append(_result(json.loads(path.read_bytes())))
+        except (ValueError, TypeError) as error:
             hint = "Remove it; the next run measures the system again."
             raise TreefineError(f"The file is damaged ({error}).", hint=hint, path=str(path)) from None
-        found.append(read_settings(Result, values, path=str(path)))
     return found
+
+
+def _result(values: dict[str, Any]) -> Result:
+    """Return a result from JSON, which has lists instead of tuples."""
+    return Result(**{name: tuple(each) if isinstance(each, list) else each for name, each in values.items()})
 
 
 def load_trees(result: Result, folder: Path) -> Predictions:
@@ -210,7 +213,7 @@ def measured(
         "best_epoch": best.get("epoch"),
         "sha256": digest,
     }
-    result = read_settings(Result, json.loads(json.dumps(values)))
+    result = _result(values)
     save_result(result, folder)
     return result
 

@@ -252,6 +252,15 @@ def _encoder_facts(name: str, faults: list[str]) -> dict[str, Any]:
     return {"width": width if isinstance(width, int) else 0, "is_model": is_model}
 
 
+def encoder_width(name: str) -> int:
+    """Return the width of an encoder; that of a base model if it is not on this machine."""
+    faults: list[str] = []
+    width: int = _encoder_facts(name, faults).get("width", 0)
+    if faults:
+        raise ConfigError(faults[0])
+    return width or _WIDE
+
+
 def _cached_config(name: str) -> Path | None:
     """Return the config of a hub's model if it was downloaded before; new recipes need no network."""
     from huggingface_hub import try_to_load_from_cache

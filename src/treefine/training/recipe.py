@@ -469,6 +469,11 @@ def read_draft(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Dra
         raise ConfigError(f"{error.strerror or error}.", path=str(path)) from None
     except (ValueError, RecursionError) as error:  # numbers too long for Python, or too deeply nested lists
         raise ConfigError(f"This is not valid TOML: {error}.", path=str(path)) from None
+    return draft_of(values, changes, path)
+
+
+def draft_of(values: dict[str, Any], changes: Sequence[str] = (), path: Path = Path()) -> Draft:
+    """Return the recipe with these values, by section and key, and its faults; `path` is the file they come from."""
     renamed = current_names(Recipe, values)
     renamed.warn(str(path))
     values = renamed.values

@@ -1,0 +1,200 @@
+"""The reproduce command: the experiments of the paper."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from treefine.cli.parse import ThreadsOption
+from treefine.cli.terminal import completing, say
+from treefine.cli.treebanks import JsonOption
+from treefine.cores import use_threads
+from treefine.errors import TreefineError
+
+if TYPE_CHECKING:
+    from treefine.evaluation.tables import Table
+    from treefine.reproduction.plan import Plan
+    from treefine.reproduction.run import Run
+
+
+def _names() -> list[str]:
+    from treefine.reproduction.systems import SYSTEMS
+    from treefine.reproduction.treebanks import TREEBANKS
+
+    return [*TREEBANKS, *SYSTEMS]
+
+
+def reproduce_command(
+    treebanks: Annotated[
+        list[str],
+        typer.Argument(metavar="FOLDER...", help="Folders with treebanks, as downloaded; searched four levels deep."),
+    ],
+    output: Annotated[
+        str,
+        typer.Option(
+            "-o", "--output", metavar="DIR", help="Folder for models, results and report. The same command continues."
+        ),
+    ] = "reproduction",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only",
+            metavar="NAME",
+            help="Only this treebank or system, such as tr_imst or syntr. Can be repeated.",
+            show_default="all",
+            autocompletion=completing(_names),
+        ),
+    ] = None,
+    encoder: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--encoder",
+            metavar="[TREEBANK=]NAME",
+            help="Pretrained encoder (name on the hub, or folder), for all treebanks or for one. Can be repeated.",
+            show_default="as in the paper",
+        ),
+    ] = None,
+    seeds: Annotated[
+        str, typer.Option("--seeds", metavar="N,N", help="Random seeds; the best on dev is tested.")
+    ] = "1",
+    settings: Annotated[
+        Literal["paper", "by-size"],
+        typer.Option(
+            "--settings", help="Settings of the paper's Appendix A, or shorter ones by the size of a treebank."
+        ),
+    ] = "paper",
+    start: Annotated[
+        Literal["encoder", "multi"],
+        typer.Option("--start", help="Weights to start from: the encoder, or one model trained on all UD treebanks."),
+    ] = "encoder",
+    files: Annotated[
+        str,
+        typer.Option(
+            "--files",
+            metavar="DIR",
+            help="Another parser's trees of the treebanks, such as UDify's, in files with the names of the treebanks'.",
+        ),
+    ] = "",
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="[SYSTEM:]KEY=VALUE",
+            help="Override a setting of all systems or of one, such as training.epochs=20. Can be repeated.",
+        ),
+    ] = None,
+    device: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--device", metavar="DEVICE", help="Device to use: cpu, cuda:0, … Can be repeated.", show_default="all GPUs"
+        ),
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Trainings at the same time on each device.")] = 1,
+    keep_models: Annotated[
+        Literal["chosen", "all"], typer.Option("--keep-models", help="Keep the models of tested seeds, or all.")
+    ] = "chosen",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the trainings and their time, and exit.")] = False,
+    show: Annotated[
+        bool, typer.Option("--list", help="Print which treebanks are there and where to get the others, and exit.")
+    ] = False,
+    as_json: JsonOption = False,
+    threads: ThreadsOption = None,
+) -> None:
+    """Train and test the systems of the paper on its treebanks.
+
+    Trains SynTr, Empty+RNGTr, SynTr+RNGTr, Biaffine, Biaffine+RNGTr and RNGTr over another parser's files, and two
+    controls: SynTr with as many updates as RNGTr, and one model for all UD treebanks in the role of UDify. Of each
+    system, the seed with the best dev LAS is tested once. DIR/report has the tables and figures of the paper, next to
+    the paper's numbers.
+    """
+    from treefine.reproduction.plan import Request, make_plan, time_table, treebank_table
+    from treefine.reproduction.run import measured_seconds
+
+    request = Request(
+        tuple(str(Path(each).absolute()) for each in treebanks),
+        Path(output).absolute(),
+        dict(map(_encoder, encoder or ())),
+        _seeds(seeds),
+        settings,
+        start,
+        tuple(only or ()),
+        tuple(changes or ()),
+        str(Path(files).absolute()) if files else "",
+    )
+    plan = make_plan(request)
+    if show:
+        _show(treebank_table(plan), as_json=as_json)
+    elif dry_run:
+        n_slots = jobs * len(_devices(device))
+        _show(time_table(plan, measured_seconds(plan), n_slots=n_slots), as_json=as_json)
+    else:
+        _run(plan, [each for each in _devices(device) for _ in range(jobs)], keep_models, threads)
+
+
+def _encoder(text: str) -> tuple[str, str]:
+    """Return the treebank ("" for all) and its encoder."""
+    code, equals, name = text.partition("=")
+    found = (code, name) if equals else ("", text)
+    if not found[1]:
+        raise typer.BadParameter("Name a folder, or a model on the hub.", param_hint="--encoder")
+    return found[0], str(Path(found[1]).absolute()) if Path(found[1]).is_dir() else found[1]
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    try:
+        found = tuple(dict.fromkeys(int(each) for each in text.split(",")))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a list of numbers, such as 1,2,3.", param_hint="--seeds") from None
+    return found
+
+
+def _devices(names: list[str] | None) -> list[str | None]:
+    """Return the devices to train on: all GPUs, or the CPU."""
+    import torch
+
+    from treefine.parsing.plan import find_device
+
+    if names:
+        return [str(find_device(name)) for name in names]
+    return [f"cuda:{number}" for number in range(torch.cuda.device_count())] or ["cpu"]
+
+
+def _show(table: Table, *, as_json: bool) -> None:
+    """Print a table, with its note below it."""
+    if as_json:
+        typer.echo(json.dumps(table.to_records(), ensure_ascii=False, indent=1))
+        return
+    typer.echo(table.to_text())
+    if table.note:
+        typer.echo(f"\n{table.note}")
+
+
+def _run(plan: Plan, devices: list[str | None], keep: Literal["chosen", "all"], threads: int | None) -> None:
+    from treefine.reproduction.report import write_report
+    from treefine.reproduction.results import load_results
+    from treefine.reproduction.run import RESULTS, run_plan
+
+    if not plan.jobs:
+        reasons = Counter(plan.missing.values()).most_common(1)
+        raise TreefineError(f"Nothing can be trained: {reasons[0][0]}." if reasons else "Nothing can be trained.")
+    for job in plan.jobs:
+        plan.recipe(job)  # report faults in the settings before anything is trained
+    use_threads(threads)
+    output = plan.request.output
+    try:
+        run = run_plan(plan, devices, keep=keep, say=say)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("The same command continues where this one was stopped.") from None
+    page = write_report(load_results(output / RESULTS), output / RESULTS, output / "report")
+    typer.echo(f"The report is in {page}.")
+    _fail_if_failed(run)
+
+
+def _fail_if_failed(run: Run) -> None:
+    if run.failed:
+        lines: list[Any] = [f"{job.name} failed: {reason}" for job, reason in run.failed.items()]
+        raise TreefineError("\n".join([*lines, f"{len(lines)} of {len(run.plan.jobs)} trainings failed."]))

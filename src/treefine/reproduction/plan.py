@@ -1,0 +1,335 @@
+"""Plan a reproduction: which systems are trained on which treebanks, with which recipes, in which order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from treefine.errors import ConfigError
+from treefine.evaluation.tables import Table
+from treefine.reproduction.systems import MULTI, SYSTEMS, Settings, System, settings_of
+from treefine.reproduction.treebanks import RELEASE, SPLITS, TREEBANKS, TreebankFiles, find_treebanks
+from treefine.training.new_recipe import encoder_width
+from treefine.training.recipe import EMPTY, FILES, Recipe, draft_of
+from treefine.treebank.files import open_input
+
+Start = Literal["encoder", "multi"]
+# Rough costs of one GPU, for the estimate before anything was measured. Starting the kernels of an update takes longer
+# than the arithmetic of a small batch.
+_SECONDS_PER_UPDATE = {True: 0.03, False: 0.05}  # of a BiLSTM, of a transformer
+_SECONDS_PER_EPOCH = 2.0  # scoring dev
+_PIECES_PER_WORD = 1.5
+_EPOCHS_TO_BEST = 10  # with early stopping, training ends this many epochs after its patience
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to reproduce, as a user asks for it."""
+
+    treebanks: tuple[str, ...]  # folders with treebanks
+    output: Path
+    encoders: Mapping[str, str]  # by treebank; "" for all others. Without one, the paper's encoder is used
+    seeds: tuple[int, ...] = (1,)
+    settings: Settings = "paper"
+    start: Start = "encoder"
+    only: tuple[str, ...] = ()  # names of treebanks and systems; nothing: all
+    changes: tuple[str, ...] = ()  # KEY=VALUE for all systems, or SYSTEM:KEY=VALUE for one
+    files: str = ""  # folder with another parser's trees
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training: a system on a treebank with a seed."""
+
+    treebank: str  # a code, or MULTI
+    system: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """The name of the job, as in `tr_imst-syntr-seed1`."""
+        return f"{self.treebank}-{self.system}-seed{self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        """The output folder of the training, in that of the reproduction."""
+        return Path("runs", self.treebank, self.system, f"seed{self.seed}")
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of a treebank file."""
+
+    sentences: int
+    words: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All jobs of a reproduction that can be run, and why the others cannot."""
+
+    request: Request
+    found: Mapping[str, TreebankFiles]
+    other_trees: Mapping[str, TreebankFiles]  # another parser's, by treebank
+    jobs: tuple[Job, ...]  # a job comes after those that it needs; one seed of all systems before the next
+    missing: Mapping[tuple[str, str], str]  # by treebank and system: why it cannot be run
+
+    @cached_property
+    def sizes(self) -> dict[str, Size]:
+        """The size of each training set."""
+        return {code: size_of(each.train) for code, each in self.found.items() if each.train}
+
+    def needs(self, job: Job) -> list[Job]:
+        """Return the jobs whose models this job starts from or refines."""
+        system, found = SYSTEMS[job.system], []
+        if system.initial not in ("", EMPTY, FILES):
+            found.append(self._job(job.treebank, system.initial, job.seed))
+        if self._starts_from_multi(job):
+            found.append(self._job(MULTI, MULTI, job.seed))
+        return found
+
+    def model(self, job: Job) -> str:
+        """Return the folder of the model that a job trains."""
+        return str(self.request.output / job.folder / "model")
+
+    def encoder(self, job: Job) -> str:
+        """Return the pretrained encoder of a job."""
+        encoders = self.request.encoders
+        if SYSTEMS[job.system].is_bilstm:
+            return "bilstm"
+        paper = TREEBANKS[job.treebank].encoder if job.treebank in TREEBANKS else TREEBANKS["en_ewt"].encoder
+        return encoders.get(job.treebank) or encoders.get("") or paper
+
+    def members(self, job: Job) -> list[TreebankFiles]:
+        """Return the treebanks that a job is trained on."""
+        if job.treebank != MULTI:
+            return [self.found[job.treebank]]
+        return [each for each in self.found.values() if each.treebank.is_ud and not each.missing]
+
+    def recipe(self, job: Job) -> Recipe:
+        """Return the recipe of a job. Raises one error with a line for each fault in the changes."""
+        draft = draft_of(self._values(job), self._changes(job.system))
+        if draft.recipe is None:
+            raise ConfigError("\n".join(dict.fromkeys(each.removeprefix(".: ") for each in draft.faults)))
+        return draft.recipe
+
+    def _values(self, job: Job) -> dict[str, Any]:
+        system, members, encoder = SYSTEMS[job.system], self.members(job), self.encoder(job)
+        first = members[0]
+        by_size = self.request.settings == "by-size"
+        n_sentences = sum(self.sizes[each.treebank.code].sentences for each in members)
+        width = encoder_width(encoder) if by_size and not system.is_bilstm else 0
+        values = settings_of(system, self.request.settings, n_sentences=n_sentences, width=width)
+        treebank = {"train": [each.train for each in members], "dev": [each.dev for each in members]}
+        values["treebank"] = treebank | {"rule": first.treebank.rule, "format": format_of(first)}
+        values["encoder"] = {"family": "bilstm"}
+        if not system.is_bilstm:
+            start = self.model(self._job(MULTI, MULTI, job.seed)) if self._starts_from_multi(job) else ""
+            values["encoder"] = {"fine_tune_from": start} if start else {"pretrained": encoder}
+            values["encoder"]["pieces"] = "cut" if by_size else "all"
+        values["tags"] = {"source": "given", "columns": [first.treebank.column]}
+        values["initial"] = self._initial(job, system)
+        values["training"]["seed"] = job.seed
+        values["card"] = {"treebank": ", ".join(each.treebank.title for each in members)}
+        title = f"{first.treebank.title if job.treebank != MULTI else 'All treebanks'}: {system.title}"
+        return {"title": title, **{section: each for section, each in values.items() if each}}
+
+    def _initial(self, job: Job, system: System) -> dict[str, Any]:
+        if system.initial == FILES:
+            trees = self.other_trees.get(job.treebank) or TreebankFiles(TREEBANKS[job.treebank])
+            return {"parser": FILES, "train": trees.train or "TRAIN", "dev": trees.dev or "DEV"}
+        if system.initial in ("", EMPTY):
+            return {}
+        return {"parser": self.model(self._job(job.treebank, system.initial, job.seed))}
+
+    def _changes(self, system: str) -> list[str]:
+        """Return the changes of the user that apply to a system."""
+        found = []
+        for change in self.request.changes:
+            name, colon, rest = change.partition(":")
+            if not colon or "=" in name:
+                found.append(change)
+            elif name not in SYSTEMS:
+                raise ConfigError(f"--set {change!r}: There is no system {name!r}.", hint=_nearest(name, SYSTEMS))
+            elif name == system:
+                found.append(rest)
+        return found
+
+    def _starts_from_multi(self, job: Job) -> bool:
+        """Return whether a job fine-tunes the model of all treebanks, which must have the same encoder."""
+        multi = self._job(MULTI, MULTI, job.seed)
+        is_able = job.treebank != MULTI and TREEBANKS[job.treebank].is_ud and not SYSTEMS[job.system].is_bilstm
+        return self.request.start == "multi" and is_able and self.encoder(job) == self.encoder(multi)
+
+    def _job(self, treebank: str, system: str, seed: int) -> Job:
+        return Job(MULTI if system == MULTI else treebank, system, seed)
+
+    def seconds(self, job: Job) -> float:
+        """Return a rough estimate of the time that a job takes on one GPU."""
+        recipe = self.recipe(job)
+        training = recipe.training
+        words = sum(self.sizes[each.treebank.code].words for each in self.members(job))
+        epochs = min(training.epochs, training.patience + _EPOCHS_TO_BEST)
+        updates = _PIECES_PER_WORD * words / training.batch_pieces * epochs * recipe.refine.max_steps
+        return updates * _SECONDS_PER_UPDATE[SYSTEMS[job.system].is_bilstm] + epochs * _SECONDS_PER_EPOCH
+
+
+def make_plan(request: Request) -> Plan:
+    """Find the treebanks, and list the jobs that can be run."""
+    _check_names(request)
+    found = find_treebanks(request.treebanks)
+    others = find_treebanks([request.files]) if request.files else {}
+    plan = Plan(request, found, others, (), {})
+    missing: dict[tuple[str, str], str] = {}
+    wanted: list[tuple[str, str]] = []
+    for code, system in _pairs(request):
+        why = _why_missing(found[code], SYSTEMS[system], others.get(code))
+        if why:
+            missing[code, system] = why
+        else:
+            wanted.append((code, system))
+    jobs: dict[Job, None] = {}
+
+    def add(job: Job) -> None:
+        for needed in plan.needs(job):
+            add(needed)
+        jobs.setdefault(job)
+
+    for seed in request.seeds:
+        for code, system in wanted:
+            add(plan._job(code, system, seed))
+    return replace(plan, jobs=tuple(jobs), missing=missing)
+
+
+def _pairs(request: Request) -> list[tuple[str, str]]:
+    """Return the treebanks and systems that the user asks for."""
+    codes = [code for code in TREEBANKS if code in request.only] or list(TREEBANKS)
+    names = [name for name in SYSTEMS if name in request.only] or list(SYSTEMS)
+    return [(code, name) for code in codes for name in names if _is_run(SYSTEMS[name], code)]
+
+
+def _is_run(system: System, code: str) -> bool:
+    return system.applies_to(code) and (TREEBANKS[code].is_ud or MULTI not in (system.name, system.initial))
+
+
+def _check_names(request: Request) -> None:
+    known = [*TREEBANKS, *SYSTEMS]
+    for name in request.only:
+        if name not in known:
+            raise ConfigError(f"There is no treebank or system {name!r}.", hint=_nearest(name, known))
+    for code in request.encoders:
+        if code and code not in TREEBANKS and code != MULTI:
+            raise ConfigError(f"There is no treebank {code!r}.", hint=_nearest(code, TREEBANKS))
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    close = get_close_matches(name, names, n=1)
+    return f"Did you mean {close[0]}?" if close else f"Choose from {', '.join(names)}."
+
+
+def _why_missing(files: TreebankFiles, system: System, trees: TreebankFiles | None) -> str:
+    """Return why a system cannot be run on a treebank, and where to get what is missing; "" if it can."""
+    if files.missing:
+        return f"no {_listed(files.missing)} file; get it from {files.treebank.source}"
+    if system.initial == FILES:
+        lacking = SPLITS if trees is None else trees.missing
+        return f"no trees of another parser for {_listed(lacking)}; name their folder with --files" if lacking else ""
+    return ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def format_of(files: TreebankFiles) -> str:
+    """Return the format of a treebank's files for a recipe; a file that ends in .conllu is CoNLL-U."""
+    return "" if ".conllu" in Path(files.train or files.dev).suffixes else files.treebank.format
+
+
+def size_of(path: str | os.PathLike[str]) -> Size:
+    """Count the sentences and words of a treebank file, without checking it."""
+    n_words = n_sentences = 0
+    with open_input(path) as lines:
+        for line in lines:
+            number = line.split(b"\t", 1)[0]
+            if number.isdigit():
+                n_words += 1
+                n_sentences += number == b"1"
+    return Size(n_sentences, n_words)
+
+
+def treebank_table(plan: Plan) -> Table:
+    """Return a row for each treebank of the paper: what was found, or where to get it."""
+    rows = []
+    for code, files in plan.found.items():
+        treebank, size = files.treebank, plan.sizes.get(code)
+        release = (files.release or "unknown") if treebank.is_ud and files.folder else None
+        status = f"missing {_listed(files.missing)}: {treebank.source}" if files.missing else files.folder
+        if not files.missing and not files.is_comparable:
+            status += f" (the paper has UD {RELEASE})"
+        rows.append((code, treebank.title, treebank.encoder, release, size and f"{size.sentences:,}", status))
+    header = ("treebank", "name", "paper's encoder", "release", "training sentences", "where")
+    return Table(header, tuple(rows), n_names=3)
+
+
+def time_table(plan: Plan, measured: Mapping[Job, float], *, n_slots: int) -> Table:
+    """Return the time of each system on each treebank with all seeds; the variants of Table 1 count with their system.
+
+    A star marks a system that needs files of another parser.
+    """
+    lacking = [Job(*key, seed) for key in plan.missing if _has_treebank(plan, key[0]) for seed in plan.request.seeds]
+    seconds = scaled({job: plan.seconds(job) for job in (*plan.jobs, *lacking)}, measured)
+    times: dict[tuple[str, str], float] = {}
+    for job, each in seconds.items():
+        place = job.treebank, SYSTEMS[job.system].base
+        times[place] = times.get(place, 0.0) + each
+    starred = {(job.treebank, SYSTEMS[job.system].base) for job in lacking}
+
+    def cell(code: str, name: str) -> str:
+        if (code, name) not in times:
+            return "–"
+        return clock(times[code, name]) + ("*" if (code, name) in starred else "")
+
+    names = [name for name in SYSTEMS if any(name == each for _, each in times)]
+    codes = [code for code in (*TREEBANKS, MULTI) if any(code == each for each, _ in times)]
+    planned = {job: seconds[job] for job in plan.jobs}
+    left = sum(each for job, each in planned.items() if job not in measured)
+    where = f"{n_slots} at a time" if n_slots > 1 else "one at a time"
+    note = (
+        f"{len(planned)} trainings take about {clock(sum(planned.values()))}; {clock(left / n_slots)} are left with "
+        f"{where}. Times are h:mm:ss on one GPU{', as measured so far' if measured else ', a rough guess'}."
+    )
+    if starred:
+        note += " * needs the files of another parser (--files) and is not counted."
+    rows = tuple((code, *(cell(code, name) for name in names)) for code in codes)
+    return Table(("treebank", *(SYSTEMS[name].title for name in names)), rows, note=note)
+
+
+def _has_treebank(plan: Plan, code: str) -> bool:
+    return not plan.found[code].missing
+
+
+def scaled(guessed: Mapping[Job, float], measured: Mapping[Job, float]) -> dict[Job, float]:
+    """Return the seconds of each job: as measured, or as guessed and scaled by how well the others were guessed."""
+    known = [job for job in guessed if job in measured]
+    total = sum(guessed[job] for job in known)
+    factor = sum(measured[job] for job in known) / total if total else 1.0
+    return {job: measured.get(job, factor * each) for job, each in guessed.items()}
+
+
+def clock(seconds: float) -> str:
+    """Return a time in hours, minutes and seconds.
+
+    >>> clock(3725.4)
+    '1:02:05'
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"
