@@ -13,6 +13,8 @@ from tests.support.tiny_learner import blank, learn, learner_of, recipe_for, wei
 from tests.support.trainings import CPU, run, write_recipe
 from treefine.config import COLUMNS, RelationSettings, TagSettings
 from treefine.errors import ConfigError
+from treefine.fast.file_workers import WorkerSettings
+from treefine.fast.packed import pack
 from treefine.model.folder import load_model
 from treefine.model.vocabulary import Vocabulary, flat_tags
 from treefine.parsing.parser import Parser
@@ -178,6 +180,17 @@ def test_the_option_tags_says_which_columns_are_read(trained, tags, columns):
 
     assert plan.read_columns == columns
     assert plan.needed_columns == (() if tags == "none" else ("upos",))
+
+
+def test_worker_processes_read_the_same_columns(trained):
+    model = trained.model
+    settings = WorkerSettings.of(Parser(model, device="cpu"))
+
+    packed = pack(SHORT, model.subwords, model.vocabulary, model.settings.tags, read=settings.read_columns)
+
+    assert settings.needed_columns == ("upos",)  # a sentence without them causes a warning
+    assert np.array_equal(packed.tags[:, :1], flat_tags(SHORT, model.vocabulary, ["upos"]))
+    assert not packed.tags[:, 1:].any()
 
 
 def test_a_sentence_without_the_given_column_is_parsed(trained):
