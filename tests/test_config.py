@@ -52,6 +52,8 @@ def settings_of(draw, kind):
         values["n_buckets"] = values["n_buckets"] % 508 + 4
     if "columns" in values:
         values["columns"] = tuple(dict.fromkeys(values["columns"]))
+        is_predicted = values["source"] == "predicted"
+        values["given"] = tuple(each for each in values["columns"] if is_predicted and each in values["given"])
     return kind(**values)
 
 

@@ -85,8 +85,7 @@ def _measured(parser: Parser, gold: Sequence[Sentence], given: Sequence[Sentence
     parses = list(parser.stream_trees(given))
     scores = evaluate(gold, parses)
     graphs = predictions.graphs()
-    tags = parser.model.settings.tags
-    columns = tags.columns if tags.source == "predicted" else ()
+    columns = parser.model.settings.tags.predicted
     result: dict[str, Any] = {name: round(scores[name].f1, 6) for name in measures_of(kind, columns)}
     result["LAS_by_step"] = [None] * predictions.first + [round(each["LAS"].f1, 6) for each in by_step]
     result["sentences"] = len(given)

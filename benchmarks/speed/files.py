@@ -274,8 +274,8 @@ def _shares(data: bytes, subwords: Subwords, vocabulary: Vocabulary, tags: TagSe
 
     for _ in range(ROUNDS_OF_PARTS):
         sentences: list[Sentence] = timed("read", list, read_treebank(BytesIO(data)))
-        packed = timed("tokenise", pack, sentences, subwords, vocabulary, tags, reads_tags=False)
+        packed = timed("tokenise", pack, sentences, subwords, vocabulary, tags, read=())
         trees = _chain_trees(packed, len(tags.columns))
-        whole: list[Sentence] = timed("fill in", list, filled(sentences, trees, vocabulary, tags.columns))
+        whole: list[Sentence] = timed("fill in", list, filled(sentences, trees, vocabulary, tags))
         timed("write", write_part, whole, is_start=True)
     return {name: round(1e6 * took / len(packed.counts), 2) for name, took in best.items()}

@@ -7,7 +7,7 @@ import json
 import math
 import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -342,12 +342,34 @@ class TagSettings:
     case: bool = False  # also read the case of each word's letters, which an uncased encoder does not see
     refined: bool = False  # later steps correct the tags of the first step
     double_specials: bool = False  # add the embeddings of CLS and SEP twice, as the authors' code does
+    given: tuple[Column, ...] = ()  # with predicted tags: columns that are always read from the input
 
     def __post_init__(self) -> None:
+        faults = given_faults(self.given, self.columns, can_predict=self.source == "predicted")
         if len(set(self.columns)) < len(self.columns):
-            raise ValueError("columns lists a column twice")
+            faults.append("columns lists a column twice")
         if self.source != "none" and not self.columns:
-            raise ValueError(f'columns is empty; source = "{self.source}" needs upos, xpos, feats or lemma')
+            faults.append(f'columns is empty; source = "{self.source}" needs upos, xpos, feats or lemma')
+        if faults:
+            raise ValueError(*faults)
+
+    @property
+    def predicted(self) -> tuple[Column, ...]:
+        """The columns that the model learns to predict."""
+        return tuple(each for each in self.columns if each not in self.given) if self.source == "predicted" else ()
+
+
+def given_faults(given: Sequence[Column], columns: Sequence[Column], *, can_predict: bool) -> list[str]:
+    """Return what is wrong with the columns that a model always reads from its input."""
+    others = [each for each in given if each not in columns]
+    faults = []
+    if given and not can_predict:
+        faults.append('given needs predicted tags: set source = "predicted", or remove given')
+    if len(set(given)) < len(given):
+        faults.append("given lists a column twice")
+    if columns and others:
+        faults.append(f"given has {', '.join(others)}, which columns lacks; add it there, or remove it from given")
+    return faults
 
 
 @dataclass(frozen=True, slots=True)

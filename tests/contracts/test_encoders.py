@@ -81,7 +81,11 @@ def vectors_of(encoder, model, sentences, graphs=True, *, device="cpu", **option
     if graphs:
         read = graphs if isinstance(graphs, Graphs) else Graphs.of(graphs, model.vocabulary)
         read = read.to(torch.device(device))
-    tags = model.tag_inputs(sentences, given=True).to(device) if model.settings.tags.columns else None
+    tags = (
+        model.tag_inputs(sentences, read=model.settings.tags.columns).to(device)
+        if model.settings.tags.columns
+        else None
+    )
     return encoder(batch.inputs, tags, read, **options)[batch.is_word].cpu()
 
 
@@ -122,7 +126,7 @@ def test_features_lemmas_and_case_are_read(contract, sentence_layers):
 
     assert_kept(contract, expected, found)
     with torch.no_grad():
-        for place in range(model.tag_inputs(sentences, given=True).shape[-1]):
+        for place in range(model.tag_inputs(sentences, read=model.settings.tags.columns).shape[-1]):
             model.encoder.tags[place].weight.zero_()
             before, expected = expected, vectors_of(model.encoder, model, sentences)
             assert not torch.allclose(before, expected, atol=1e-3)  # the column was read

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, sentences_in_pieces
 from tests.support.tiny import ALL_TAGS, sample, short, sure_of_tags, tiny_model
-from treefine.config import DecodeSettings, RelationSettings, TagSettings
+from treefine.config import COLUMNS, DecodeSettings, RelationSettings, TagSettings
 from treefine.errors import TreebankError
 from treefine.fast import engine as engine_module
 from treefine.fast import view_of
@@ -161,7 +161,7 @@ def test_blocks_buffer_sizes_and_other_sentences_change_no_tree(data):
     cuts = sorted(data.draw(st.sets(st.integers(1, len(sentences)))) - {len(sentences)})
     blocks = [sentences[a:b] for a, b in zip([0, *cuts], [*cuts, len(sentences)], strict=True)]
     room = data.draw(st.sampled_from([Room(64, 3, 64), Room(100, 40, 64), Room(512, 5, 64)]))
-    packed = [pack(each, model.subwords, model.vocabulary, model.settings.tags, reads_tags=True) for each in blocks]
+    packed = [pack(each, model.subwords, model.vocabulary, model.settings.tags, read=COLUMNS) for each in blocks]
 
     found = list(Engine(plan, (room,)).stream(packed))
 
@@ -192,7 +192,7 @@ def test_blocks_before_an_error_are_parsed():
 
     def broken():
         for each in sample(5):
-            yield pack([each], model.subwords, model.vocabulary, model.settings.tags, reads_tags=False)
+            yield pack([each], model.subwords, model.vocabulary, model.settings.tags, read=())
         raise TreebankError("no further")
 
     stream = Engine(packed_plan(parser), ROOMS).stream(broken())
@@ -307,9 +307,7 @@ def test_streams_may_be_interleaved_or_abandoned():
     parser = parser_of()
     engine = Engine(packed_plan(parser), ROOMS)
     model = parser.model
-    blocks = [
-        pack([each], model.subwords, model.vocabulary, model.settings.tags, reads_tags=True) for each in short(12)
-    ]
+    blocks = [pack([each], model.subwords, model.vocabulary, model.settings.tags, read=COLUMNS) for each in short(12)]
     left = engine.stream(blocks)
     next(left)
     first, second = engine.stream(blocks), engine.stream(blocks[::-1])

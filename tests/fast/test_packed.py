@@ -24,7 +24,7 @@ MODEL = tiny_model(tags=TagSettings(source="predicted", columns=("upos", "xpos")
 
 
 def packed(sentences, model=MODEL, **options):
-    options = {"reads_tags": True} | options
+    options = {"read": model.settings.tags.columns} | options
     return pack(sentences, model.subwords, model.vocabulary, model.settings.tags, **options)
 
 
@@ -59,7 +59,7 @@ def test_the_tags_equal_those_of_a_batch_and_are_left_out_if_not_read():
         == torch.cat([row[1 : len(each) + 1] for row, each in zip(tags, sentences, strict=True)]).tolist()
     )
     assert found.any(axis=0).all()
-    assert packed(sentences, reads_tags=False).tags is None
+    assert packed(sentences, read=()).tags is None
 
 
 @given(data=st.data())
@@ -101,6 +101,6 @@ def test_filled_trees_and_tags_equal_those_of_the_parser(data, name):
         ).T,
     )
 
-    assert list(filled(sentences, flat, vocabulary, columns)) == list(parser.stream_trees(sentences))
-    without = filled(sentences, PackedTrees(flat.heads, flat.labels), vocabulary, columns)
+    assert list(filled(sentences, flat, vocabulary, MODEL.settings.tags)) == list(parser.stream_trees(sentences))
+    without = filled(sentences, PackedTrees(flat.heads, flat.labels), vocabulary, MODEL.settings.tags)
     assert [each.xpos for each in without] == [each.xpos for each in sentences]

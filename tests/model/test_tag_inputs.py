@@ -127,7 +127,7 @@ def test_a_model_reads_tags_then_case(given_tags):
     sentences, vocabulary = sample(5), tiny_model().vocabulary
     forms = [form for each in sentences for form in each.forms]
 
-    found = inputs_of(sentences, vocabulary, ALL_TAGS, given=given_tags)
+    found = inputs_of(sentences, vocabulary, ALL_TAGS, read=COLUMNS if given_tags else ())
 
     assert found.shape == (len(forms), 5)
     assert found.dtype == np.int32
@@ -149,12 +149,12 @@ def test_a_model_reads_tags_then_case(given_tags):
 def test_a_model_has_one_table_for_each_column_that_it_reads(tags, n_columns):
     model, sentences = tiny_model(tags=tags), sample(3)
 
-    found = model.tag_inputs(sentences, given=False)
+    found = model.tag_inputs(sentences, read=())
 
     assert (None if found is None else found.shape[-1]) == n_columns
     if found is not None:
         assert len(model.encoder.tags) == n_columns
-        flat = inputs_of(sentences, model.vocabulary, tags, given=False)
+        flat = inputs_of(sentences, model.vocabulary, tags, read=())
         is_word = model.batch_of(sentences).is_word
         is_word[:, 0] = False
         assert torch.equal(found[is_word], torch.from_numpy(flat).to(found.dtype))
@@ -165,7 +165,7 @@ def test_a_model_has_one_table_for_each_column_that_it_reads(tags, n_columns):
 @pytest.mark.parametrize("place", range(5))
 def test_scores_depend_on_each_column(make, place):
     model, sentences = make(tags=ALL_TAGS), short(2)
-    tags = model.tag_inputs(sentences, given=True)
+    tags = model.tag_inputs(sentences, read=model.settings.tags.columns)
     changed = tags.clone()
     changed[0, 1, place] = 1 + tags[0, 1, place] % 2
 

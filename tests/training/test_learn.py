@@ -410,7 +410,7 @@ def test_the_settings_of_tags_in_the_recipe_reach_the_loss(monkeypatch, refined)
 def test_given_tags_leave_case_as_it_is():
     model = tiny_model(tags=ALL_TAGS)
     learner = learner_of(model, 5 * SHORT, training=TrainingSettings(given_tags=0.5))
-    gold = model.tag_inputs(5 * SHORT, given=True)
+    gold = model.tag_inputs(5 * SHORT, read=ALL_TAGS.columns)
 
     model.train()
     found = learner.tags_of(5 * SHORT)

@@ -252,10 +252,9 @@ class JobRunner:
 
         They are converted before parsing, so that the output format has a column for predicted tags.
         """
-        section, tags = job.inputs[0].section, self.parser.model.settings.tags
+        section, needed = job.inputs[0].section, self.parser.plan().needed_columns
         numbers = count(1 if section is None else section.n_before + 1)
         is_unwarned, has_begun = True, False
-        needs_tags = self.parser.tags == "given" and tags.source != "predicted" and bool(tags.columns)
         lost = None if job.form is None else self.lost.setdefault(job.form, Counter())
         for source in job.inputs:
             reading, n_before = Reading(), 0
@@ -264,9 +263,9 @@ class JobRunner:
                 sentences = read_input(source, self.parser, reading, numbers, self.text_check, generator=generator)
                 for found in sentences:
                     has_begun = True
-                    if needs_tags and (warning := missing_tags(found.sentence, tags.columns)) is not None:
+                    if needed and (warning := missing_tags(found.sentence, needed)) is not None:
                         self.on_warning(warning)
-                        needs_tags = False  # one warning is enough
+                        needed = ()  # one warning is enough
                     if job.form is not None and lost is not None:
                         own = () if reading.is_treebank else ("comment", "MISC")  # treefine wrote those of a text
                         items = losses(found.sentence, job.form)

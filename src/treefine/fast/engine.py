@@ -218,7 +218,7 @@ class Engine:
                 ours = list(filter(is_ours, block))
                 arcs = [item.initial for item in ours]
                 own_sentences = [item.sentence for item in ours]
-                yield pack(own_sentences, subwords, vocabulary, tags, reads_tags=plan.tags == "given", arcs=arcs)
+                yield pack(own_sentences, subwords, vocabulary, tags, read=plan.read_columns, arcs=arcs)
 
         def found_trees() -> Iterator[PackedTrees]:
             try:
@@ -230,7 +230,7 @@ class Engine:
         for found in found_trees():
             block = held.popleft()
             own_sentences = (item.sentence for item in filter(is_ours, block))
-            ours = filled(own_sentences, found, vocabulary, tags.columns, plan.written_tags)
+            ours = filled(own_sentences, found, vocabulary, tags, plan.written_tags)
             others = run_items(plan, [item for item in block if not is_ours(item)], trees)
             for item in block:
                 yield next(ours) if is_ours(item) else next(others)[1]
@@ -419,7 +419,7 @@ class _Run:
             torch.from_numpy(standing[name][words].astype(np.int64))[None] for name in ("heads", "labels", "tags")
         )
         settings = plan.model.settings.tags
-        reads_tags = plan.tags == "given" or settings.case
+        reads_tags = bool(plan.read_columns) or settings.case
         given = tags if reads_tags and self.engine.n_columns else None
         batch = Batch.of(inputs, [n_words - 1])
         for step in refine_batch(plan, batch, Graphs(heads, labels), given, wants_trees=False):

@@ -61,8 +61,8 @@ class WorkerSettings:
     special: Mapping[str, str]  # the special pieces of the tokenizer: Subwords.settings
     vocabulary: Vocabulary
     tags: TagSettings  # of the model
-    reads_tags: bool
-    needs_tags: bool  # whether the model reads tags but cannot predict them
+    read_columns: tuple[Column, ...]
+    needed_columns: tuple[Column, ...]  # those of them that the model cannot predict
     reads_arcs: bool  # whether parsing starts from the arcs of the file
     names: Mapping[str, str] | None = None  # how to rename the labels of those arcs
     reads_marks: bool = True  # whether Keep= marks are respected
@@ -84,8 +84,8 @@ class WorkerSettings:
             model.subwords.settings,
             model.vocabulary,
             model.settings.tags,
-            reads_tags=parser.tags == "given",
-            needs_tags=parser.tags == "given" and model.settings.tags.source != "predicted",
+            read_columns=parser.plan().read_columns,
+            needed_columns=parser.plan().needed_columns,
             reads_arcs=initial is given,
             names=names,
             reads_marks=parser.keep == "marked",
@@ -153,8 +153,8 @@ class Scribe:
         bypasses_engine = False
         try:
             for sentence in part.sentences():
-                if untagged is None and settings.needs_tags:
-                    untagged = missing_tags(sentence, settings.tags.columns)
+                if untagged is None and settings.needed_columns:
+                    untagged = missing_tags(sentence, settings.needed_columns)
                 if part.to is not None:
                     lost.update(losses(sentence, FORMATS[part.to]))
                     sentence = part.converted(sentence)
@@ -167,7 +167,7 @@ class Scribe:
             fault = error
         arcs = list(self._initial(sentences)) if settings.reads_arcs else None
         packed = pack(
-            sentences, self._subwords, settings.vocabulary, settings.tags, reads_tags=settings.reads_tags, arcs=arcs
+            sentences, self._subwords, settings.vocabulary, settings.tags, read=settings.read_columns, arcs=arcs
         )
         return PackedPart(packed, fault, (untagged, unknown), bypasses_engine, lost)
 
@@ -177,7 +177,7 @@ class Scribe:
         """Write the first `n_sentences` of a part with their trees, without the first `skip` of them."""
         sentences = map(part.converted, islice(part.sentences(), n_sentences))
         settings = self._settings
-        found = filled(sentences, trees, settings.vocabulary, settings.tags.columns, settings.written_tags)
+        found = filled(sentences, trees, settings.vocabulary, settings.tags, settings.written_tags)
         return write_part(part.named(found)[skip:], is_start=is_start)
 
 

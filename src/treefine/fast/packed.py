@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -63,10 +63,10 @@ def pack(
     vocabulary: Vocabulary,
     tags: TagSettings,
     *,
-    reads_tags: bool,
+    read: Collection[Column],
     arcs: Sequence[Arcs] | None = None,
 ) -> Packed:
-    """Pack sentences for the engine, with their own tags if `reads_tags`, and with initial arcs if given."""
+    """Pack sentences for the engine, with their own tags in the columns to `read`, and with initial arcs if given."""
     forms = list(chain.from_iterable(sentence.forms for sentence in sentences))
     pieces = subwords.pieces_of(forms)
     if arcs is None:
@@ -79,7 +79,7 @@ def pack(
         np.fromiter(map(len, sentences), np.int32, len(sentences)),
         heads,
         labels,
-        inputs_of(sentences, vocabulary, tags, given=reads_tags),
+        inputs_of(sentences, vocabulary, tags, read=read),
         len(tags.columns),
     )
 
@@ -88,19 +88,20 @@ def filled(
     sentences: Iterable[Sentence],
     trees: PackedTrees,
     vocabulary: Vocabulary,
-    columns: Sequence[Column],
+    tags: TagSettings,
     written: WrittenTags = "given",
 ) -> Iterator[Sentence]:
     """Yield the sentences with their trees and, if the model predicts them, tags (`with_parse`)."""
     heads, labels = trees.heads.tolist(), _named(trees.labels, vocabulary.labels)
-    tags = [] if trees.tags is None else (trees.tags[:, : len(columns)].T - 1).tolist()
+    columns = tags.columns
+    tag_ids = [] if trees.tags is None else (trees.tags[:, : len(columns)].T - 1).tolist()
     is_sure = [] if trees.is_sure is None else trees.is_sure.astype(bool).tolist()
     start = 0
     for sentence in sentences:
         words = slice(start, start + len(sentence))
         arcs = Arcs(tuple(heads[words]), tuple(labels[words]))
-        names = tag_names(vocabulary, columns, [ids[words] for ids in tags], sentence.forms) if tags else []
-        yield with_parse(sentence, arcs, columns, names, written, is_sure[words])
+        names = tag_names(vocabulary, columns, [ids[words] for ids in tag_ids], sentence.forms) if tag_ids else []
+        yield with_parse(sentence, arcs, columns, names, written, is_sure[words], kept=tags.given)
         start = words.stop
 
 

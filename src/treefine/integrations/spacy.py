@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
@@ -21,7 +21,7 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from treefine.config import Precision, TagChoice, read_settings
+from treefine.config import COLUMNS, Column, Precision, TagChoice, read_settings
 from treefine.errors import ConfigError, ModelError, TreefineError
 from treefine.model.bundled import bundled_models, find_model
 from treefine.parsing.annotate import with_confidence
@@ -181,8 +181,9 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
 
         cut = [split_sentences(doc, None if parser.segmenter is None else segment) for doc in docs]
         with_words = [each for sentences in cut for each in sentences if each.words]
-        reads_tags = parser.tags == "given" or self.options.tags == "best"
-        read = [_read(each.words, tags=reads_tags, arcs=starts_from_doc) for each in with_words]
+        reads_all = parser.tags == "given" or self.options.tags == "best"
+        columns = COLUMNS if reads_all else parser.plan().read_columns
+        read = [_read(each.words, columns, arcs=starts_from_doc) for each in with_words]
         parses: list[Parse] = list(parser.stream(read)) if self.options.confidence else []
         trees = [each.sentence for each in parses] if self.options.confidence else list(parser.stream_trees(read))
         remaining = iter(trees)
@@ -271,16 +272,17 @@ def _words(tokens: Iterable[Token]) -> list[Token]:
     return [token for token in tokens if token.text.strip()]
 
 
-def _read(words: Sequence[Token], *, tags: bool, arcs: bool) -> Sentence:
-    """Return the sentence of these words, with the tags and arcs of the Doc if asked for."""
+def _read(words: Sequence[Token], columns: Collection[Column], *, arcs: bool) -> Sentence:
+    """Return the sentence of these words, with the Doc's values of some columns, and with its arcs if asked for."""
     sentence = Sentence.of_words([_cell(token.text) for token in words])
-    if tags:
-        sentence = sentence.with_tags(
-            upos=[_cell(token.pos_) for token in words],
-            xpos=[_cell(token.tag_) for token in words],
-            feats=[_cell(str(token.morph)) for token in words],
-            lemma=[_cell(token.lemma_) for token in words],
-        )
+    if columns:
+        values = {
+            "upos": [_cell(token.pos_) for token in words],
+            "xpos": [_cell(token.tag_) for token in words],
+            "feats": [_cell(str(token.morph)) for token in words],
+            "lemma": [_cell(token.lemma_) for token in words],
+        }
+        sentence = sentence.with_tags(**{column: values[column] for column in columns})
     return sentence.with_arcs(_arcs(words)) if arcs else sentence
 
 

@@ -72,7 +72,8 @@ def create_parser_model(
         decode or DecodeSettings(root_label_of(sentences)),
         sentence_layers=sentence_layers,
     )
-    vocabulary = replace(Vocabulary.of_treebank(sentences, columns=settings.tags.columns), words=(), chars=())
+    columns, given = settings.tags.columns, settings.tags.given
+    vocabulary = replace(Vocabulary.of_treebank(sentences, columns=columns, given=given), words=(), chars=())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = ParserModel(settings, vocabulary, subwords)
@@ -103,4 +104,5 @@ def create_biaffine_model(
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return ParserModel(settings, Vocabulary.of_treebank(sentences, columns=settings.tags.columns)).eval()
+        columns, given = settings.tags.columns, settings.tags.given
+        return ParserModel(settings, Vocabulary.of_treebank(sentences, columns=columns, given=given)).eval()

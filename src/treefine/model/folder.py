@@ -48,7 +48,9 @@ def model_card(model: ParserModel, notes: str = "", *, reads_text: bool = False)
         source = "tagger"
     elif source == "predicted" and settings.tags.refined:
         source = "refined"
-    columns = named_columns(settings.tags.columns) if source != "none" else ""
+    listed = settings.tags.predicted if source not in ("given", "none") else settings.tags.columns
+    columns = named_columns(listed) if source != "none" and listed else "no tags"
+    reads = f"reads {named_columns(settings.tags.given)}, " if settings.tags.given else ""
     n_parameters = sum(each.numel() for each in model.parameters())
     languages = (
         [f"language: {json.dumps(settings.languages)}"] if settings.languages else []
@@ -64,7 +66,7 @@ def model_card(model: ParserModel, notes: str = "", *, reads_text: bool = False)
             "# A treefine dependency parser",
             "",
             f"This is {kind}. It has {n_parameters / 1e6:.1f} million parameters,",
-            f"knows {len(model.vocabulary.labels)} labels, and {_TAGS[source].format(columns=columns)}.",
+            f"knows {len(model.vocabulary.labels)} labels, {reads}and {_TAGS[source].format(columns=columns)}.",
             f"It reads {'raw text' if reads_text else 'words, not raw text'}.",
             "",
             "```",

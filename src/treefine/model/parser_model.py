@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from treefine.config import BiLSTMSettings, ModelSettings, TransformerSettings
+from treefine.config import BiLSTMSettings, Column, ModelSettings, TransformerSettings
 from treefine.errors import ConfigError
 from treefine.model.batch import N_SPECIALS, Batch, Graphs, PieceInputs, WordInputs, most_pieces_of_word, padded
 from treefine.model.bilstm import BiLSTMEncoder
@@ -127,12 +127,14 @@ class ParserModel(nn.Module):
         flat = flat_tags(sentences, self.vocabulary, self.settings.tags.columns)
         return torch.from_numpy(padded(flat, [len(sentence) for sentence in sentences], 0))
 
-    def tag_inputs(self, sentences: Sequence[Sentence], *, given: bool) -> Int[Tensor, "batch word column"] | None:
+    def tag_inputs(
+        self, sentences: Sequence[Sentence], *, read: Collection[Column]
+    ) -> Int[Tensor, "batch word column"] | None:
         """Return what the encoder reads of the words besides their pieces (`inputs_of`), or None if that is nothing.
 
-        Their own tags are part of it if they are `given`.
+        Their own tags are part of it in the columns to `read`.
         """
-        flat = inputs_of(sentences, self.vocabulary, self.settings.tags, given=given)
+        flat = inputs_of(sentences, self.vocabulary, self.settings.tags, read=read)
         return None if flat is None else torch.from_numpy(padded(flat, [len(sentence) for sentence in sentences], 0))
 
     def text_batch(
@@ -141,7 +143,7 @@ class ParserModel(nn.Module):
         """Return stretches of running text as a batch, and what the encoder reads of their tokens besides pieces."""
         sentences = [Sentence.of_words([token.form for token in window]) for window in windows]
         gaps = np.array([gap_kinds(token) for window in windows for token in window], np.int32)[:, None]
-        flat = inputs_of(sentences, self.vocabulary, self.settings.tags, given=False)
+        flat = inputs_of(sentences, self.vocabulary, self.settings.tags, read=())
         if flat is None:
             flat = np.zeros((len(gaps), len(self.encoder.tags) - 1), np.int32)
         inputs = padded(np.concatenate([flat, gaps], axis=1), [len(each) for each in windows], 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -45,12 +45,17 @@ class Vocabulary:
 
     @classmethod
     def of_treebank(
-        cls, sentences: Iterable[Sentence], *, columns: Sequence[Column] = COLUMNS, min_words: int = 2
+        cls,
+        sentences: Iterable[Sentence],
+        *,
+        columns: Sequence[Column] = COLUMNS,
+        given: Sequence[Column] = (),
+        min_words: int = 2,
     ) -> Vocabulary:
         """Return the labels, tags, features and characters of a treebank, its frequent lemma scripts and words.
 
         A word is frequent if it occurs `min_words` times or more. `columns` are those that the model predicts: they
-        decide which tags the lemma rules depend on.
+        decide which tags the lemma rules depend on. There are no rules for tags that are `given`, not predicted.
         """
         counted: dict[str, Counter[str]] = {name: Counter() for name in _NAMES}
         tagged: Counter[tuple[str, str, str]] = Counter()  # the form, tag and lemma script of each word
@@ -77,7 +82,7 @@ class Vocabulary:
                 "The treebank has no labels to learn.", hint="Use a treebank with a filled DEPREL column."
             )
         names = {name: tuple(sorted(counter)) for name, counter in counted.items()}
-        has_rules = {"lemma", lemma_tag(columns)} <= set(columns)
+        has_rules = {"lemma", lemma_tag(columns)} <= set(columns).difference(given)
         return cls(**names, lemma_rules=LemmaRules.of(tagged).lines() if has_rules else ())
 
     def __post_init__(self) -> None:
@@ -203,17 +208,20 @@ def ruled_scripts(
 
 
 def inputs_of(
-    sentences: Sequence[Sentence], vocabulary: Vocabulary, tags: TagSettings, *, given: bool
+    sentences: Sequence[Sentence], vocabulary: Vocabulary, tags: TagSettings, *, read: Collection[Column]
 ) -> Int[np.ndarray, "word column"] | None:
     """Return what a model reads of the words besides their pieces, or None if that is nothing.
 
-    These are their own tags, if they are `given`, and the case of their letters.
+    These are their own tags in the columns to `read`, and the case of their letters. Other columns hold 0.
     """
-    if not given and not tags.case:
+    if not read and not tags.case:
         return None
     columns = tags.columns if tags.source != "none" else ()
     forms = list(chain.from_iterable(each.forms for each in sentences))
-    found = [flat_tags(sentences, vocabulary, columns) if given else np.zeros((len(forms), len(columns)), np.int32)]
+    own = np.zeros((len(forms), len(columns)), np.int32)
+    places = [place for place, column in enumerate(columns) if column in read]
+    own[:, places] = flat_tags(sentences, vocabulary, [columns[place] for place in places])
+    found = [own]
     if tags.case:
         found.append(np.array(list(map(case_of, forms)), np.int32).reshape(-1, 1))
     return np.concatenate(found, axis=1)

@@ -76,13 +76,16 @@ def with_parse(
     tags: Sequence[Sequence[str]],
     written: WrittenTags = "given",
     is_sure: Sequence[bool] = (),
+    *,
+    kept: Sequence[Column] = (),
 ) -> Sentence:
     """Return the sentence with these arcs, and with these tags, if any, for words that had none.
 
     A sentence in which some word has features keeps its FEATS: "_" then means a word without features.
 
     Other words also get the new tags if `written` is "predicted". If it is "best", they get them where the new label
-    does not allow the old UPOS but allows the new one, and the model is sure of the new one (`is_sure`).
+    does not allow the old UPOS but allows the new one, and the model is sure of the new one (`is_sure`). Tags in the
+    columns `kept` are never replaced.
     """
     sentence = sentence.with_arcs(arcs)
     is_replaced = [written == "predicted"] * len(sentence)
@@ -96,7 +99,7 @@ def with_parse(
         old: tuple[str, ...] = getattr(sentence, column)
         has_blanks = column != "feats" or set(old) == {BLANK}  # otherwise a word with "_" has no features
         found = tuple(
-            best if is_new or (has_blanks and tag == BLANK) else tag
+            best if (is_new and column not in kept) or (has_blanks and tag == BLANK) else tag
             for tag, best, is_new in zip(old, new, is_replaced, strict=True)
         )
         if found != old:

@@ -50,8 +50,9 @@ class ParserOptions:
         of the input are filled in, and other tags are written as they are, with two exceptions. If the initial parse
         is "given", as in `refine`, "predicted" also replaces all tags. "best" reads the same tags as "predicted", and
         replaces a UPOS tag, with its XPOS tag, where the new label does not allow it and the model is sure of another;
-        it needs an initial parse and a model of UD that predicts tags. Default: as in training; "best" if the initial
-        parse is "given" and the model supports it.
+        it needs an initial parse and a model of UD that predicts tags. With both, a model trained with `tags.given`
+        still reads these columns of the input. Default: as in training; "best" if the initial parse is "given" and the
+        model supports it.
     is_projective: Whether trees must be projective, that is, without crossing arcs. Default: False.
     keep: The heads and labels of the input to keep: "marked" keeps those marked in MISC, "given" keeps all that are
         filled in, "nothing" keeps none. Default: "marked".

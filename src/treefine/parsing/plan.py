@@ -18,6 +18,7 @@ from treefine.config import (
     STEPS,
     STEPS_FROM_EMPTY,
     SURE_TAG,
+    Column,
     ConfidenceSettings,
     Precision,
     PrecisionSettings,
@@ -103,6 +104,20 @@ class Plan:
     def predicts_tags(self) -> bool:
         """Whether the model's tagger predicts the tags that the sentences lack."""
         return self.tags != "none" and self.model.settings.tags.source == "predicted"
+
+    @property
+    def read_columns(self) -> tuple[Column, ...]:
+        """The columns of tags that the model reads from the input."""
+        settings = self.model.settings.tags
+        if self.tags == "given":
+            return settings.columns
+        return settings.given if self.tags != "none" else ()
+
+    @property
+    def needed_columns(self) -> tuple[Column, ...]:
+        """The columns of tags that the model reads from the input and has not learned to predict."""
+        predicted = self.model.settings.tags.predicted
+        return tuple(column for column in self.read_columns if column not in predicted)
 
     @property
     def sure_tags(self) -> SureTags | None:
@@ -213,8 +228,7 @@ def resolved_tags(tags: TagChoice | None, model: ParserModel, initial: InitialPa
 
 def _knows_best_tags(model: ParserModel) -> bool:
     """Return whether the model predicts UPOS and follows UD, which says which tags a label allows."""
-    tags = model.settings.tags
-    predicts = tags.source == "predicted" and "upos" in tags.columns
+    predicts = "upos" in model.settings.tags.predicted
     return predicts and follows_ud(model.vocabulary.labels, model.vocabulary.upos)
 
 
@@ -281,7 +295,7 @@ def refine_items(plan: Plan, items: Sequence[Item], *, wants_trees: bool) -> Ite
     pieces = [item.pieces for item in items]
     batch = model.batch_of(sentences, pieces, padded_to=plan.shape.padded_to)
     batch = replace(batch, allowed=allowed, evidence=evidence_of(items, model.vocabulary))
-    tags = model.tag_inputs(sentences, given=plan.tags == "given")
+    tags = model.tag_inputs(sentences, read=plan.read_columns)
     return refine_batch(plan, batch, initial, tags, wants_trees=wants_trees)
 
 

@@ -250,8 +250,10 @@ def _graph(listed: Listed, row: int, item: Item, plan: Plan) -> Graph:
 
 
 def _filled(item: Item, tree: Graph, tags: FoundTags, plan: Plan) -> Sentence:
-    columns = plan.model.settings.tags.columns
-    return with_parse(item.sentence, tree.arcs, columns, tags.names, plan.written_tags, tags.is_sure)
+    settings = plan.model.settings.tags
+    return with_parse(
+        item.sentence, tree.arcs, settings.columns, tags.names, plan.written_tags, tags.is_sure, kept=settings.given
+    )
 
 
 def _confidences(pairs: Sequence[Sequence[float]], item: Item) -> tuple[Confidence, ...]:

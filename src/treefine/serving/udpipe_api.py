@@ -195,7 +195,7 @@ def _bare(sentence: Sentence) -> Sentence:
 
 def _without_tags(sentences: Sequence[Sentence], parser: Parser) -> list[Sentence]:
     """Return the sentences without the tags that the model predicts, since UDPipe's tagger replaces them."""
-    columns = parser.model.settings.tags.columns
+    columns = parser.model.settings.tags.predicted
     return [each.with_tags(**dict.fromkeys(columns, (BLANK,) * len(each))) for each in sentences]
 
 

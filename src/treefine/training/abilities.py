@@ -36,7 +36,9 @@ def _reading(prepared: Prepared) -> Iterator[str]:
 def _tagging(prepared: Prepared) -> Iterator[str]:
     tags = prepared.recipe.tags
     if tags.source == "predicted":
-        yield f"It will predict {named_columns(tags.columns)}; its input needs none."
+        predicted = [column for column in tags.columns if column not in tags.given]
+        needs = named_columns(tags.given) if tags.given else "none"
+        yield f"It will predict {named_columns(predicted) if predicted else 'no tags'}; its input needs {needs}."
         filled = filled_columns(prepared.data.train)
         if missing := [column for column in COLUMNS if column not in filled]:
             yield f"It will not predict {named_columns(missing)}: the treebank has none."
@@ -52,13 +54,13 @@ def _tags_of_initial(prepared: Prepared) -> str:
     """Return the tags that the initial parser reads but cannot predict, such as "UPOS tags"."""
     parser, recipe = prepared.recipe.initial.parser, prepared.initial.get("")
     if recipe is not None:
-        source, columns = recipe.tags.source, recipe.tags.columns
+        columns = recipe.tags.columns if recipe.tags.source == "given" else recipe.tags.given
     elif parser in (EMPTY, FILES):
         return ""
     else:
         tags = read_json(fetch(expand(parser)) / LAYOUT.config).get("tags", {})
-        source, columns = tags.get("source"), tuple(tags.get("columns", ()))
-    return named_columns(columns) if source == "given" and columns else ""
+        columns = tuple(tags.get("columns" if tags.get("source") == "given" else "given", ()))
+    return named_columns(columns) if columns else ""
 
 
 def _refining(prepared: Prepared) -> Iterator[str]:
@@ -110,7 +112,7 @@ def command_for(prepared: Prepared, model: Path) -> str:
     recipe, named = prepared.recipe, shlex.quote(str(model))
     if recipe.initial.parser == FILES and not recipe.initial.mix:
         return f"treefine refine --model {named} {_in_and_out(recipe, recipe.initial.dev[0], 'refined')}"
-    needs_tags = recipe.tags.source == "given" or bool(_tags_of_initial(prepared))
+    needs_tags = recipe.tags.source == "given" or bool(recipe.tags.given) or bool(_tags_of_initial(prepared))
     if not needs_tags:
         reads_text = recipe.segmenter.train == "always"
         if example := _example(prepared.data.dev, reads_text=reads_text):

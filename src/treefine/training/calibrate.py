@@ -26,19 +26,18 @@ def calibrated(parser: Parser, dev: Sequence[Sentence]) -> ConfidenceSettings:
     labels: list[tuple[np.ndarray, np.ndarray]] = []
     ruled: list[tuple[np.ndarray, np.ndarray]] = []  # tag scores, and whether the lemma by a rule is wrong
     settings = parser.model.settings.tags
-    tags: dict[Column, list[tuple[np.ndarray, np.ndarray]]] = {
-        column: [] for column in (settings.columns if settings.source == "predicted" else ())
-    }
+    columns = settings.columns if settings.source == "predicted" else ()
+    tags: dict[Column, list[tuple[np.ndarray, np.ndarray]]] = {column: [] for column in settings.predicted}
     for sentence, steps in parser.stream_steps(dev):
         tagged = steps[-1 if settings.refined else 0]
-        rules = ruled_scripts(parser.model.vocabulary, list(tags), tagged.tags, sentence.forms)
+        rules = ruled_scripts(parser.model.vocabulary, columns, tagged.tags, sentence.forms)
         is_ruled = np.array([rule is not None for rule in rules])
-        for place, (column, found) in enumerate(tags.items()):
+        for column, found in tags.items():
             right = flat_tags([sentence], parser.model.vocabulary, [column])[:, 0] - 1
             is_learned = (right >= 0) & ~(is_ruled & (column == "lemma"))
-            found.append((tagged.tag_scores[place][1:][is_learned], right[is_learned]))
+            found.append((tagged.tag_scores[columns.index(column)][1:][is_learned], right[is_learned]))
         if is_ruled.any():
-            lemmas, place = tagged.tags[list(tags).index("lemma")], list(tags).index(lemma_tag(tags))
+            lemmas, place = tagged.tags[columns.index("lemma")], columns.index(lemma_tag(columns))
             is_wrong = np.array([ours != right for ours, right in zip(lemmas, sentence.lemma, strict=True)])
             is_known = is_ruled & (np.array(sentence.lemma) != BLANK)
             ruled.append((tagged.tag_scores[place][1:][is_known], is_wrong[is_known]))
@@ -54,7 +53,7 @@ def calibrated(parser: Parser, dev: Sequence[Sentence]) -> ConfidenceSettings:
     of_columns = {f"{column}_temperature": fitted_temperature(found) for column, found in tags.items()}
     temperatures = ConfidenceSettings(fitted_temperature(arcs), fitted_temperature(labels), **of_columns)
     if ruled:
-        temperature = temperatures.tag_temperature(lemma_tag(tags))
+        temperature = temperatures.tag_temperature(lemma_tag(columns))
         temperatures = replace(temperatures, lemma_doubt=_doubt_in_rules(ruled, temperature))
     return _with_sentences(parser, dev, temperatures)
 

@@ -237,7 +237,10 @@ def columns_to_predict(train: Sequence[Sentence]) -> list[Column]:
 
 def completed_tags(tags: TagTraining, train: Sequence[Sentence]) -> TagTraining:
     """Return the tags to predict or read; the treebank may lack those that the recipe names."""
-    columns = tags.columns or tuple(columns_to_predict(train) if tags.source in ("auto", "predicted") else ("upos",))
+    columns = tags.columns
+    if not columns:
+        found = columns_to_predict(train) if tags.source in ("auto", "predicted") else ["upos"]
+        columns = tuple(column for column in COLUMNS if column in (*found, *tags.given))
     if tags.source != "auto":
         return replace(tags, columns=columns or ("upos",))
     return replace(tags, source="predicted" if columns else "none", columns=columns)

@@ -104,7 +104,7 @@ class DevScorer:
     def accuracy(self, learner: Learner, arcs: Sequence[Arcs]) -> Accuracy:
         """Refine these initial graphs with the averaged weights, if EMA is on, and score each step."""
         model, max_steps = learner.model.eval(), learner.recipe.refine.max_steps
-        columns = model.settings.tags.columns if model.tagger is not None else ()
+        columns = model.settings.tags.predicted
 
         def right_words(numbers: Sequence[int]) -> list[np.ndarray]:
             """Count for each sentence: LAS by step, then the tree's UAS and LAS, then the tags of each column."""
@@ -148,13 +148,15 @@ def _n_tagged(sentences: Sequence[Sentence], column: str) -> int:
 
 
 def _right_tags(step: BatchStep, model: ParserModel, sentences: Sequence[Sentence]) -> np.ndarray:
-    """Count the words of each sentence of a step with the correct tag, for each column."""
+    """Count the words of each sentence of a step with the correct tag, for each predicted column."""
+    settings = model.settings.tags
     forms = [sentences[place].forms for place in step.sentences]
     return np.array(
         [
             [
                 sum(map(eq, ours, getattr(sentences[place], column)))
-                for column, ours in zip(model.settings.tags.columns, tags, strict=True)
+                for column, ours in zip(settings.columns, tags, strict=True)
+                if column in settings.predicted
             ]
             for place, tags in zip(step.sentences, predicted_tags(step, model, forms), strict=True)
         ]
@@ -162,8 +164,8 @@ def _right_tags(step: BatchStep, model: ParserModel, sentences: Sequence[Sentenc
 
 
 def accuracy_of(parser: Parser, sentences: Sequence[Sentence], *, rule: str) -> Accuracy:
-    """Parse sentences, without the tags that the model predicts, and score the trees and the tags."""
-    columns = parser.model.settings.tags.columns if parser.model.tagger is not None else ()
+    """Parse sentences, without the tags that the model predicts, and score the trees and these tags."""
+    columns = parser.model.settings.tags.predicted
     asked = (each.with_tags(**{name: [BLANK] * len(each) for name in columns}) for each in sentences)
     parsed = list(parser.stream_trees(asked))
     scores = evaluate(sentences, parsed, rule=rule)

@@ -283,18 +283,22 @@ class Learner:
         )
 
     def tags_of(self, sentences: Sequence[Sentence]) -> Tags | None:
-        """Return the input tags. In training, `given_tags` shows some gold tags to a model that predicts tags."""
+        """Return the input tags. In training, `given_tags` shows some gold tags to a model that predicts tags.
+
+        The columns in `tags.given` are always shown.
+        """
         settings = self.model.settings.tags
         is_drawn = settings.source == "predicted"
         share = self.recipe.training.given_tags if is_drawn and self.model.training else 0.0
-        given = settings.source == "given" or share > 0
-        read = self.model.tag_inputs(sentences, given=given)
+        reads_all = settings.source == "given" or share > 0
+        read = self.model.tag_inputs(sentences, read=settings.columns if reads_all else settings.given)
         if read is None:
             return None
         tags = sent(read, self.processes.device)
         if is_drawn and share:
             n_columns = len(settings.columns)
-            tags[..., :n_columns] *= self._is_given(len(tags), n_columns, share)
+            is_always = torch.tensor([each in settings.given for each in settings.columns], device=tags.device)
+            tags[..., :n_columns] *= self._is_given(len(tags), n_columns, share) | is_always
         return tags
 
     def _is_given(self, n_sentences: int, n_columns: int, share: float) -> Bool[Tensor, "batch 1 column"]:

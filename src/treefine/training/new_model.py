@@ -63,7 +63,7 @@ def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase |
 def _tags(recipe: Recipe) -> TagSettings:
     tags = recipe.tags
     assert tags.source != "auto", "the recipe is not decided"
-    return TagSettings(tags.source, tags.columns, tags.case, tags.refined, tags.double_specials)
+    return TagSettings(tags.source, tags.columns, tags.case, tags.refined, tags.double_specials, tags.given)
 
 
 def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequence[Sentence]) -> ParserModel:
@@ -89,7 +89,8 @@ def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequen
         recipe.decode,
         sentence_layers=recipe.segmenter.encoder_layers,
     )
-    vocabulary = replace(Vocabulary.of_treebank(sentences, columns=settings.tags.columns), words=(), chars=())
+    columns, given = settings.tags.columns, settings.tags.given
+    vocabulary = replace(Vocabulary.of_treebank(sentences, columns=columns, given=given), words=(), chars=())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.training.seed)
         new = ParserModel(settings, vocabulary, subwords)

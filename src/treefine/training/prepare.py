@@ -165,12 +165,17 @@ def _check_tags(settings: TagTraining | None, data: Data | None, found: _Finding
     if settings is None or data is None:
         return
     tags, filled = completed_tags(settings, data.train), filled_columns(data.train)
-    missing = [column.upper() for column in tags.columns if column not in filled]
+    place = f"{path}: " if path else ""
+    missing = [column.upper() for column in tags.columns if column not in (*filled, *tags.given)]
     if missing and tags.source != "none":
         others = f", or tags.columns={json.dumps([each for each in COLUMNS if each in filled])}" if filled else ""
-        place = f"{path}: " if path else ""
         found.faults.append(
             f"{place}[tags] No training word has a value in {' or '.join(missing)}. Set tags.source=none{others}."
+        )
+    if lacking := [column.upper() for column in tags.given if column not in filled]:
+        rest = json.dumps([column for column in tags.given if column in filled])
+        found.faults.append(
+            f"{place}[tags] given: No training word has a value in {' or '.join(lacking)}. Set tags.given={rest}."
         )
 
 
@@ -260,6 +265,8 @@ def _misfit(ours: Vocabulary, tags: TagTraining, theirs: Vocabulary, their_tags:
     """Return why a model cannot learn from a teacher, or an empty string if it can."""
     if tags.source != their_tags.source or (tags.source != "none" and tags.columns != their_tags.columns):
         return "The teacher has other tags. Use the same source and columns in [tags] for both."
+    if set(tags.given) != set(their_tags.given):
+        return "The teacher reads other tags of its input. Use the same given in [tags] for both."
     pairs = {"labels": (ours.labels, theirs.labels)}
     if tags.source != "none":
         pairs |= {f"{column.upper()} tags": (ours.tags(column), theirs.tags(column)) for column in tags.columns}

@@ -24,6 +24,7 @@ from treefine.config import (
     ScorerSettings,
     SegmenterSettings,
     current_names,
+    given_faults,
     renamed_from,
     try_settings,
 )
@@ -204,9 +205,15 @@ class TagTraining:
     refined: bool = False  # later steps correct the tags of the first step
     weight: float = 1.0  # of the loss of tags, compared with that of heads and labels
     double_specials: bool = False  # add the embeddings of CLS and SEP twice, as the authors' code does
+    given: tuple[Column, ...] = ()  # with predicted tags: columns that are always read from the input, not predicted
 
     def __post_init__(self) -> None:
-        _check((len(set(self.columns)) == len(self.columns), "columns lists a column twice"))
+        _listed(self, "given")
+        faults = given_faults(self.given, self.columns, can_predict=self.source in ("auto", "predicted"))
+        _check(
+            (len(set(self.columns)) == len(self.columns), "columns lists a column twice"),
+            *((False, fault) for fault in faults),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,8 +403,9 @@ class Recipe:
                 "teachers start from an empty graph: remove parser and mix from [initial], or remove [teacher]",
             ),
             (
-                not self.teacher.texts or self.tags.source != "given",
-                'texts in [teacher] have no tags to read: set source = "predicted" or "none" in [tags]',
+                not self.teacher.texts or (self.tags.source != "given" and not self.tags.given),
+                'texts in [teacher] have no tags to read: set source = "predicted" or "none" in [tags]'
+                + (", and remove given" if self.tags.given else ""),
             ),
             (
                 not self.training.given_tags or self.tags.source in ("auto", "predicted"),

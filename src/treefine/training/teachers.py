@@ -167,7 +167,8 @@ class Ensemble:
         batch = [each.batch_of(sentences, padded_to=padded_to).to(self.device) for each in self.models]
         initial = Graphs.of(list(empty(sentences)), first.vocabulary)
         first_trees = made_trees(first, initial)
-        tags = first.tag_inputs(sentences, given=first.settings.tags.source == "given")
+        settings = first.settings.tags
+        tags = first.tag_inputs(sentences, read=settings.columns if settings.source == "given" else settings.given)
 
         def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
             assert isinstance(batch, EnsembleBatch)

@@ -32,9 +32,10 @@ from treefine.treebank.files import open_output
 __all__ = ["FolderNames", "Progress", "begin_folder", "check_folder", "train"]
 
 _SHOWN = 5  # most differing settings in an error message
-_NEW_SETTINGS = (  # 0 or false if an earlier version started the training
+_NEW_SETTINGS = (  # 0, false or empty if an earlier version started the training
     ("treebank", "sentences"),
     ("relations", "decided"),
+    ("tags", "given"),
     ("initial", "decided_share"),
     ("initial", "corrected_share"),
     ("refine", "sampled"),
