@@ -86,12 +86,12 @@ class ResultCollection:
     def shared(self, systems: Sequence[str], split: str, codes: Iterable[str] = UD) -> tuple[list[str], list[str]]:
         """Return the systems that can be averaged, and the pooled treebanks that have results of all of them.
 
-        A system with results on less than half as many treebanks as another is left out; it would leave too few.
+        A system with results on at most half as many treebanks as another is left out: it would leave too few.
         """
         pooled = self.pooled(codes)
         has = {system: {code for code in pooled if self.of(code, system, split)} for system in systems}
         most = max(map(len, has.values()), default=0)
-        kept = [system for system, its in has.items() if its and 2 * len(its) >= most]
+        kept = [system for system, its in has.items() if 2 * len(its) > most]
         return kept, [code for code in pooled if kept and all(code in has[system] for system in kept)]
 
     def note(self, codes: Collection[str], systems: Collection[str], split: str) -> str:
