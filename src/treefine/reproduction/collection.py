@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -99,15 +100,10 @@ class ResultCollection:
         used = [each for code in codes for each in self.of_treebank(code) if each.system in systems]
         if not used:
             return "There are no results yet."
-        tags: dict[str, list[str]] = {}
-        encoders: dict[str, list[str]] = {}
-        for each in used:
-            tags.setdefault(each.tags, []).append(f"{TITLES[each.system]} on {each.treebank}")
-            if not SYSTEMS[each.system].is_bilstm:
-                encoders.setdefault(each.encoder, []).append(each.treebank)
-        parts = ["Tags: " + "; ".join(_which(tags)) + "."]
-        if encoders:
-            parts.append("Encoders: " + "; ".join(_which(encoders)) + ".")
+        pretrained = [each for each in used if not SYSTEMS[each.system].is_bilstm]
+        parts = [f"Tags: {_values(used, 'tags')}."]
+        if pretrained:
+            parts.append(f"Encoder: {_values(pretrained, 'encoder')}.")
         if any(SYSTEMS[each.system].is_bilstm for each in used):
             parts.append("Biaffine has no pretrained encoder.")
         seeds = sorted({each.seed for each in used})
@@ -137,14 +133,22 @@ def _initial(refined: Result) -> Result:
     return replace(refined, system=FILES, UAS=uas, LAS=las, updates=None, training_seconds=None, parameters=0)
 
 
-def _which(named: dict[str, list[str]]) -> list[str]:
-    """Return the values; if there are several, each with the places where it is used."""
-    if len(named) == 1:
-        return list(named)
-    most = max(named, key=lambda value: len(named[value]))
-    return [
-        value if value == most else f"{value} ({', '.join(dict.fromkeys(places))})" for value, places in named.items()
-    ]
+def _values(results: Sequence[Result], field: str) -> str:
+    """Return the most frequent value of a field, then the others, each with its treebanks, or systems and treebanks."""
+    counted = Counter(getattr(each, field) for each in results)
+    most, *others = [value for value, _ in counted.most_common()]
+    by_treebank: dict[str, set[str]] = {}
+    for each in results:
+        by_treebank.setdefault(each.treebank, set()).add(getattr(each, field))
+    exceptions = []
+    for value in others:
+        having = [each for each in results if getattr(each, field) == value]
+        places = [
+            each.treebank if len(by_treebank[each.treebank]) == 1 else f"{TITLES[each.system]} on {each.treebank}"
+            for each in having
+        ]
+        exceptions.append(f"{value} for {listed([*dict.fromkeys(places)])}")
+    return f"{most} ({'; '.join(exceptions)})" if exceptions else str(most)
 
 
 def percent(share: float | None) -> str:

@@ -16,7 +16,6 @@ from treefine.reproduction.collection import (
     TITLES,
     UD,
     ResultCollection,
-    counted_treebanks,
     listed,
     percent,
 )
@@ -109,8 +108,7 @@ def ud_table(found: ResultCollection, best: Best, metric: Metric) -> Table:
         f"computed from the two columns. {_BOLD.format('of the row')} {_ROLES}"
     )
     averaged = (
-        f"The average is over the treebanks that have all of {listed([TITLES[each] for each in systems])}: "
-        f"{counted_treebanks(counted)}."
+        f"The average is over {listed(counted)}, which have results of all averaged systems."
         if counted
         else "No treebank has all systems, so there is no average."
     )
