@@ -222,9 +222,9 @@ def labels() -> str:
 
     def lines(kind: str, models: Mapping[str, Model]) -> Iterable[Cells]:
         found = refinement_of_all(models)
-        yield ("dependency type", "gold words", *_header(kind, found.steps, paper.LABELS))
+        yield ("dependency type", "gold words", *_header(kind, found.steps, paper.DEPENDENCY_TYPES))
         for label in ranked_labels(found, least=LEAST, most=MOST):
-            yield (f"`{label}`", *_counted(found.labels[label]), *_reported(paper.LABELS, kind, label))
+            yield (f"`{label}`", *_counted(found.labels[label]), *_reported(paper.DEPENDENCY_TYPES, kind, label))
 
     def below(kind: str, models: Mapping[str, Model]) -> str:
         return label_sentence(refinement_of_all(models))

@@ -120,8 +120,8 @@ def test_analyses_of_refinement_are_as_printed():
     tree_types = [{name.title(): cells for name, cells in each.items()} for each in paper.PROJECTIVITY.values()]
 
     udify, syntr = found[:3], found[3:]
-    assert udify == [paper.RESOURCES["UDify+RNGTr"], paper.LABELS["UDify+RNGTr"], tree_types[1]]
-    assert syntr == [paper.LABELS["SynTr+RNGTr"], paper.RESOURCES["SynTr+RNGTr"], tree_types[0]]
+    assert udify == [paper.RESOURCES["UDify+RNGTr"], paper.DEPENDENCY_TYPES["UDify+RNGTr"], tree_types[1]]
+    assert syntr == [paper.DEPENDENCY_TYPES["SynTr+RNGTr"], paper.RESOURCES["SynTr+RNGTr"], tree_types[0]]
 
 
 def test_printed_averages_are_means_of_the_rows_except_for_one_rounding_step():

@@ -11,10 +11,19 @@ from treefine.evaluation.analysis.pages import APART
 from treefine.evaluation.analysis.refinement import LARGE, Refinement, StepCounts, ranked_labels, together
 from treefine.evaluation.tables import Table, TableCell
 from treefine.reproduction import paper
-from treefine.reproduction.collection import NONE, OURS, PAPER, TITLES, UD, ResultCollection, counted_treebanks, listed
+from treefine.reproduction.collection import (
+    DASH,
+    OURS,
+    PAPER,
+    SYSTEM_TITLES,
+    UD,
+    ResultCollection,
+    counted_treebanks,
+    in_words,
+)
 from treefine.reproduction.tree_analysis import CURVES, DRAWN, DRAWN_CTB, REFINING, TreeFindings
 
-LEAST, MOST = 100, 12  # gold words of a ranked dependency type, and number of types shown
+LEAST_GOLD, MOST = 100, 12  # gold words of a ranked dependency type, and number of types shown
 _STEPS = 3  # in the tables of the paper
 _UNITS = {"dependency length": "words", "distance to root": "arcs", "sentence length": "words"}
 _SAMPLES = 200  # of the bands
@@ -37,7 +46,9 @@ def ctb_figures(found: ResultCollection, findings: TreeFindings) -> tuple[dict[s
     drawn = [system for system in DRAWN_CTB if ("ctb", system) in findings.curves]
     if not drawn:
         return {}, "There are no trees of the dev set of CTB to draw."
-    note = f"LAS (F1) on the dev set of CTB; one seed per system. {found.note(['ctb'], drawn, 'dev')}"
+    note = (
+        f"LAS (F1) on the dev set of CTB. Each line is the chosen seed of a system. {found.note(['ctb'], drawn, 'dev')}"
+    )
     return _figures("figure-4", findings, drawn, ["ctb"], CURVES[:2]), note
 
 
@@ -56,7 +67,7 @@ def _figures(
         tallies = {system: join([findings.curves[code, system][by] for code in codes]) for system in systems}
         lines = [
             Line(
-                TITLES[system],
+                SYSTEM_TITLES[system],
                 tuple(
                     Mark(each.value, 100 * each.f1, 100 * each.low, 100 * each.high, each.gold)
                     for each in points
@@ -86,13 +97,13 @@ def resources_table(found: ResultCollection, findings: TreeFindings) -> Table:
             by_size[paper.HIGH if is_large else paper.LOW].append(code)
         for size, codes in by_size.items():
             counts = _together(findings, system, codes).attachment["LAS"] if codes else None
-            rows.append((TITLES[system], size, OURS, ", ".join(codes) or NONE, *_cells(counts)))
-            rows.append((REFINING[system], size, PAPER, NONE, *_reported(paper.RESOURCES, system, size)))
+            rows.append((SYSTEM_TITLES[system], size, OURS, ", ".join(codes) or DASH, *_cells(counts)))
+            rows.append((REFINING[system], size, PAPER, DASH, *_reported(paper.RESOURCES, system, size)))
     note = (
         f"The share of the LAS errors that each step removes (REL, Eq. 8), dev sets together, mean of the seeds. "
         f"{paper.HIGH} treebanks have more than {LARGE:,} training sentences. {_sources(found, findings)}"
     )
-    header = ("model", "dataset type", "numbers", "treebanks", *_header())
+    header = ("model", "dataset type", "source", "treebanks", *_header())
     return Table(header, tuple(rows), "Table 4: refinement by the size of the training set", note, n_names=4)
 
 
@@ -102,20 +113,21 @@ def label_tables(found: ResultCollection, findings: TreeFindings) -> dict[str, T
     for system in _shown(findings):
         codes = _codes(found, findings, system)
         counts = _together(findings, system, codes).labels if codes else {}
-        ranked = ranked_labels(_together(findings, system, codes), least=LEAST, most=MOST) if codes else []
+        ranked = ranked_labels(_together(findings, system, codes), least=LEAST_GOLD, most=MOST) if codes else []
         rows: list[tuple[TableCell, ...]] = []
-        for label in [*ranked, *(each for each in paper.LABELS[REFINING[system]] if each not in ranked)]:
+        for label in [*ranked, *(each for each in paper.DEPENDENCY_TYPES[REFINING[system]] if each not in ranked)]:
             ours = counts.get(label)
-            gold = f"{ours.gold:,.0f}" if ours else NONE
-            rows.append((label, gold, *_cells(ours), *_reported(paper.LABELS, system, label)[:_STEPS]))
+            gold = f"{ours.gold:,.0f}" if ours else DASH
+            rows.append((label, gold, *_cells(ours), *_reported(paper.DEPENDENCY_TYPES, system, label)[:_STEPS]))
         note = (
-            f"{TITLES[system]}, beside the paper's {REFINING[system]}: the share of the F-score errors that each step "
-            f"removes, dev sets together ({counted_treebanks(codes)}), mean of the seeds. First up to {MOST} types with"
-            f" at least {LEAST} gold words, ranked by all steps; then the other types of the paper's table. "
+            f"{SYSTEM_TITLES[system]}, beside the paper's {REFINING[system]}: the share of the F-score errors that "
+            f"each step removes, mean of the seeds, on the dev sets of {counted_treebanks(codes)} together. First up "
+            f"to {MOST} types with at least {LEAST_GOLD} gold words, ranked by all steps; then the other types of the paper's "
+            "table. "
             f"{found.note(codes, [system], 'dev')}"
         )
         header = ("dependency type", "gold words", *_header(), *(f"paper {each}" for each in _header()[:_STEPS]))
-        title = f"Table 5: refinement by dependency type, {TITLES[system]}"
+        title = f"Table 5: refinement by dependency type, {SYSTEM_TITLES[system]}"
         tables[f"table-5-{system}"] = Table(header, tuple(rows), title, note)
     return tables
 
@@ -128,13 +140,13 @@ def projectivity_table(found: ResultCollection, findings: TreeFindings) -> Table
         counts = _together(findings, system, codes).projectivity if codes else {}
         for kind in ("non-projective", "projective"):
             ours = counts.get(kind)
-            rows.append((TITLES[system], kind, OURS, f"{ours.gold:,.0f}" if ours else NONE, *_cells(ours)))
-            rows.append((REFINING[system], kind, PAPER, NONE, *_reported(paper.PROJECTIVITY, system, kind)))
+            rows.append((SYSTEM_TITLES[system], kind, OURS, f"{ours.gold:,.0f}" if ours else DASH, *_cells(ours)))
+            rows.append((REFINING[system], kind, PAPER, DASH, *_reported(paper.PROJECTIVITY, system, kind)))
     note = (
         "The share of the F-score errors that each step removes in words of projective and non-projective gold trees, "
         f"dev sets together, mean of the seeds. {_sources(found, findings)}"
     )
-    header = ("model", "tree type", "numbers", "gold words", *_header())
+    header = ("model", "tree type", "source", "gold words", *_header())
     return Table(header, tuple(rows), "Table 6: refinement by projectivity", note, n_names=3)
 
 
@@ -150,15 +162,15 @@ def _codes(found: ResultCollection, findings: TreeFindings, system: str) -> list
 
 
 def _together(findings: TreeFindings, system: str, codes: Sequence[str]) -> Refinement:
-    return together([findings.refinements[code, system] for code in codes], name=TITLES[system])
+    return together([findings.refinements[code, system] for code in codes], name=SYSTEM_TITLES[system])
 
 
 def _sources(found: ResultCollection, findings: TreeFindings) -> str:
     """Say which treebanks each system has, and where the numbers come from."""
     shown = _shown(findings)
-    systems = [f"{TITLES[system]}: {counted_treebanks(_codes(found, findings, system))}" for system in shown]
+    systems = [f"{SYSTEM_TITLES[system]}: {counted_treebanks(_codes(found, findings, system))}" for system in shown]
     left_out = [code for code in UD if found.of_treebank(code) and code not in found.pooled()]
-    apart = f" Left out, because they are of another release: {listed(left_out)}." if left_out else ""
+    apart = f" Left out, because they are of another release: {in_words(left_out)}." if left_out else ""
     return f"{'; '.join(systems)}.{apart} {found.note(found.pooled(), shown, 'dev')}"
 
 
@@ -169,12 +181,12 @@ def _header() -> tuple[str, ...]:
 def _cells(counts: StepCounts | None) -> tuple[str, ...]:
     """Return the reduction of each step and of all steps together."""
     if counts is None:
-        return (NONE,) * (_STEPS + 1)
+        return (DASH,) * (_STEPS + 1)
     steps = [*map(reduction_text, counts.reductions[:_STEPS])]
-    return (*steps, *[NONE] * (_STEPS - len(steps)), reduction_text(counts.total))
+    return (*steps, *[DASH] * (_STEPS - len(steps)), reduction_text(counts.total))
 
 
 def _reported(numbers: Mapping[str, Mapping[str, tuple[float, ...]]], system: str, kind: str) -> tuple[str, ...]:
     """Return the paper's numbers of each step; it has none for all steps together."""
     reported = numbers[REFINING[system]].get(kind)
-    return (NONE,) * (_STEPS + 1) if reported is None else (*(f"{each:+.2f}%" for each in reported), NONE)
+    return (DASH,) * (_STEPS + 1) if reported is None else (*(f"{each:+.2f}%" for each in reported), DASH)

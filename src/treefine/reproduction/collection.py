@@ -14,9 +14,9 @@ from treefine.reproduction.systems import SYSTEMS
 from treefine.reproduction.treebanks import RELEASE, TREEBANKS
 from treefine.training.recipe import FILES
 
-NONE = "–"
+DASH = "–"
 OURS, PAPER = "treefine", "paper"
-TITLES = {FILES: "Files"} | {name: system.title for name, system in SYSTEMS.items()}
+SYSTEM_TITLES = {FILES: "Files"} | {name: system.title for name, system in SYSTEMS.items()}
 UD = tuple(code for code, treebank in TREEBANKS.items() if treebank.is_ud)
 
 
@@ -107,7 +107,7 @@ class ResultCollection:
         if any(SYSTEMS[each.system].is_bilstm for each in used):
             parts.append("Biaffine has no pretrained encoder.")
         seeds = sorted({each.seed for each in used})
-        parts.append(f"{'Seeds' if len(seeds) > 1 else 'Seed'}: {listed(list(map(str, seeds)))}.")
+        parts.append(f"{'Seeds' if len(seeds) > 1 else 'Seed'}: {in_words(list(map(str, seeds)))}.")
         if split == "test" and len(seeds) > 1:
             parts.append("The seed with the best dev LAS is tested.")
         return " ".join([*parts, *self._releases(codes)])
@@ -115,7 +115,7 @@ class ResultCollection:
     def _releases(self, codes: Iterable[str]) -> list[str]:
         others = {code: sorted({each.release for each in self.of_treebank(code)}) for code in codes}
         named = [
-            f"{code} is of {listed([f'UD {name}' if name else 'an unknown release' for name in releases])}"
+            f"{code} is of {in_words([f'UD {name}' if name else 'an unknown release' for name in releases])}"
             for code, releases in others.items()
             if not self.is_comparable(code)
         ]
@@ -144,22 +144,24 @@ def _values(results: Sequence[Result], field: str) -> str:
     for value in others:
         having = [each for each in results if getattr(each, field) == value]
         places = [
-            each.treebank if len(by_treebank[each.treebank]) == 1 else f"{TITLES[each.system]} on {each.treebank}"
+            each.treebank
+            if len(by_treebank[each.treebank]) == 1
+            else f"{SYSTEM_TITLES[each.system]} on {each.treebank}"
             for each in having
         ]
-        exceptions.append(f"{value} for {listed([*dict.fromkeys(places)])}")
+        exceptions.append(f"{value} for {in_words([*dict.fromkeys(places)])}")
     return f"{most} ({'; '.join(exceptions)})" if exceptions else str(most)
 
 
 def percent(share: float | None) -> str:
     """Return a share in percent with two digits, or a dash."""
-    return NONE if share is None else f"{100 * share:.2f}"
+    return DASH if share is None else f"{100 * share:.2f}"
 
 
-def listed(parts: Sequence[str]) -> str:
+def in_words(parts: Sequence[str]) -> str:
     """Return the parts with commas and a last "and".
 
-    >>> listed(["1", "2", "3"])
+    >>> in_words(["1", "2", "3"])
     '1, 2 and 3'
     """
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
@@ -169,6 +171,6 @@ def counted_treebanks(codes: Sequence[str]) -> str:
     """Return the number of treebanks and their names.
 
     >>> counted_treebanks(["en_ewt", "tr_imst"])
-    '2 treebanks: en_ewt, tr_imst'
+    '2 treebanks (en_ewt, tr_imst)'
     """
-    return f"{count(len(codes), 'treebank')}: {', '.join(codes)}" if codes else "no treebank"
+    return f"{count(len(codes), 'treebank')} ({', '.join(codes)})" if codes else "no treebank"

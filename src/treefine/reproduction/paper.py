@@ -201,7 +201,7 @@ PROJECTIVITY = {
 
 
 # Table 5, F-score of the dependency types with the largest total, all treebanks together:
-LABELS = {
+DEPENDENCY_TYPES = {
     "SynTr+RNGTr": {
         "clf": (17.60, 0.00, 0.00),
         "discourse": (9.70, 0.00, 0.00),

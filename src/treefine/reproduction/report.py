@@ -19,10 +19,10 @@ from treefine.reproduction.analysis_tables import (
 from treefine.reproduction.collection import ResultCollection, counted_treebanks
 from treefine.reproduction.results import Result
 from treefine.reproduction.score_tables import (
-    costs_table,
     dev_table,
     equal_cost_table,
     penn_table,
+    run_times_table,
     table_1,
     ud_table,
 )
@@ -76,7 +76,7 @@ def report_sections(found: ResultCollection, results_folder: Path) -> list[Table
         _section("table-4", resources_table(found, findings)),
         TableSection("Table 5: refinement by dependency type", tables=label_tables(found, findings)),
         _section("table-6", projectivity_table(found, findings)),
-        _section("appendix-b", costs_table(found)),
+        _section("appendix-b", run_times_table(found)),
         _section("appendix-c", ud_table(found, findings.best, "UAS")),
         _section("dev-scores", dev_table(found)),
         _section("equal-cost", equal_cost_table(found)),

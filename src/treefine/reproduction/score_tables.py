@@ -10,37 +10,37 @@ from treefine.evaluation.scores import relative_error_reduction
 from treefine.evaluation.tables import Table, TableCell
 from treefine.reproduction import paper
 from treefine.reproduction.collection import (
-    NONE,
+    DASH,
     OURS,
     PAPER,
-    TITLES,
+    SYSTEM_TITLES,
     UD,
     ResultCollection,
-    listed,
+    in_words,
     percent,
 )
 from treefine.reproduction.results import ALPHA, Result
 from treefine.reproduction.systems import LONGER, MULTI, SYSTEMS
 from treefine.reproduction.treebanks import TREEBANKS
-from treefine.training.recipe import FILES
+from treefine.training.recipe import BIAFFINE, FILES, SYNTR
 
 Metric: TypeAlias = Literal["UAS", "LAS"]
 Best: TypeAlias = Mapping[tuple[str, str], frozenset[str]]  # by treebank and metric: the systems that tie for the best
-SYNTR, LONG, REFINED, EMPTY_REFINED = "syntr", "syntr-long", "syntr-rngtr", "empty-rngtr"
+SYNTR_LONGER, REFINED, EMPTY_REFINED = "syntr-long", "syntr-rngtr", "empty-rngtr"
 # The columns of the UD tables, each with the system of the paper that has the same role.
 UD_SYSTEMS = {
-    "biaffine": "",
-    "biaffine-rngtr": "",
+    BIAFFINE: "",
+    f"{BIAFFINE}-rngtr": "",
     MULTI: "UDify",
     f"{MULTI}-rngtr": "UDify+RNGTr",
     FILES: "UDify",
     f"{FILES}-rngtr": "UDify+RNGTr",
     SYNTR: "SynTr",
-    LONG: "",
+    SYNTR_LONGER: "",
     REFINED: "SynTr+RNGTr",
     EMPTY_REFINED: "Empty+RNGTr",
 }
-PENN_SYSTEMS = ("biaffine", "biaffine-rngtr", SYNTR, LONG, REFINED, EMPTY_REFINED)
+PENN_SYSTEMS = (BIAFFINE, f"{BIAFFINE}-rngtr", SYNTR, SYNTR_LONGER, REFINED, EMPTY_REFINED)
 _PENN_NAMES = {"ptb": "PTB", "ctb": "CTB", "de_conll09": "German"}
 _TABLE_1 = "tr_imst"
 _BOLD = f"Bold: not significantly different from the best {{}} (α = {ALPHA:g}, approximate randomisation)."
@@ -59,8 +59,10 @@ def table_1(found: ResultCollection) -> Table:
         names = (initial, f"{refined}-t1", f"{refined}-no-stop", refined)
         for system, (theirs, uas, las) in zip(names, reported, strict=True):
             seeds = found.of(_TABLE_1, system, "dev")
-            title = f"{TITLES[system]} (T={SYSTEMS[system].steps})" if system == refined else TITLES[system]
-            ours = (len(seeds) or NONE, _spread(seeds, "UAS"), _spread(seeds, "LAS"))
+            title = (
+                f"{SYSTEM_TITLES[system]} (T={SYSTEMS[system].steps})" if system == refined else SYSTEM_TITLES[system]
+            )
+            ours = (len(seeds) or DASH, _spread(seeds, "UAS"), _spread(seeds, "LAS"))
             rows.append((title, *ours, theirs, f"{uas:.2f}", f"{las:.2f}"))
     systems = [name for name in SYSTEMS if SYSTEMS[name].base in (SYNTR, REFINED, MULTI, f"{MULTI}-rngtr")]
     note = (
@@ -81,7 +83,7 @@ def _grid_title(model: str, steps: int, stop: bool) -> str:
 def _spread(seeds: Sequence[Result], metric: Metric) -> str:
     """Return the mean over the seeds, and the sample standard deviation if there are several."""
     if not seeds:
-        return NONE
+        return DASH
     values = [100 * float(getattr(each, metric)) for each in seeds]
     spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):.2f}{spread}"
@@ -97,7 +99,7 @@ def ud_table(found: ResultCollection, best: Best, metric: Metric) -> Table:
         bold |= {(len(rows), 3 + column) for column, system in enumerate(UD_SYSTEMS) if system in ties}
         size = found.train_sentences(code)
         cells = [_ud_cell(found, code, system, metric) for system in UD_SYSTEMS]
-        rows.append((title, OURS, f"{size:,}" if size else NONE, *cells))
+        rows.append((title, OURS, f"{size:,}" if size else DASH, *cells))
         theirs = [printed[code].get(model) for model in UD_SYSTEMS.values()]
         bold |= {(len(rows), 3 + column) for column, each in enumerate(theirs) if each and each.is_bold}
         rows.append((title, PAPER, f"{paper.TRAIN_SIZES[code]:g}K", *map(_printed_text, theirs)))
@@ -108,20 +110,20 @@ def ud_table(found: ResultCollection, best: Best, metric: Metric) -> Table:
         f"computed from the two columns. {_BOLD.format('of the row')} {_ROLES}"
     )
     averaged = (
-        f"The average is over {listed(counted)}, which have results of all averaged systems."
+        f"The average is over {in_words(counted)}, which have results of all averaged systems."
         if counted
         else "No treebank has all systems, so there is no average."
     )
     note = f"{reduced} {averaged} {found.note(UD, UD_SYSTEMS, 'test')}"
     name = "Table 2: UD treebanks, LAS" if metric == "LAS" else "Appendix C: UD treebanks, UAS"
-    header = ("treebank", "numbers", "train", *(TITLES[each] for each in UD_SYSTEMS))
+    header = ("treebank", "source", "train", *(SYSTEM_TITLES[each] for each in UD_SYSTEMS))
     return Table(header, tuple(rows), name, note, n_names=2, bold=frozenset(bold))
 
 
 def _ud_cell(found: ResultCollection, code: str, system: str, metric: Metric) -> str:
     score = _score(found, code, system, metric)
     if score is None:
-        return NONE
+        return DASH
     initial = SYSTEMS[system].initial if system in SYSTEMS else ""
     before = _score(found, code, initial, metric) if initial in UD_SYSTEMS else None
     reduction = None if before is None else relative_error_reduction(before, score)
@@ -135,7 +137,7 @@ def _score(found: ResultCollection, code: str, system: str, metric: Metric) -> f
 
 def _printed_text(each: paper.Printed | None) -> str:
     if each is None:
-        return NONE
+        return DASH
     return f"{each.score:.2f}" + ("" if each.reduction is None else f" ({each.reduction:+.2f}%)")
 
 
@@ -149,14 +151,14 @@ def _averages(
     for system, model in UD_SYSTEMS.items():
         scores = [_score(found, code, system, metric) for code in counted] if system in systems else []
         known = [score for score in scores if score is not None]
-        ours.append(percent(statistics.mean(known)) if known else NONE)
+        ours.append(percent(statistics.mean(known)) if known else DASH)
         reported = [printed[code][model].score for code in counted if model in printed[code]]
-        theirs.append(f"{statistics.mean(reported):.2f}" if reported else NONE)
+        theirs.append(f"{statistics.mean(reported):.2f}" if reported else DASH)
     mark = "" if all(map(found.is_comparable, counted)) else "†"
     title = f"Average of {len(counted)}{mark}"
-    whole = [f"{all_printed[model]:.2f}" if model in all_printed else NONE for model in UD_SYSTEMS.values()]
-    lines: list[tuple[TableCell, ...]] = [(title, OURS, NONE, *ours), (title, PAPER, NONE, *theirs)]
-    return [*lines, (f"Average of {len(UD)}, as printed", PAPER, NONE, *whole)]
+    whole = [f"{all_printed[model]:.2f}" if model in all_printed else DASH for model in UD_SYSTEMS.values()]
+    lines: list[tuple[TableCell, ...]] = [(title, OURS, DASH, *ours), (title, PAPER, DASH, *theirs)]
+    return [*lines, (f"Average of {len(UD)}, as printed", PAPER, DASH, *whole)]
 
 
 def penn_table(found: ResultCollection, best: Best) -> Table:
@@ -172,7 +174,7 @@ def penn_table(found: ResultCollection, best: Best) -> Table:
         kind = "T" if paper.PENN[model].is_transition_based else "G"
         rows.append((model, PAPER, kind, *map(_printed_text, scores)))
 
-    titles = [TITLES[system] for system in PENN_SYSTEMS]
+    titles = [SYSTEM_TITLES[system] for system in PENN_SYSTEMS]
     for model in paper.PENN:
         if model not in titles:
             add_printed(model)
@@ -184,10 +186,10 @@ def penn_table(found: ResultCollection, best: Best) -> Table:
             add_printed(title)
     note = (
         "Test UAS and LAS in %, without punctuation for the Penn Treebanks and with it for German. T: transition-based,"
-        f" G: graph-based. {_BOLD.format('of the column, treefine and the paper apart')} "
+        f" G: graph-based. {_BOLD.format('of the column, treefine and paper each for itself')} "
         + found.note([*_PENN_NAMES], PENN_SYSTEMS, "test")
     )
-    header = ("model", "numbers", "type", *(f"{_PENN_NAMES[code]} {metric}" for code, metric in places))
+    header = ("model", "source", "type", *(f"{_PENN_NAMES[code]} {metric}" for code, metric in places))
     title = "Table 3: Penn Treebanks and German"
     return Table(header, tuple(rows), title, note, n_names=2, bold=frozenset(bold))
 
@@ -199,7 +201,7 @@ def dev_table(found: ResultCollection) -> Table:
         best = found.chosen(code, system)
         numbers = " ".join(str(each.seed) for each in seeds)
         scores = (_spread(seeds, "UAS"), _spread(seeds, "LAS"))
-        rows.append((found.title(code), TITLES[system], numbers, best.seed if best else NONE, *scores))
+        rows.append((found.title(code), SYSTEM_TITLES[system], numbers, best.seed if best else DASH, *scores))
     note = (
         "Dev scores in %: mean ± sample standard deviation of the seeds. The chosen seed has the best dev LAS. "
         + found.note([*TREEBANKS], SYSTEMS, "dev")
@@ -216,7 +218,7 @@ def _trained(found: ResultCollection) -> Iterable[tuple[str, str, list[Result]]]
                 yield code, system, seeds
 
 
-_AT_EQUAL_COST = (SYNTR, LONG, REFINED, EMPTY_REFINED)
+_AT_EQUAL_COST = (SYNTR, SYNTR_LONGER, REFINED, EMPTY_REFINED)
 
 
 def equal_cost_table(found: ResultCollection) -> Table:
@@ -226,13 +228,13 @@ def equal_cost_table(found: ResultCollection) -> Table:
         las = {system: found.mean(code, system, "LAS") for system in _AT_EQUAL_COST}
         if any(score is not None for score in las.values()):
             cells = [each for system in las for each in (_updates(found, code, system), percent(las[system]))]
-            gains = [_gain(las[control], las[REFINED]) for control in (SYNTR, LONG)]
-            rows.append((found.title(code), *cells, *(NONE if gain is None else f"{gain:+.2f}" for gain in gains)))
-    names = [TITLES[system] for system in _AT_EQUAL_COST]
+            gains = [_gain(las[control], las[REFINED]) for control in (SYNTR, SYNTR_LONGER)]
+            rows.append((found.title(code), *cells, *(DASH if gain is None else f"{gain:+.2f}" for gain in gains)))
+    names = [SYSTEM_TITLES[system] for system in _AT_EQUAL_COST]
     header = ("treebank", *(f"{name} {kind}" for name in names for kind in ("updates", "LAS")))
     note = (
-        f"Mean dev LAS of the seeds, and the mean number of updates. {TITLES[LONG]} has {LONGER} times the epochs of "
-        f"SynTr. For {TITLES[REFINED]}, the updates of its initial parser are added after the plus sign. "
+        f"Mean dev LAS of the seeds, and the mean number of updates. {names[1]} has {LONGER} times the epochs of "
+        f"{names[0]}. For {names[2]}, the updates of its initial parser are added after the plus sign. "
         f"{equal_cost_sentence(found)} {found.note([*TREEBANKS], _AT_EQUAL_COST, 'dev')}"
     )
     gained = (f"gain over {names[0]}", f"gain over {names[1]}")
@@ -246,28 +248,43 @@ def _gain(before: float | None, after: float | None) -> float | None:
 def _updates(found: ResultCollection, code: str, system: str) -> str:
     own = found.mean(code, system, "updates")
     initial = found.mean(code, SYSTEMS[system].initial, "updates")
-    return NONE if own is None else f"{own:,.0f}" + ("" if initial is None else f" + {initial:,.0f}")
+    return DASH if own is None else f"{own:,.0f}" + ("" if initial is None else f" + {initial:,.0f}")
 
 
 def equal_cost_sentence(found: ResultCollection) -> str:
     """Say how much of the gain of refinement over SynTr is left over SynTr with as many updates."""
+    names = [SYSTEM_TITLES[each] for each in _AT_EQUAL_COST]
     gains = []
     for code in TREEBANKS:
-        before, control, after = (found.mean(code, system, "LAS") for system in (SYNTR, LONG, REFINED))
+        before, control, after = (found.mean(code, system, "LAS") for system in (SYNTR, SYNTR_LONGER, REFINED))
         over_syntr, over_control = _gain(before, after), _gain(control, after)
         if over_syntr is not None and over_control is not None:
             gains.append((over_syntr, over_control))
     if not gains:
-        return f"No treebank has results of {listed([TITLES[each] for each in _AT_EQUAL_COST[:3]])}."
+        return f"No treebank has results of {in_words(names[:3])}."
     first, second = (statistics.mean(each) for each in zip(*gains, strict=True))
     treebanks = "one treebank" if len(gains) == 1 else f"{len(gains)} treebanks on average"
-    said = f"On {treebanks}, {TITLES[REFINED]} gains {first:+.2f} LAS over SynTr and {second:+.2f} over {TITLES[LONG]}"
+    syntr, longer, refined = names[:3]
+    said = f"On {treebanks}, {refined} gains {first:+.2f} LAS over {syntr} and {second:+.2f} over {longer}"
     if first <= 0:
-        return f"{said}: there is no gain over SynTr to compare."
-    return f"{said}: {max(second, 0) / first:.0%} of the gain is left at equal cost."
+        return f"{said}: there is no gain over {syntr} to compare."
+    return f"{said}: {max(second, 0) / first:.0%} of the gain is left.{_cost_sentence(found)}"
 
 
-def costs_table(found: ResultCollection) -> Table:
+def _cost_sentence(found: ResultCollection) -> str:
+    """Say how many updates the control had, compared with refinement and its initial parser; "" if unknown."""
+    shares = []
+    for code in TREEBANKS:
+        initial, control, refined = (found.mean(code, system, "updates") for system in (SYNTR, SYNTR_LONGER, REFINED))
+        if initial is not None and control is not None and refined is not None and initial + refined > 0:
+            shares.append(control / (initial + refined))
+    if not shares:
+        return ""
+    syntr, longer, refined, _ = (SYSTEM_TITLES[each] for each in _AT_EQUAL_COST)
+    return f" {longer} had {statistics.mean(shares):.0%} of the updates of {syntr} and {refined} together."
+
+
+def run_times_table(found: ResultCollection) -> Table:
     """Return parameters and run times (Appendix B)."""
     rows: list[tuple[TableCell, ...]] = []
     trained = [*_trained(found)]
@@ -277,22 +294,22 @@ def costs_table(found: ResultCollection) -> Table:
             if seeds[0].initial_parameters:
                 size += f" + {seeds[0].initial_parameters / 1e6:.1f}M"
             tested = found.tested(code, system)
-            seconds = [NONE, NONE]
+            seconds = [DASH, DASH]
             if tested:
                 speed = tested.words / tested.parsing_seconds if tested.parsing_seconds else None
-                seconds = [f"{tested.parsing_seconds:.1f}", NONE if speed is None else f"{speed:,.0f}"]
-            devices = listed(sorted({each.device for each in seeds}))
+                seconds = [f"{tested.parsing_seconds:.1f}", DASH if speed is None else f"{speed:,.0f}"]
+            devices = in_words(sorted({each.device for each in seeds}))
             times = (clock(found.mean(code, system, "training_seconds")), *seconds, devices)
-            rows.append((found.title(code), OURS, TITLES[system], size, *times))
+            rows.append((found.title(code), OURS, SYSTEM_TITLES[system], size, *times))
         for model, (training, evaluation) in paper.TIMES.get(code, {}).items():
-            size = f"{paper.PARAMETERS[model]}M" if code == "ptb" else NONE
-            rows.append((found.title(code), PAPER, model, size, training, evaluation, NONE, paper.DEVICE))
+            size = f"{paper.PARAMETERS[model]}M" if code == "ptb" else DASH
+            rows.append((found.title(code), PAPER, model, size, training, evaluation, DASH, paper.DEVICE))
     note = (
         "Parameters of the network, and of its initial parser after the plus sign. Training time (h:mm:ss) is the mean "
         "of the seeds, without that of the initial parser. Evaluation time is that of the test set. The paper does not "
         f"name the initial parser of its RNGTr. {found.note([*TREEBANKS], SYSTEMS, 'test')}"
     )
-    header = ("treebank", "numbers", "model", "parameters", "training", "evaluation (s)", "words/s", "device")
+    header = ("treebank", "source", "model", "parameters", "training", "evaluation (s)", "words/s", "device")
     return Table(header, tuple(rows), "Appendix B: parameters and run times", note, n_names=3)
 
 
@@ -303,6 +320,6 @@ def clock(seconds: float | None) -> str:
     ('1:29:43', '–')
     """
     if seconds is None:
-        return NONE
+        return DASH
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

@@ -1,6 +1,6 @@
-"""What the tables and figures need from the saved trees: significance, curves and counts of each refinement step.
+"""Read the saved trees for the tables and figures: significance, curves and counts of each refinement step.
 
-Each gold file and each file of trees is read once, treebank by treebank.
+Only one treebank at a time is in memory, and each gold file is read once.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from treefine.evaluation.words import WordColumns, load_words
 from treefine.reproduction.collection import ResultCollection
 from treefine.reproduction.predictions import Predictions, checksum, load_predictions
 from treefine.reproduction.results import ALPHA, SAMPLES, SEED, TREES, Result
-from treefine.reproduction.score_tables import PENN_SYSTEMS, UD_SYSTEMS
+from treefine.reproduction.score_tables import EMPTY_REFINED, PENN_SYSTEMS, REFINED, UD_SYSTEMS
 from treefine.reproduction.systems import MULTI
 from treefine.reproduction.treebanks import TREEBANKS
-from treefine.training.recipe import FILES
+from treefine.training.recipe import FILES, SYNTR
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.sentence import Sentence
 
@@ -31,15 +31,15 @@ CURVES = ("dependency length", "distance to root", "sentence length")  # the plo
 REFINING = {  # systems of Tables 4 to 6, and the paper's with the same role
     f"{MULTI}-rngtr": "UDify+RNGTr",
     f"{FILES}-rngtr": "UDify+RNGTr",
-    "syntr-rngtr": "SynTr+RNGTr",
+    REFINED: "SynTr+RNGTr",
 }
-DRAWN = (MULTI, f"{MULTI}-rngtr", FILES, f"{FILES}-rngtr", "syntr", "syntr-rngtr", "empty-rngtr")
-DRAWN_CTB = ("syntr", "syntr-rngtr")
+DRAWN = (MULTI, f"{MULTI}-rngtr", FILES, f"{FILES}-rngtr", SYNTR, REFINED, EMPTY_REFINED)
+DRAWN_CTB = (SYNTR, REFINED)
 
 
 @dataclass(frozen=True)
 class TreeFindings:
-    """What the trees of all treebanks show."""
+    """The findings from the trees of all treebanks."""
 
     best: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)  # by treebank and metric: tied systems
     curves: dict[tuple[str, str], dict[str, Tally]] = field(default_factory=dict)  # by treebank and system: properties
