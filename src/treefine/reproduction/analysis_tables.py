@@ -120,10 +120,10 @@ def label_tables(found: ResultCollection, findings: TreeFindings) -> dict[str, T
             gold = f"{ours.gold:,.0f}" if ours else DASH
             rows.append((label, gold, *_cells(ours), *_reported(paper.DEPENDENCY_TYPES, system, label)[:_STEPS]))
         note = (
-            f"{SYSTEM_TITLES[system]}, beside the paper's {REFINING[system]}: the share of the F-score errors that "
+            f"{SYSTEM_TITLES[system]}, next to the paper's {REFINING[system]}: the share of the F-score errors that "
             f"each step removes, mean of the seeds, on the dev sets of {counted_treebanks(codes)} together. First up "
-            f"to {MOST} types with at least {LEAST_GOLD} gold words, ranked by all steps; then the other types of the paper's "
-            "table. "
+            f"to {MOST} types with at least {LEAST_GOLD} gold words, ranked by all steps; then the other types of the "
+            "paper's table. "
             f"{found.note(codes, [system], 'dev')}"
         )
         header = ("dependency type", "gold words", *_header(), *(f"paper {each}" for each in _header()[:_STEPS]))

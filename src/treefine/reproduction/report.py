@@ -1,4 +1,4 @@
-"""Write the report of a reproduction: all tables and figures of the paper with our numbers beside the paper's."""
+"""Write the report of a reproduction: all tables and figures of the paper with our numbers and the paper's."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def table_1(found: ResultCollection) -> Table:
     systems = [name for name in SYSTEMS if SYSTEMS[name].base in (SYNTR, REFINED, MULTI, f"{MULTI}-rngtr")]
     note = (
         f"UAS and LAS on the dev set of {found.title(_TABLE_1)}: mean ± sample standard deviation of the seeds. Files "
-        "are the parses of another parser, and Multi takes the role of UDify: both are beside the paper's UDify. "
+        "are the parses of another parser, and Multi takes the role of UDify: both are next to the paper's UDify. "
         + found.note([_TABLE_1], [*systems, *(each for each in SYSTEMS if each.startswith(FILES))], "dev")
     )
     header = ("model", "seeds", "UAS", "LAS", "model of the paper", "paper UAS", "paper LAS")
@@ -252,7 +252,7 @@ def _updates(found: ResultCollection, code: str, system: str) -> str:
 
 
 def equal_cost_sentence(found: ResultCollection) -> str:
-    """Say how much of the gain of refinement over SynTr is left over SynTr with as many updates."""
+    """Say how much of the gain of refinement over SynTr is left over SynTr that was trained longer."""
     names = [SYSTEM_TITLES[each] for each in _AT_EQUAL_COST]
     gains = []
     for code in TREEBANKS:
@@ -280,8 +280,8 @@ def _cost_sentence(found: ResultCollection) -> str:
             shares.append(control / (initial + refined))
     if not shares:
         return ""
-    syntr, longer, refined, _ = (SYSTEM_TITLES[each] for each in _AT_EQUAL_COST)
-    return f" {longer} had {statistics.mean(shares):.0%} of the updates of {syntr} and {refined} together."
+    names = [SYSTEM_TITLES[each] for each in _AT_EQUAL_COST]
+    return f" {names[1]} had {statistics.mean(shares):.0%} of the updates of {names[0]} and {names[2]} together."
 
 
 def run_times_table(found: ResultCollection) -> Table:
