@@ -210,7 +210,7 @@ def later_steps(kind: str, models: Mapping[str, Model]) -> str:
     small = {treebank: model for treebank, model in models.items() if resource(treebank) == LOW}
     if kind != "Biaffine+RNGTr" or not small:
         return ""
-    ours, theirs = refinement_of_all(small).attachment["LAS"].reductions[1], paper.RESOURCES[kind][LOW][1]
+    ours, theirs = refinement_of_all(small).attachment["LAS"].reductions[1], paper.RESOURCES[_in_paper(kind)][LOW][1]
     return (
         f"On small training sets, the paper's second step removes {theirs:.2f}% of UDify's remaining errors. Here, on "
         f"{listed(list(small))}, it removes {100 * (ours or 0):.2f}% of the biaffine parser's remaining errors."
@@ -222,9 +222,9 @@ def labels() -> str:
 
     def lines(kind: str, models: Mapping[str, Model]) -> Iterable[Cells]:
         found = refinement_of_all(models)
-        yield ("dependency type", "gold words", *_header(kind, found.steps, paper.LABELS))
+        yield ("dependency type", "gold words", *_header(kind, found.steps, paper.DEPENDENCY_TYPES))
         for label in ranked_labels(found, least=LEAST, most=MOST):
-            yield (f"`{label}`", *_counted(found.labels[label]), *_reported(paper.LABELS, kind, label))
+            yield (f"`{label}`", *_counted(found.labels[label]), *_reported(paper.DEPENDENCY_TYPES, kind, label))
 
     def below(kind: str, models: Mapping[str, Model]) -> str:
         return label_sentence(refinement_of_all(models))
@@ -304,7 +304,7 @@ def _titles(form: str, ts: Iterable[int]) -> list[str]:
 
 def _header(kind: str, ts: Sequence[int], reported: Mapping[str, object]) -> tuple[str, ...]:
     ours = (*_titles("t = {}", ts[1:]), "all steps")
-    return (*ours, *_titles("paper: t = {}", ts[1:])) if kind in reported else ours
+    return (*ours, *_titles("paper: t = {}", ts[1:])) if _in_paper(kind) in reported else ours
 
 
 def _counted(counts: StepCounts) -> tuple[str, ...]:
@@ -313,10 +313,16 @@ def _counted(counts: StepCounts) -> tuple[str, ...]:
 
 def _reported(reported: Mapping[str, Mapping[str, Sequence[float]]], kind: str, name: str) -> tuple[str, ...]:
     """Return the paper's numbers for each step: dashes if it has no such row, nothing if it has no such model."""
-    if kind not in reported:
+    rows = reported.get(_in_paper(kind))
+    if rows is None:
         return ()
-    n_steps = len(next(iter(reported[kind].values())))
-    return tuple(f"{each:+.2f}%" for each in reported[kind].get(name, ())) or (NONE,) * n_steps
+    n_steps = len(next(iter(rows.values())))
+    return tuple(f"{each:+.2f}%" for each in rows.get(name, ())) or (NONE,) * n_steps
+
+
+def _in_paper(kind: str) -> str:
+    """Return the model of the paper with the same role: it starts from UDify, treefine from the biaffine parser."""
+    return kind.replace("Biaffine", "UDify")
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.accuracy.model_rows import Group, grouped
 from benchmarks.accuracy.significance import comparisons
 from benchmarks.markdown import NONE, Lines, listed, table
-from benchmarks.pages.results import footnote, short, tags_lost, title
+from benchmarks.pages.results import TREEBANKS, footnote, short, tags_lost, title
 from benchmarks.rows import Row, read_rows
 from treefine.reproduction import paper
 from treefine.reproduction.results import ALPHA
@@ -87,7 +87,7 @@ def _models(groups: Sequence[Group]) -> Found:
     found: Found = {}
     for group in groups:
         treebank, kind = group.config["treebank"], group.config["kind"]
-        if group.is_plain and group.dev and treebank in paper.TEST and kind in COLUMNS:
+        if group.is_plain and group.dev and treebank in TREEBANKS and kind in COLUMNS:
             found.setdefault((treebank, group.config["encoder"]), {})[kind] = group
     return found
 

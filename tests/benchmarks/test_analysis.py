@@ -241,19 +241,19 @@ def test_without_treebanks_the_error_names_their_folder(tmp_path, monkeypatch):
 
 
 @needs_paper
-@pytest.mark.parametrize("kind", paper.LABELS)
+@pytest.mark.parametrize("kind", paper.DEPENDENCY_TYPES)
 def test_the_papers_numbers_equal_those_of_its_tables(kind):
     # The tables of UDify are in Sec. 6, those of SynTr in an appendix.
     main, appendix = TEX.read_text().split(r"\section{SynTr Refinement Analysis}")
     text = appendix if kind == "SynTr+RNGTr" else main
     number = r"[\s&]*\+?([\d.]+)\\%"
 
-    for name, reported in (paper.LABELS[kind] | paper.RESOURCES[kind] | paper.PROJECTIVITY[kind]).items():
+    for name, reported in (paper.DEPENDENCY_TYPES[kind] | paper.RESOURCES[kind] | paper.PROJECTIVITY[kind]).items():
         title = re.escape(name.title()) if "projective" in name else re.escape(name)
         found = re.findall(rf"(?:tt |\s){title}\s*\}}?{number * 3}", text)
         assert [tuple(map(float, each)) for each in found] == [reported], name
     rows = re.findall(r"^\{\\tt (\w+) \}", text, re.MULTILINE)
-    assert rows == list(paper.LABELS[kind])
+    assert rows == list(paper.DEPENDENCY_TYPES[kind])
 
 
 @needs_paper

@@ -1,9 +1,10 @@
-"""Render both analyses as one self-contained HTML page: tables, charts and drawn trees, from `templates/`."""
+"""Render analyses as one self-contained HTML page: tables, charts and drawn trees, from `templates/`."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
 from typing import Any
@@ -376,3 +377,18 @@ def example_pictures(example: Example, steps: range, *, is_corrected: bool) -> l
 def _graph(arcs: Arcs) -> Graph:
     """Return the arcs as a graph; a word without a head is attached to ROOT so that it can be drawn."""
     return Graph.of_words([head or 0 for head in arcs.heads], arcs.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSection:
+    """A section of a page of tables: notes, then tables, then charts, each by a short key."""
+
+    title: str
+    notes: tuple[str, ...] = ()
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    charts: Mapping[str, str] = field(default_factory=dict)  # SVG
+
+
+def tables_page(sections: Sequence[TableSection], title: str) -> Iterator[str]:
+    """Yield a page of tables and charts, after a table of contents."""
+    return _page("tables.html", title, sections=sections)

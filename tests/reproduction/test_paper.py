@@ -1,0 +1,139 @@
+"""The numbers of the paper equal those of its LaTeX."""
+
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+
+from treefine.reproduction import paper
+from treefine.reproduction.treebanks import TREEBANKS
+
+TEX = Path(__file__).parents[3] / "shared" / "paper" / "rngtr.tex"
+needs_paper = pytest.mark.skipif(not TEX.exists(), reason="no paper next to this checkout")
+LANGUAGES = {each.language: code for code, each in TREEBANKS.items() if each.is_ud}
+
+
+def tables():
+    """Return the rows of each tabular of the paper, in its order."""
+    found = []
+    for text in re.findall(r"\\begin\{tabular\}(.*?)\\end\{tabular\}", TEX.read_text(), re.DOTALL):
+        rows = re.split(r"\\\\(?:\s*\[-?[\d.]+ex\])?", text.replace(r"\hline", ""))
+        found.append([[cell.strip() for cell in row.split("&")] for row in rows if "&" in row])
+    return found
+
+
+def table_with(*words):
+    (found,) = [table for table in tables() if all(any(word in " ".join(row) for row in table) for word in words)]
+    return found
+
+
+def printed(cell):
+    """Return a score of the LaTeX: its value, its reduction and whether it is bold."""
+    pattern = r"(?:\\textbf\{)?([\d.]+)\}?\s*(?:\(([-+\d.,]+)\\%\))?"
+    score, reduction = re.fullmatch(pattern, cell).groups()
+    reduced = float(reduction.replace(",", ".")) if reduction else None
+    return paper.Printed(float(score), reduced, cell.startswith(r"\textbf"))
+
+
+@needs_paper
+@pytest.mark.parametrize(
+    ("words", "scores", "averages", "first"),
+    [
+        pytest.param(("[1]", "Average"), paper.LAS, paper.LAS_AVERAGES, 2, id="LAS"),
+        pytest.param(("Multi+Mono", "95.13"), paper.UAS, paper.UAS_AVERAGES, 1, id="UAS"),
+    ],
+)
+def test_scores_of_ud_treebanks_are_as_printed(words, scores, averages, first):
+    rows = table_with(*words)
+
+    for row in rows:
+        cells = row[first:]
+        if row[0] in LANGUAGES:
+            assert list(scores[LANGUAGES[row[0]]].values()) == list(map(printed, cells)), row
+        elif row[0] == "Average":
+            assert list(averages.values()) == [float(cell) for cell in cells]
+    assert list(scores) == [LANGUAGES[row[0]] for row in rows if row[0] in LANGUAGES] == list(LANGUAGES.values())
+    models = [cell for row in rows for cell in row if cell in next(iter(scores.values()))]
+    assert models == [model for model in next(iter(scores.values())) if "Kulmizev" not in model]
+
+
+@needs_paper
+def test_sizes_of_training_sets_are_as_printed():
+    sizes = {LANGUAGES[row[0]]: float(row[1].rstrip("K")) for row in table_with("[1]") if row[0] in LANGUAGES}
+
+    assert sizes == paper.TRAIN_SIZES
+
+
+@needs_paper
+def test_table_1_is_as_printed():
+    found = []
+    for model, uas, las in table_with("(T=1)")[1:]:
+        name, steps, no_stop = re.match(r"([\w+]+)(?:~\\cite\{\w+\})?(?: \(T=(\d)\))?( w/o)?", model).groups()
+        found.append((name, int(steps or 1), not no_stop, float(uas), float(las)))
+
+    assert tuple(found) == paper.GRID
+
+
+@needs_paper
+def test_table_3_is_as_printed():
+    rows = [row for row in table_with("Biaffine", "UAS", "dozat") if row[1] in ("T", "G")]
+
+    for row, (model, ours) in zip(rows, paper.PENN.items(), strict=True):
+        cells = [None if cell == "-" else printed(cell) for cell in row[2:]]
+        pairs = zip(("ptb", "ctb", "de_conll09"), cells[::2], cells[1::2], strict=True)
+        assert ours.scores == {code: (uas, las) for code, uas, las in pairs if uas}
+        assert ours.is_transition_based == (row[1] == "T")
+        # A citation names the first author and the year: chen-manning-2014-fast, or FerGomNAACL2019.
+        cited = re.search(r"\\newcite\{(\D*)(\d*)", row[0])
+        if cited:
+            assert model.lower().startswith(cited[1].strip("-").partition("-")[0][:2].lower())
+            assert cited[2][:4] in model or model.startswith("Mohammadshahi")  # published in 2020
+            assert row[0].partition("}")[2] == model.partition(")")[2]
+        else:
+            assert model == row[0].partition("~")[0]
+
+
+@needs_paper
+def test_costs_are_as_printed():
+    for code, word in (("ptb", "206.2M"), ("en_ewt", "2:22:47")):
+        rows = [row for row in table_with(word) if "Model" not in row[0]]
+        names = [row[0].partition("~")[0] for row in rows]
+        assert dict(zip(names, ((row[-2], row[-1]) for row in rows), strict=True)) == paper.TIMES[code]
+    sizes = {row[0].partition("~")[0]: row[1] for row in table_with("206.2M") if "Model" not in row[0]}
+    assert sizes == {model: f"{size}M" for model, size in paper.PARAMETERS.items()}
+    assert f"specifically the {paper.DEVICE} model" in TEX.read_text()
+
+
+@needs_paper
+def test_analyses_of_refinement_are_as_printed():
+    def reductions(table):
+        return {
+            re.sub(r"\\tt |[{}]", "", row[0]).strip(): tuple(
+                float(re.match(r"\+?([\d.]+)\\%", cell)[1]) for cell in row[1:]
+            )
+            for row in table
+            if r"\%" in row[1]
+        }
+
+    found = [each for each in map(reductions, tables()) if each]
+    tree_types = [{name.title(): cells for name, cells in each.items()} for each in paper.PROJECTIVITY.values()]
+
+    udify, syntr = found[:3], found[3:]
+    assert udify == [paper.RESOURCES["UDify+RNGTr"], paper.DEPENDENCY_TYPES["UDify+RNGTr"], tree_types[1]]
+    assert syntr == [paper.DEPENDENCY_TYPES["SynTr+RNGTr"], paper.RESOURCES["SynTr+RNGTr"], tree_types[0]]
+
+
+def test_printed_averages_are_means_of_the_rows_except_for_one_rounding_step():
+    for scores, averages in ((paper.LAS, paper.LAS_AVERAGES), (paper.UAS, paper.UAS_AVERAGES)):
+        for model, average in averages.items():
+            mean = statistics.mean(models[model].score for models in scores.values())
+            assert mean == pytest.approx(average, abs=0.06), model
+
+
+def test_printed_reductions_follow_from_the_scores():
+    for scores in (paper.LAS, paper.UAS):
+        for models in scores.values():
+            for initial in ("UDify", "SynTr"):
+                before, refined = models[initial].score, models[f"{initial}+RNGTr"]
+                assert refined.reduction == pytest.approx(100 * (refined.score - before) / (100 - before), abs=0.06)

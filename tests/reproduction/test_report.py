@@ -1,0 +1,525 @@
+"""The report shows our numbers beside the paper's; its numbers equal those computed here from the same trees."""
+
+import hashlib
+import json
+import random
+import re
+import statistics
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.support.tiny import sample
+from treefine import Graph
+from treefine.evaluation.scores import evaluate, load_pairs
+from treefine.evaluation.significance import compare
+from treefine.reproduction import analysis_tables, paper
+from treefine.reproduction.collection import ResultCollection
+from treefine.reproduction.predictions import load_predictions, predictions_of, save_predictions, treebank_of
+from treefine.reproduction.report import write_report
+from treefine.reproduction.results import Result, load_results, save_result
+from treefine.reproduction.score_tables import equal_cost_sentence, ud_table
+from treefine.reproduction.systems import SYSTEMS
+from treefine.reproduction.treebanks import TREEBANKS
+
+SIZES = {"tr_imst": 3_000, "ko_gsd": 12_000, "ja_gsd": 7_000, "ctb": 16_000}
+ERRORS = {"syntr": 0.3, "syntr-long": 0.28, "multi": 0.6, "files-rngtr": 0.2, "biaffine": 0.6}  # others: 0.25
+NOT_ON = {"ctb": ("multi", "files"), "ko_gsd": ("biaffine",), "ja_gsd": ("multi",)}
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def worse(sentence, rng, share):
+    """Return the tree with some new labels, and some words attached to the head of their head: still a tree."""
+    heads, labels = list(sentence.graph.heads), list(sentence.graph.labels)
+    for word in range(1, len(heads)):
+        if rng.random() < share and heads[word] and labels[word] != "punct":
+            labels[word] = rng.choice(["obj", "nmod", "advcl"])
+        if rng.random() < share and heads[word] and heads[heads[word]]:
+            heads[word] = heads[heads[word]]
+    return Graph.of_words(heads[1:], labels[1:])
+
+
+def gold_of(code, split):
+    sentences = sample(60)
+    start = 10 * list(SIZES).index(code)
+    return sentences[start : start + 20] if split == "dev" else sentences[start + 5 : start + 25]
+
+
+def add_result(folder, code, system, seed, split):
+    """Save the trees of one made-up system and return its result, whose scores are those of the scorer."""
+    gold_file = folder.parent / f"{code}-{split}.conllu"
+    gold = gold_of(code, split)
+    gold_file.write_text("".join(sentence.to_conllu() for sentence in gold))
+    rng = random.Random(f"{code} {system} {seed} {split}")
+    rule, is_refined = TREEBANKS[code].rule, system.endswith("-rngtr") and not system.startswith("empty")
+    shares = [ERRORS.get(system, 0.25)] * SYSTEMS[system].steps
+    shares = [0.5, 0.4, 0.3, 0.2] if is_refined else shares
+    trees = [[worse(sentence, rng, share) for sentence in gold] for share in shares]
+    found = predictions_of(gold, trees, first=0 if is_refined else 1)
+    sha256 = save_predictions(found, folder / f"{code}-{system}-seed{seed}-{split}.trees.xz")
+    by_step = [evaluated(gold, step, rule) for step in trees]
+    none = () if is_refined else (None,)
+    return Result(
+        treebank=code,
+        system=system,
+        seed=seed,
+        split=split,
+        encoder="bilstm" if system == "biaffine" else TREEBANKS[code].encoder,
+        rule=rule,
+        tags="predicted" if code == "ko_gsd" else "given",
+        gold_file=str(gold_file),
+        release={"ctb": "", "ja_gsd": "2.9"}.get(code, "2.3"),
+        train_sentences=SIZES[code] * (10 if system == "multi" else 1),
+        sentences=len(gold),
+        words=sum(map(len, gold)),
+        UAS=by_step[-1]["UAS"],
+        LAS=by_step[-1]["LAS"],
+        UAS_by_step=(*none, *(each["UAS"] for each in by_step)),
+        LAS_by_step=(*none, *(each["LAS"] for each in by_step)),
+        changed_by_step=(1.0,) * SYSTEMS[system].steps,
+        parameters=2_500_000,
+        initial_parameters=1_500_000 if is_refined else 0,
+        parsing_seconds=2.0,
+        device="NVIDIA H200",
+        training_seconds=3_600.0 + seed,
+        epochs=10,
+        updates=1_000 * seed if is_refined else 100,
+        best_epoch=5,
+        sha256=sha256,
+    )
+
+
+def evaluated(gold, trees, rule):
+    system = [sentence.with_graph(tree) for sentence, tree in zip(gold, trees, strict=True)]
+    return {name: score.f1 for name, score in evaluate(gold, system, rule=rule).items()}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return a folder of results of four treebanks, with two seeds on dev and the better one on test."""
+    folder = tmp_path_factory.mktemp("reproduction") / "results"
+    folder.mkdir()
+    for code in SIZES:
+        for name, system in SYSTEMS.items():
+            if system.applies_to(code) and not name.startswith(NOT_ON.get(code, ("none",))):
+                dev = [add_result(folder, code, name, seed, "dev") for seed in (1, 2)]
+                best = max(dev, key=lambda each: each.LAS).seed
+                for result in (*dev, add_result(folder, code, name, best, "test")):
+                    save_result(result, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(made):
+    return {each.name: each for each in load_results(made)}
+
+
+@pytest.fixture(scope="module")
+def report(made, results):
+    """Return the folder of the report of all results, with types of few gold words."""
+    output = made.parent / "report"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(analysis_tables, "LEAST_GOLD", 5)
+        write_report(list(results.values()), made, output)
+    return output
+
+
+@pytest.fixture(scope="module")
+def tables(report):
+    return json.loads((report / "tables.json").read_text())
+
+
+def rows(table, **wanted):
+    """Return the records with these cells; the name of a treebank or an earlier parser may be longer."""
+
+    def fits(cell, text):
+        return cell == text or str(cell).startswith(f"{text} ")
+
+    return [each for each in table["records"] if all(fits(each[key], text) for key, text in wanted.items())]
+
+
+def row(table, **wanted):
+    (found,) = rows(table, **wanted)
+    return found
+
+
+def of_test(results, code, system):
+    (found,) = [each for each in results.values() if (each.treebank, each.system, each.split) == (code, system, "test")]
+    return found
+
+
+def dev(results, code, system):
+    found = [each for each in results.values() if (each.treebank, each.system, each.split) == (code, system, "dev")]
+    return sorted(found, key=lambda each: each.seed)
+
+
+def percent(share):
+    return f"{100 * share:.2f}"
+
+
+def removed(before, after):
+    return f"{100 * (after - before) / (1 - before):+.2f}%"
+
+
+def trees_of(made, result, t):
+    """Return the gold sentences with the trees of a step."""
+    gold = gold_of(result.treebank, result.split)
+    return treebank_of(load_predictions(made / f"{result.name}.trees.xz"), gold, t=t)
+
+
+@pytest.mark.parametrize(("metric", "key"), [("LAS", "table-2"), ("UAS", "appendix-c")])
+def test_ud_scores_have_the_reduction_of_errors_and_the_papers_numbers_below(tables, results, metric, key):
+    score = {name: getattr(of_test(results, "tr_imst", name), metric) for name in ("syntr", "syntr-rngtr", "multi")}
+    files = getattr(of_test(results, "tr_imst", "files-rngtr"), f"{metric}_by_step")
+
+    ours = row(tables[key], treebank="Turkish", source="treefine")
+    assert ours["SynTr"] == percent(score["syntr"])
+    after = score["syntr-rngtr"]
+    assert ours["SynTr+RNGTr"] == f"{percent(after)} ({removed(score['syntr'], after)})"
+    assert ours["Multi"] == percent(score["multi"])
+    assert ours["Files"] == percent(files[0])
+    assert ours["Files+RNGTr"] == f"{percent(files[-1])} ({removed(files[0], files[-1])})"
+    assert ours["Empty+RNGTr"] == percent(getattr(of_test(results, "tr_imst", "empty-rngtr"), metric))
+    assert ours["train"] == "3,000"
+    theirs = row(tables[key], treebank="Turkish", source="paper")
+    expected = {
+        "LAS": ("67.44", "72.07 (+14.22%)", "72.52", "–", "73.08 (+2.04%)", "71.99"),
+        "UAS": ("74.56", "77.74 (+12.50%)", "77.98", "–", "78.50 (+2.37%)", "77.49"),
+    }
+    shown = ("Multi", "Multi+RNGTr", "SynTr", "SynTr, longer", "SynTr+RNGTr", "Empty+RNGTr")
+    assert tuple(theirs[name] for name in shown) == expected[metric]
+    assert (theirs["train"], theirs["Biaffine"]) == ("3.7K", "–")
+
+
+def test_all_treebanks_are_rows_and_missing_results_are_dashes(tables):
+    records = tables["table-2"]["records"]
+
+    assert len(records) == 2 * 13 + 3
+    assert set(row(tables["table-2"], treebank="Arabic", source="treefine").values()) == {
+        "Arabic (ar_padt)",
+        "treefine",
+        "–",
+    }
+    korean = row(tables["table-2"], treebank="Korean", source="treefine")
+    assert (korean["Biaffine"], korean["Biaffine+RNGTr"]) == ("–", "–")
+
+
+def test_the_scorer_agrees_with_the_trees(made, results):
+    result = of_test(results, "ko_gsd", "syntr-rngtr")
+
+    found = evaluate(gold_of("ko_gsd", "test"), trees_of(made, result, 3))
+
+    assert found["LAS"].f1 == pytest.approx(result.LAS)
+
+
+@pytest.mark.parametrize("key", ["table-2", "appendix-c"])
+def test_bold_systems_do_not_differ_significantly_from_the_best(made, tables, results, key):
+    names = {"SynTr": "syntr", "Multi": "multi", "Multi+RNGTr": "multi-rngtr", "SynTr+RNGTr": "syntr-rngtr"}
+    names |= {"Biaffine": "biaffine", "Biaffine+RNGTr": "biaffine-rngtr", "Empty+RNGTr": "empty-rngtr"}
+    names |= {"SynTr, longer": "syntr-long", "Files+RNGTr": "files-rngtr"}
+    systems = {title: trees_of(made, of_test(results, "tr_imst", name), None) for title, name in names.items()}
+    systems["Files"] = trees_of(made, of_test(results, "tr_imst", "files-rngtr"), 0)
+    metric = "LAS" if key == "table-2" else "UAS"
+    ties = compare(load_pairs(gold_of("tr_imst", "test"), systems), metric=metric).best_group
+
+    records = tables[key]["records"]
+    place = records.index(row(tables[key], treebank="Turkish", source="treefine"))
+    bold = {each["column"] for each in tables[key]["bold"] if each["row"] == place}
+    assert bold == ties
+    assert 0 < len(bold) < len(systems)
+
+
+def test_the_papers_bold_cells_are_bold(tables):
+    place = tables["table-2"]["records"].index(row(tables["table-2"], treebank="Chinese", source="paper"))
+
+    assert [each["column"] for each in tables["table-2"]["bold"] if each["row"] == place] == ["SynTr+RNGTr"]
+
+
+def test_another_release_is_marked_and_left_out_of_averages_and_analyses(tables, results):
+    table = tables["table-2"]
+    names = [each["treebank"] for each in table["records"]]
+
+    assert names.count("Japanese (ja_gsd)†") == 2
+    assert "† another release: not comparable with the paper (ja_gsd is of UD 2.9)." in table["note"]
+    mean = statistics.mean(of_test(results, code, "syntr").LAS for code in ("tr_imst", "ko_gsd"))
+    assert row(table, treebank="Average of 2", source="treefine")["SynTr"] == percent(mean)
+    assert row(table, treebank="Average of 2", source="paper")["SynTr"] == f"{(72.52 + 89.29) / 2:.2f}"
+    assert row(table, treebank="Average of 13, as printed")["SynTr"] == "90.05"
+    assert "The average is over ko_gsd and tr_imst, which have results of all averaged systems." in table["note"]
+    assert "ja_gsd" not in {each["treebanks"] for each in tables["table-4"]["records"]}
+    assert "Left out, because they are of another release: ja_gsd." in tables["table-4"]["note"]
+
+
+def test_each_table_says_which_tags_encoders_and_seeds_it_has(tables):
+    note = tables["table-2"]["note"]
+
+    assert "Tags: given (predicted for ko_gsd)." in note
+    assert "Encoder: bert-base-multilingual-cased (cl-tohoku/bert-base-japanese for ja_gsd)." in note
+    assert "Seeds: 1 and 2. The seed with the best dev LAS is tested." in note
+    assert all("Tags: " in table["note"] for table in tables.values())
+
+
+def test_table_1_has_the_mean_and_standard_deviation_of_the_seeds(tables, results):
+    def spread(scores):
+        values = [100 * each for each in scores]
+        return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
+
+    table = tables["table-1"]
+    titles = {"syntr-rngtr-t1": "SynTr+RNGTr (T=1)", "multi-rngtr": "Multi+RNGTr (T=3)", "syntr": "SynTr"}
+    for system, title in titles.items():
+        (found,) = [each for each in table["records"] if each["model"] == title]
+        assert found["LAS"] == spread(each.LAS for each in dev(results, "tr_imst", system))
+        assert found["UAS"] == spread(each.UAS for each in dev(results, "tr_imst", system))
+        assert found["seeds"] == 2
+    files = row(table, model="Files")
+    assert files["LAS"] == percent(dev(results, "tr_imst", "files-rngtr")[0].LAS_by_step[0])
+    assert files["model of the paper"] == "UDify"
+    theirs = [(each["model of the paper"], each["paper UAS"], each["paper LAS"]) for each in table["records"]]
+    assert theirs[2] == ("SynTr+RNGTr (T=3) w/o stop", "76.33", "70.61")
+    assert theirs[4:8] == theirs[8:]
+
+
+def test_table_3_has_the_penn_treebanks_and_earlier_parsers(made, tables, results):
+    table = tables["table-3"]
+    ours = [each for each in table["records"] if each["source"] == "treefine"]
+
+    (refined,) = [each for each in ours if each["model"] == "SynTr+RNGTr"]
+    gold, result = gold_of("ctb", "test"), of_test(results, "ctb", "syntr-rngtr")
+    score = evaluate(gold, trees_of(made, result, 3), rule="ptb")
+    assert (refined["CTB UAS"], refined["CTB LAS"]) == (percent(score["UAS"].f1), percent(score["LAS"].f1))
+    assert [refined[f"{name} LAS"] for name in ("PTB", "German")] == ["–", "–"]
+    (printed,) = [each for each in table["records"] if each["model"] == "SynTr+RNGTr" and each not in ours]
+    assert [printed[f"{name} LAS"] for name in ("PTB", "CTB", "German")] == ["95.01", "91.18", "94.02"]
+    earlier = row(table, model="Dyer")
+    assert (earlier["type"], earlier["PTB UAS"], earlier["German UAS"]) == ("T", "93.10", "–")
+    assert len(table["records"]) == len(paper.PENN) + 6
+    systems = {
+        name: trees_of(made, of_test(results, "ctb", name), None)
+        for name in ("biaffine", "biaffine-rngtr", "syntr", "syntr-long", "syntr-rngtr", "empty-rngtr")
+    }
+    ties = compare(load_pairs(gold, systems, rule="ptb"), rule="ptb").best_group
+    bold = {each["row"] for each in table["bold"] if each["column"] == "CTB LAS"}
+    assert {table["records"][place]["model"] for place in bold if table["records"][place] in ours} == {
+        SYSTEMS[name].title for name in ties
+    }
+
+
+def test_table_4_has_the_reduction_of_each_step_by_the_size_of_the_training_set(tables, results):
+    for code, size in (("tr_imst", paper.LOW), ("ko_gsd", paper.HIGH)):
+        las = [
+            statistics.mean(each)
+            for each in zip(*(one.LAS_by_step for one in dev(results, code, "syntr-rngtr")), strict=True)
+        ]
+        found = row(tables["table-4"], model="SynTr+RNGTr", **{"dataset type": size, "source": "treefine"})
+        assert found["treebanks"] == code
+        assert [found[f"t = {t}"] for t in (1, 2, 3)] == [removed(las[t - 1], las[t]) for t in (1, 2, 3)]
+        assert found["all steps"] == removed(las[0], las[3])
+    printed = rows(tables["table-4"], model="UDify+RNGTr", **{"dataset type": paper.LOW})
+    assert [each["t = 2"] for each in printed] == ["+17.74%", "+17.74%"]  # below Multi+RNGTr and Files+RNGTr
+
+
+def f_score(made, results, system, t, counts):
+    """Return the F-score of the words for which `counts(gold sentence, word, label)` holds, by counting them all."""
+    n_gold = n_system = n_right = 0
+    for code in ("tr_imst", "ko_gsd"):
+        for result in dev(results, code, system):
+            gold = gold_of(code, "dev")
+            for right, found in zip(gold, trees_of(made, result, t), strict=True):
+                for word in range(1, len(right) + 1):
+                    labels = [each.graph.labels[word].partition(":")[0] for each in (right, found)]
+                    is_right = labels[0] == labels[1] and right.graph.heads[word] == found.graph.heads[word]
+                    n_gold += counts(right, labels[0])
+                    n_system += counts(right, labels[1])
+                    n_right += counts(right, labels[0]) and is_right
+    return 2 * n_right / (n_gold + n_system)
+
+
+def test_table_5_has_the_reduction_of_each_step_by_dependency_type(made, tables, results):
+    table = tables["table-5-syntr-rngtr"]
+    ours = [each for each in table["records"] if each["all steps"] != "–"]
+
+    for label in [each["dependency type"] for each in ours[:2]]:
+        scores = [f_score(made, results, "syntr-rngtr", t, lambda _, each: each == label) for t in range(4)]  # noqa: B023
+        found = row(table, **{"dependency type": label})
+        assert [found[f"t = {t}"] for t in (1, 2, 3)] == [removed(scores[t - 1], scores[t]) for t in (1, 2, 3)]
+        assert found["all steps"] == removed(scores[0], scores[3])
+    totals = [float(each["all steps"].rstrip("%")) for each in ours]
+    ranked = totals[: analysis_tables.MOST]
+    assert ranked == sorted(ranked, reverse=True)
+    assert row(table, **{"dependency type": "clf"})["paper t = 1"] == "+17.60%"
+    assert set(paper.DEPENDENCY_TYPES["SynTr+RNGTr"]) <= {each["dependency type"] for each in table["records"]}
+    assert "table-5-multi-rngtr" in tables
+    assert "table-5-files-rngtr" in tables
+
+
+def test_table_6_has_the_reduction_of_each_step_by_projectivity(made, tables, results):
+    def is_projective(sentence, label):
+        return sentence.graph.is_projective
+
+    scores = [f_score(made, results, "multi-rngtr", t, is_projective) for t in range(4)]
+
+    found = row(tables["table-6"], model="Multi+RNGTr", **{"tree type": "projective"})
+    assert [found[f"t = {t}"] for t in (1, 2, 3)] == [removed(scores[t - 1], scores[t]) for t in (1, 2, 3)]
+    printed = row(tables["table-6"], model="SynTr+RNGTr", source="paper", **{"tree type": "projective"})
+    assert printed["t = 2"] == "+0.61%"
+
+
+def test_figures_are_files_with_a_line_for_each_system(made, report, results):
+    properties = ("dependency-length", "distance-to-root", "sentence-length")
+    names = [f"figure-3-{each}.svg" for each in properties] + [f"figure-4-{each}.svg" for each in properties[:2]]
+
+    assert sorted(path.name for path in report.glob("*.svg")) == sorted(names)
+    texts = [
+        each.text for each in ElementTree.parse(report / "figure-3-sentence-length.svg").getroot().iter(f"{SVG}title")
+    ]
+    systems = ("Multi", "Multi+RNGTr", "Files", "Files+RNGTr", "SynTr", "SynTr+RNGTr", "Empty+RNGTr")
+    assert all(any(text.startswith(f"{name}, ") for text in texts) for name in systems)
+    n_words = n_right = 0  # of short sentences
+    for code in ("tr_imst", "ko_gsd"):
+        best = max(dev(results, code, "syntr"), key=lambda each: each.LAS)
+        for gold, found in zip(gold_of(code, "dev"), trees_of(made, best, None), strict=True):
+            if len(gold) <= 10:
+                n_words += len(gold)
+                n_right += round(evaluate([gold], [found])["LAS"].f1 * len(gold))
+    (shown,) = [text for text in texts if text.startswith("SynTr, ") and "1-10" in text]
+    assert f": {100 * n_right / n_words:.1f}" in shown
+    assert shown.endswith(f"n = {n_words}")
+    assert "Empty" not in (report / "figure-4-dependency-length.svg").read_text()
+
+
+def test_dev_scores_name_the_chosen_seed(tables, results):
+    seeds = dev(results, "ja_gsd", "syntr")
+    found = row(tables["dev-scores"], treebank="Japanese", system="SynTr", seeds="1 2")
+
+    assert found["chosen"] == max(seeds, key=lambda each: each.LAS).seed
+    assert found["LAS"] == (
+        f"{statistics.mean(100 * each.LAS for each in seeds):.2f} ± "
+        f"{statistics.stdev(100 * each.LAS for each in seeds):.2f}"
+    )
+
+
+def test_at_equal_cost_says_how_much_of_the_gain_is_left(tables, results):
+    table = tables["equal-cost"]
+    means = {
+        (code, system): 100 * statistics.mean(each.LAS for each in dev(results, code, system))
+        for code in SIZES
+        for system in ("syntr", "syntr-long", "syntr-rngtr")
+    }
+    first = statistics.mean(means[code, "syntr-rngtr"] - means[code, "syntr"] for code in SIZES)
+    second = statistics.mean(means[code, "syntr-rngtr"] - means[code, "syntr-long"] for code in SIZES)
+
+    korean = row(table, treebank="Korean")
+    assert korean["SynTr updates"] == "100"
+    assert korean["SynTr+RNGTr updates"] == "1,500 + 100"
+    assert korean["SynTr, longer LAS"] == f"{means['ko_gsd', 'syntr-long']:.2f}"
+    assert korean["gain over SynTr"] == f"{means['ko_gsd', 'syntr-rngtr'] - means['ko_gsd', 'syntr']:+.2f}"
+    assert 0 < second < first
+    assert (
+        f"On 4 treebanks on average, SynTr+RNGTr gains {first:+.2f} LAS over SynTr and {second:+.2f} over SynTr, "
+        f"longer: {second / first:.0%} of the gain is left. SynTr, longer had 6% of the updates of SynTr and "
+        "SynTr+RNGTr together."
+    ) in table["note"]
+
+
+def test_costs_are_beside_the_papers(tables):
+    table = tables["appendix-b"]
+
+    ours = row(table, treebank="Turkish", model="Empty+RNGTr")
+    assert (ours["parameters"], ours["training"], ours["evaluation (s)"]) == ("2.5M", "1:00:02", "2.0")
+    assert row(table, treebank="Korean", model="SynTr+RNGTr")["parameters"] == "2.5M + 1.5M"
+    assert ours["device"] == "NVIDIA H200"
+    theirs = row(table, treebank="English (ptb)", model="RNGTr")
+    assert (theirs["parameters"], theirs["training"]) == ("206.3M", "24:10:40")
+    assert theirs["device"] == "NVIDIA V100"
+
+
+def test_the_page_is_complete_and_needs_no_network(report, tables):
+    page, markdown = (report / "report.html").read_text(), (report / "report.md").read_text()
+
+    assert not re.search(r"https?:(?!//www\.w3\.org/2000/svg\")", page)
+    assert page.count("<table>") == len(tables)
+    assert page.count("<svg") == 5
+    for table in tables.values():
+        assert table["title"] in page
+        assert table["title"] in markdown
+        assert table["note"] in markdown
+        for record in table["records"]:
+            plain = " | ".join(map(str, record.values()))
+            assert plain in markdown.replace("**", "")
+    assert "![figure 3 dependency length](figure-3-dependency-length.svg)" in markdown
+    assert "**" in markdown
+    assert "<strong>" in page
+
+
+def test_a_missing_gold_file_leaves_out_only_what_needs_its_trees(made, results, tmp_path):
+    moved = [replace(each, gold_file="gone/test.conllu") if each.split == "test" else each for each in results.values()]
+
+    path = write_report([each for each in moved if each.treebank == "tr_imst"], made, tmp_path)
+
+    text = path.read_text()
+    assert "Left out, with all that needs it: gone/test.conllu (gold trees of tr_imst test) is missing." in text
+    found = json.loads((tmp_path / "tables.json").read_text())
+    ours = row(found["table-2"], treebank="Turkish", source="treefine")
+    assert ours["SynTr"] == percent(of_test(results, "tr_imst", "syntr").LAS)
+    place = found["table-2"]["records"].index(ours)
+    assert not [each for each in found["table-2"]["bold"] if each["row"] == place]
+    assert row(found["table-4"], model="SynTr+RNGTr", treebanks="tr_imst")["t = 1"] != "–"
+
+
+def test_trees_that_are_missing_or_changed_are_named(made, results, tmp_path):
+    chosen = [each for each in results.values() if each.treebank == "ctb" and each.system in ("syntr", "syntr-rngtr")]
+    syntr = of_test(results, "ctb", "syntr").name
+    changed = [replace(each, sha256=hashlib.sha256(b"").hexdigest()) if each.name == syntr else each for each in chosen]
+
+    text = write_report(changed, made, tmp_path / "changed").read_text()
+    assert f"{made / syntr}.trees.xz has changed since it was measured." in text
+    text = write_report(chosen, tmp_path, tmp_path / "missing").read_text()
+    assert f"{tmp_path / syntr}.trees.xz is missing." in text
+
+
+def test_without_results_all_numbers_are_the_papers(tmp_path):
+    path = write_report([], tmp_path, tmp_path)
+
+    found = json.loads((tmp_path / "tables.json").read_text())
+    assert len(found["table-2"]["records"]) == 2 * 13 + 3
+    assert "There are no results yet." in path.read_text()
+    ours = [each for table in found.values() for each in table["records"] if each.get("source") == "treefine"]
+    assert not re.search(r"\d\.\d", json.dumps(ours))
+    assert not list(tmp_path.glob("*.svg"))
+
+
+def test_without_a_gain_over_syntr_no_share_of_it_is_left(results):
+    swapped = {"syntr": "syntr-rngtr", "syntr-rngtr": "syntr"}
+    turned = [replace(each, system=swapped.get(each.system, each.system)) for each in results.values()]
+
+    assert equal_cost_sentence(ResultCollection(tuple(turned))).endswith("there is no gain over SynTr to compare.")
+    assert equal_cost_sentence(ResultCollection(())) == (
+        "No treebank has results of SynTr, SynTr, longer and SynTr+RNGTr."
+    )
+
+
+def test_if_no_treebank_is_of_the_papers_release_the_average_is_marked(results):
+    others = [replace(each, release="") for each in results.values() if each.treebank in ("tr_imst", "ko_gsd")]
+
+    table = ud_table(ResultCollection(tuple(others)), {}, "LAS")
+
+    assert [cells[0] for cells in table.rows if str(cells[0]).startswith("Average of 2")] == ["Average of 2†"] * 2
+    assert "tr_imst is of an unknown release" in table.note
+
+
+def test_a_system_with_few_treebanks_does_not_shrink_the_average(results):
+    found = ResultCollection(tuple(results.values()))
+
+    systems, codes = found.shared(["biaffine", "syntr", "syntr-rngtr"], "test")
+
+    assert systems == ["syntr", "syntr-rngtr"]  # of the treebanks of UD 2.3, only tr_imst has Biaffine
+    assert codes == ["ko_gsd", "tr_imst"]
+
+
+def test_the_seed_with_the_best_dev_score_is_the_tested_one(results):
+    best, other = sorted(dev(results, "ko_gsd", "syntr"), key=lambda each: -each.LAS)
+    test = [replace(each, split="test") for each in (best, other)]
+
+    assert ResultCollection((best, other, *test)).tested("ko_gsd", "syntr") == test[0]
+    assert ResultCollection((best, other, test[1])).tested("ko_gsd", "syntr") == test[1]
