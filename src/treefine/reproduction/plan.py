@@ -76,7 +76,7 @@ class Plan:
     request: Request
     found: Mapping[str, TreebankFiles]
     other_trees: Mapping[str, TreebankFiles]  # another parser's, by treebank
-    jobs: tuple[Job, ...]  # a job comes after those that it needs; one seed of all systems before the next
+    jobs: tuple[Job, ...]  # after those that they need; all systems of the paper with one seed before the next seed
     missing: Mapping[tuple[str, str], str]  # by treebank and system: why it cannot be run
 
     @cached_property
@@ -89,7 +89,7 @@ class Plan:
         system, found = SYSTEMS[job.system], []
         if system.initial not in ("", EMPTY, FILES):
             found.append(self._job(job.treebank, system.initial, job.seed))
-        if self._starts_from_multi(job):
+        if self.starts_from_multi(job):
             found.append(self._job(MULTI, MULTI, job.seed))
         return found
 
@@ -129,7 +129,7 @@ class Plan:
         values["treebank"] = treebank | {"rule": first.treebank.rule, "format": format_of(first)}
         values["encoder"] = {"family": "bilstm"}
         if not system.is_bilstm:
-            start = self.model(self._job(MULTI, MULTI, job.seed)) if self._starts_from_multi(job) else ""
+            start = self.model(self._job(MULTI, MULTI, job.seed)) if self.starts_from_multi(job) else ""
             values["encoder"] = {"fine_tune_from": start} if start else {"pretrained": encoder}
             values["encoder"]["pieces"] = "cut" if by_size else "all"
         values["tags"] = {"source": "given", "columns": [first.treebank.column]}
@@ -160,7 +160,7 @@ class Plan:
                 found.append(rest)
         return found
 
-    def _starts_from_multi(self, job: Job) -> bool:
+    def starts_from_multi(self, job: Job) -> bool:
         """Return whether a job fine-tunes the model of all treebanks, which must have the same encoder."""
         multi = self._job(MULTI, MULTI, job.seed)
         is_able = job.treebank != MULTI and TREEBANKS[job.treebank].is_ud and not SYSTEMS[job.system].is_bilstm
@@ -200,9 +200,11 @@ def make_plan(request: Request) -> Plan:
             add(needed)
         jobs.setdefault(job)
 
-    for seed in request.seeds:
-        for code, system in wanted:
-            add(plan._job(code, system, seed))
+    for is_control in (False, True):
+        for seed in request.seeds:
+            for code, system in wanted:
+                if SYSTEMS[system].is_control == is_control:
+                    add(plan._job(code, system, seed))
     return replace(plan, jobs=tuple(jobs), missing=missing)
 
 

@@ -43,6 +43,7 @@ class Result:
     seed: int
     split: str  # dev or test
     encoder: str
+    start: str  # of the weights: the encoder, or the model of all treebanks
     rule: str  # of the scores
     tags: str  # where the tags come from: given, predicted or none
     gold_file: str

@@ -84,6 +84,7 @@ class Trainer:
             "seed": job.seed,
             "split": split,
             "encoder": Path(plan.encoder(job)).name,
+            "start": "multi" if plan.starts_from_multi(job) else "encoder",
             "rule": files.treebank.rule,
             "tags": recipe.tags.source,
             "release": files.release,

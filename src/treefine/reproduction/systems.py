@@ -71,7 +71,7 @@ _ALL = (
     *_refining(FILES, "Files", "refinement of another parser's files, such as those of UDify (--files)"),
     System(
         "syntr-long",
-        "SynTr, longer",
+        "SynTr (longer)",
         f"SynTr with {LONGER} times the epochs, so that it has as many updates as RNGTr",
         is_long=True,
         is_control=True,
