@@ -18,7 +18,7 @@ from treefine.reproduction import analysis_tables, paper
 from treefine.reproduction.collection import ResultCollection
 from treefine.reproduction.predictions import load_predictions, predictions_of, save_predictions, treebank_of
 from treefine.reproduction.report import write_report
-from treefine.reproduction.results import Result, load_results, save_result
+from treefine.reproduction.results import SystemResult, load_results, save_result
 from treefine.reproduction.score_tables import equal_cost_sentence, ud_table
 from treefine.reproduction.systems import SYSTEMS
 from treefine.reproduction.treebanks import TREEBANKS
@@ -60,12 +60,13 @@ def add_result(folder, code, system, seed, split):
     sha256 = save_predictions(found, folder / f"{code}-{system}-seed{seed}-{split}.trees.xz")
     by_step = [evaluated(gold, step, rule) for step in trees]
     none = () if is_refined else (None,)
-    return Result(
+    return SystemResult(
         treebank=code,
         system=system,
         seed=seed,
         split=split,
         encoder="bilstm" if system == "biaffine" else TREEBANKS[code].encoder,
+        start="encoder",
         rule=rule,
         tags="predicted" if code == "ko_gsd" else "given",
         gold_file=str(gold_file),

@@ -17,7 +17,7 @@ from treefine.errors import TreefineError
 
 if TYPE_CHECKING:
     from treefine.evaluation.tables import Table
-    from treefine.reproduction.plan import Plan
+    from treefine.reproduction.plan import ReproductionPlan
     from treefine.reproduction.run import Run
 
 
@@ -111,10 +111,10 @@ def reproduce_command(
     system, the seed with the best dev LAS is tested once. DIR/report has the tables and figures of the paper, next to
     the paper's numbers.
     """
-    from treefine.reproduction.plan import Request, make_plan, time_table, treebank_table
+    from treefine.reproduction.plan import ReproductionRequest, make_plan, time_table, treebank_table
     from treefine.reproduction.run import measured_seconds
 
-    request = Request(
+    request = ReproductionRequest(
         tuple(str(Path(each).absolute()) for each in treebanks),
         Path(output).absolute(),
         dict(map(_encoder, encoder or ())),
@@ -173,7 +173,9 @@ def _show(table: Table, *, as_json: bool) -> None:
         typer.echo(f"\n{table.note}")
 
 
-def _run(plan: Plan, devices: list[str | None], keep: Literal["chosen", "all"], threads: int | None) -> None:
+def _run(
+    plan: ReproductionPlan, devices: list[str | None], keep: Literal["chosen", "all"], threads: int | None
+) -> None:
     from treefine.reproduction.report import write_report
     from treefine.reproduction.results import load_results
     from treefine.reproduction.run import RESULTS, run_plan

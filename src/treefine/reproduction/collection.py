@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from treefine.evaluation.tables import count
-from treefine.reproduction.results import Result, chosen_seed
+from treefine.reproduction.results import SystemResult, chosen_seed
 from treefine.reproduction.systems import SYSTEMS
 from treefine.reproduction.treebanks import RELEASE, TREEBANKS
 from treefine.training.recipe import FILES
@@ -27,17 +27,17 @@ class ResultCollection:
     The initial parses of Files+RNGTr count as the system `files`: they are not trained, so they have one result.
     """
 
-    results: tuple[Result, ...]
+    results: tuple[SystemResult, ...]
 
     @cached_property
-    def _by_place(self) -> dict[tuple[str, str, str], dict[int, Result]]:
-        found: dict[tuple[str, str, str], dict[int, Result]] = {}
+    def _by_place(self) -> dict[tuple[str, str, str], dict[int, SystemResult]]:
+        found: dict[tuple[str, str, str], dict[int, SystemResult]] = {}
         for each in sorted(self.results, key=lambda each: each.seed):
             if each.treebank in TREEBANKS and each.system in SYSTEMS:
                 found.setdefault((each.treebank, each.system, each.split), {})[each.seed] = each
         return found
 
-    def of(self, treebank: str, system: str, split: str) -> list[Result]:
+    def of(self, treebank: str, system: str, split: str) -> list[SystemResult]:
         """Return the results of all seeds, the lowest seed first."""
         if system == FILES:
             refined = self.tested(treebank, _REFINED_FILES) if split == "test" else None
@@ -45,12 +45,12 @@ class ResultCollection:
             return [_initial(each) for each in several if each.LAS_by_step[0] is not None][:1]
         return [*self._by_place.get((treebank, system, split), {}).values()]
 
-    def chosen(self, treebank: str, system: str) -> Result | None:
+    def chosen(self, treebank: str, system: str) -> SystemResult | None:
         """Return the dev result of the seed with the best dev LAS."""
         dev = self.of(treebank, system, "dev")
         return next((each for each in dev if each.seed == chosen_seed(dev)), None)
 
-    def tested(self, treebank: str, system: str) -> Result | None:
+    def tested(self, treebank: str, system: str) -> SystemResult | None:
         """Return the test result of the seed with the best dev LAS; without it, that of the lowest seed."""
         test, best = self.of(treebank, system, "test"), self.chosen(treebank, system)
         return next((each for each in test if best and each.seed == best.seed), test[0] if test else None)
@@ -60,7 +60,7 @@ class ResultCollection:
         values = [getattr(each, field) for each in self.of(treebank, system, "dev")]
         return None if not values or None in values else statistics.mean(values)
 
-    def of_treebank(self, treebank: str) -> list[Result]:
+    def of_treebank(self, treebank: str) -> list[SystemResult]:
         """Return all results of a treebank."""
         return [each for (code, _, _), seeds in self._by_place.items() if code == treebank for each in seeds.values()]
 
@@ -125,7 +125,7 @@ class ResultCollection:
 _REFINED_FILES = f"{FILES}-rngtr"
 
 
-def _initial(refined: Result) -> Result:
+def _initial(refined: SystemResult) -> SystemResult:
     """Return the result of the initial parses that a system refined."""
     uas, las = refined.UAS_by_step[0], refined.LAS_by_step[0]
     if uas is None or las is None:
@@ -133,7 +133,7 @@ def _initial(refined: Result) -> Result:
     return replace(refined, system=FILES, UAS=uas, LAS=las, updates=None, training_seconds=None, parameters=0)
 
 
-def _values(results: Sequence[Result], field: str) -> str:
+def _values(results: Sequence[SystemResult], field: str) -> str:
     """Return the most frequent value of a field, then the others, each with its treebanks, or systems and treebanks."""
     counted = Counter(getattr(each, field) for each in results)
     most, *others = [value for value, _ in counted.most_common()]

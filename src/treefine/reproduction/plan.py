@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from treefine.errors import ConfigError
-from treefine.evaluation.tables import Table
-from treefine.reproduction.systems import MULTI, SYSTEMS, Settings, System, settings_of
-from treefine.reproduction.treebanks import RELEASE, SPLITS, TREEBANKS, TreebankFiles, find_treebanks
+from treefine.evaluation.tables import Table, TableCell
+from treefine.reproduction.results import clock
+from treefine.reproduction.systems import MULTI, SYSTEMS, Settings, System, system_settings
+from treefine.reproduction.treebanks import RELEASE, SPLITS, TREEBANKS, PaperFiles, find_paper_files
 from treefine.training.new_recipe import encoder_width
 from treefine.training.recipe import EMPTY, FILES, Recipe, draft_of
 from treefine.treebank.files import open_input
@@ -28,8 +29,8 @@ _EPOCHS_TO_BEST = 10  # with early stopping, training ends this many epochs afte
 
 
 @dataclass(frozen=True)
-class Request:
-    """What to reproduce, as a user asks for it."""
+class ReproductionRequest:
+    """The request of a user: what to reproduce, from which files, with which settings."""
 
     treebanks: tuple[str, ...]  # folders with treebanks
     output: Path
@@ -43,7 +44,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """One training: a system on a treebank with a seed."""
 
     treebank: str  # a code, or MULTI
@@ -70,13 +71,13 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReproductionPlan:
     """All jobs of a reproduction that can be run, and why the others cannot."""
 
-    request: Request
-    found: Mapping[str, TreebankFiles]
-    other_trees: Mapping[str, TreebankFiles]  # another parser's, by treebank
-    jobs: tuple[Job, ...]  # after those that they need; all systems of the paper with one seed before the next seed
+    request: ReproductionRequest
+    found: Mapping[str, PaperFiles]
+    other_trees: Mapping[str, PaperFiles]  # another parser's, by treebank
+    jobs: tuple[TrainingJob, ...]  # after those that they need; all with one seed before those with the next
     missing: Mapping[tuple[str, str], str]  # by treebank and system: why it cannot be run
 
     @cached_property
@@ -84,7 +85,7 @@ class Plan:
         """The size of each training set."""
         return {code: size_of(each.train) for code, each in self.found.items() if each.train}
 
-    def needs(self, job: Job) -> list[Job]:
+    def needs(self, job: TrainingJob) -> list[TrainingJob]:
         """Return the jobs whose models this job starts from or refines."""
         system, found = SYSTEMS[job.system], []
         if system.initial not in ("", EMPTY, FILES):
@@ -93,11 +94,11 @@ class Plan:
             found.append(self._job(MULTI, MULTI, job.seed))
         return found
 
-    def model(self, job: Job) -> str:
+    def model(self, job: TrainingJob) -> str:
         """Return the folder of the model that a job trains."""
         return str(self.request.output / job.folder / "model")
 
-    def encoder(self, job: Job) -> str:
+    def encoder(self, job: TrainingJob) -> str:
         """Return the pretrained encoder of a job."""
         encoders = self.request.encoders
         if SYSTEMS[job.system].is_bilstm:
@@ -105,28 +106,28 @@ class Plan:
         paper = TREEBANKS[job.treebank].encoder if job.treebank in TREEBANKS else TREEBANKS["en_ewt"].encoder
         return encoders.get(job.treebank) or encoders.get("") or paper
 
-    def members(self, job: Job) -> list[TreebankFiles]:
+    def members(self, job: TrainingJob) -> list[PaperFiles]:
         """Return the treebanks that a job is trained on."""
         if job.treebank != MULTI:
             return [self.found[job.treebank]]
         return [each for each in self.found.values() if each.treebank.is_ud and not each.missing]
 
-    def recipe(self, job: Job) -> Recipe:
+    def recipe(self, job: TrainingJob) -> Recipe:
         """Return the recipe of a job. Raises one error with a line for each fault in the changes."""
         draft = draft_of(self._values(job), self._changes(job.system))
         if draft.recipe is None:
             raise ConfigError("\n".join(dict.fromkeys(each.removeprefix(".: ") for each in draft.faults)))
         return draft.recipe
 
-    def _values(self, job: Job) -> dict[str, Any]:
+    def _values(self, job: TrainingJob) -> dict[str, Any]:
         system, members, encoder = SYSTEMS[job.system], self.members(job), self.encoder(job)
         first = members[0]
         by_size = self.request.settings == "by-size"
         n_sentences = sum(self.sizes[each.treebank.code].sentences for each in members)
         width = encoder_width(encoder) if by_size and not system.is_bilstm else 0
-        values = settings_of(system, self.request.settings, n_sentences=n_sentences, width=width)
+        values = system_settings(system, self.request.settings, n_sentences=n_sentences, width=width)
         treebank = {"train": [each.train for each in members], "dev": [each.dev for each in members]}
-        values["treebank"] = treebank | {"rule": first.treebank.rule, "format": format_of(first)}
+        values["treebank"] = treebank | {"rule": first.treebank.rule, "format": recipe_format(first)}
         values["encoder"] = {"family": "bilstm"}
         if not system.is_bilstm:
             start = self.model(self._job(MULTI, MULTI, job.seed)) if self.starts_from_multi(job) else ""
@@ -139,9 +140,9 @@ class Plan:
         title = f"{first.treebank.title if job.treebank != MULTI else 'All treebanks'}: {system.title}"
         return {"title": title, **{section: each for section, each in values.items() if each}}
 
-    def _initial(self, job: Job, system: System) -> dict[str, Any]:
+    def _initial(self, job: TrainingJob, system: System) -> dict[str, Any]:
         if system.initial == FILES:
-            trees = self.other_trees.get(job.treebank) or TreebankFiles(TREEBANKS[job.treebank])
+            trees = self.other_trees.get(job.treebank) or PaperFiles(TREEBANKS[job.treebank])
             return {"parser": FILES, "train": trees.train or "TRAIN", "dev": trees.dev or "DEV"}
         if system.initial in ("", EMPTY):
             return {}
@@ -160,16 +161,16 @@ class Plan:
                 found.append(rest)
         return found
 
-    def starts_from_multi(self, job: Job) -> bool:
+    def starts_from_multi(self, job: TrainingJob) -> bool:
         """Return whether a job fine-tunes the model of all treebanks, which must have the same encoder."""
         multi = self._job(MULTI, MULTI, job.seed)
         is_able = job.treebank != MULTI and TREEBANKS[job.treebank].is_ud and not SYSTEMS[job.system].is_bilstm
         return self.request.start == "multi" and is_able and self.encoder(job) == self.encoder(multi)
 
-    def _job(self, treebank: str, system: str, seed: int) -> Job:
-        return Job(MULTI if system == MULTI else treebank, system, seed)
+    def _job(self, treebank: str, system: str, seed: int) -> TrainingJob:
+        return TrainingJob(MULTI if system == MULTI else treebank, system, seed)
 
-    def seconds(self, job: Job) -> float:
+    def seconds(self, job: TrainingJob) -> float:
         """Return a rough estimate of the time that a job takes on one GPU."""
         recipe = self.recipe(job)
         training = recipe.training
@@ -179,12 +180,12 @@ class Plan:
         return updates * _SECONDS_PER_UPDATE[SYSTEMS[job.system].is_bilstm] + epochs * _SECONDS_PER_EPOCH
 
 
-def make_plan(request: Request) -> Plan:
+def make_plan(request: ReproductionRequest) -> ReproductionPlan:
     """Find the treebanks, and list the jobs that can be run."""
     _check_names(request)
-    found = find_treebanks(request.treebanks)
-    others = find_treebanks([request.files]) if request.files else {}
-    plan = Plan(request, found, others, (), {})
+    found = find_paper_files(request.treebanks)
+    others = find_paper_files([request.files]) if request.files else {}
+    plan = ReproductionPlan(request, found, others, (), {})
     missing: dict[tuple[str, str], str] = {}
     wanted: list[tuple[str, str]] = []
     for code, system in _pairs(request):
@@ -193,9 +194,9 @@ def make_plan(request: Request) -> Plan:
             missing[code, system] = why
         else:
             wanted.append((code, system))
-    jobs: dict[Job, None] = {}
+    jobs: dict[TrainingJob, None] = {}
 
-    def add(job: Job) -> None:
+    def add(job: TrainingJob) -> None:
         for needed in plan.needs(job):
             add(needed)
         jobs.setdefault(job)
@@ -208,7 +209,7 @@ def make_plan(request: Request) -> Plan:
     return replace(plan, jobs=tuple(jobs), missing=missing)
 
 
-def _pairs(request: Request) -> list[tuple[str, str]]:
+def _pairs(request: ReproductionRequest) -> list[tuple[str, str]]:
     """Return the treebanks and systems that the user asks for."""
     codes = [code for code in TREEBANKS if code in request.only] or list(TREEBANKS)
     names = [name for name in SYSTEMS if name in request.only] or list(SYSTEMS)
@@ -219,7 +220,7 @@ def _is_run(system: System, code: str) -> bool:
     return system.applies_to(code) and (TREEBANKS[code].is_ud or MULTI not in (system.name, system.initial))
 
 
-def _check_names(request: Request) -> None:
+def _check_names(request: ReproductionRequest) -> None:
     known = [*TREEBANKS, *SYSTEMS]
     for name in request.only:
         if name not in known:
@@ -235,7 +236,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f"Did you mean {close[0]}?" if close else f"Choose from {', '.join(names)}."
 
 
-def _why_missing(files: TreebankFiles, system: System, trees: TreebankFiles | None) -> str:
+def _why_missing(files: PaperFiles, system: System, trees: PaperFiles | None) -> str:
     """Return why a system cannot be run on a treebank, and where to get what is missing; "" if it can."""
     if files.missing:
         return f"no {_listed(files.missing)} file; get it from {files.treebank.source}"
@@ -250,7 +251,7 @@ def _listed(names: Iterable[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def format_of(files: TreebankFiles) -> str:
+def recipe_format(files: PaperFiles) -> str:
     """Return the format of a treebank's files for a recipe; a file that ends in .conllu is CoNLL-U."""
     return "" if ".conllu" in Path(files.train or files.dev).suffixes else files.treebank.format
 
@@ -267,26 +268,27 @@ def size_of(path: str | os.PathLike[str]) -> Size:
     return Size(n_sentences, n_words)
 
 
-def treebank_table(plan: Plan) -> Table:
+def treebank_table(plan: ReproductionPlan) -> Table:
     """Return a row for each treebank of the paper: what was found, or where to get it."""
-    rows = []
+    rows: list[tuple[TableCell, ...]] = []
     for code, files in plan.found.items():
         treebank, size = files.treebank, plan.sizes.get(code)
         release = (files.release or "unknown") if treebank.is_ud and files.folder else None
         status = f"missing {_listed(files.missing)}: {treebank.source}" if files.missing else files.folder
         if not files.missing and not files.is_comparable:
             status += f" (the paper has UD {RELEASE})"
-        rows.append((code, treebank.title, treebank.encoder, release, size and f"{size.sentences:,}", status))
+        rows.append((code, treebank.title, treebank.encoder, release, f"{size.sentences:,}" if size else None, status))
     header = ("treebank", "name", "paper's encoder", "release", "training sentences", "where")
     return Table(header, tuple(rows), n_names=3)
 
 
-def time_table(plan: Plan, measured: Mapping[Job, float], *, n_slots: int) -> Table:
+def time_table(plan: ReproductionPlan, measured: Mapping[TrainingJob, float], *, n_slots: int) -> Table:
     """Return the time of each system on each treebank with all seeds; the variants of Table 1 count with their system.
 
     A star marks a system that needs files of another parser.
     """
-    lacking = [Job(*key, seed) for key in plan.missing if _has_treebank(plan, key[0]) for seed in plan.request.seeds]
+    open_pairs = [(code, system) for code, system in plan.missing if not plan.found[code].missing]
+    lacking = [TrainingJob(*each, seed) for each in open_pairs for seed in plan.request.seeds]
     seconds = scaled({job: plan.seconds(job) for job in (*plan.jobs, *lacking)}, measured)
     times: dict[tuple[str, str], float] = {}
     for job, each in seconds.items():
@@ -314,24 +316,9 @@ def time_table(plan: Plan, measured: Mapping[Job, float], *, n_slots: int) -> Ta
     return Table(("treebank", *(SYSTEMS[name].title for name in names)), rows, note=note)
 
 
-def _has_treebank(plan: Plan, code: str) -> bool:
-    return not plan.found[code].missing
-
-
-def scaled(guessed: Mapping[Job, float], measured: Mapping[Job, float]) -> dict[Job, float]:
+def scaled(guessed: Mapping[TrainingJob, float], measured: Mapping[TrainingJob, float]) -> dict[TrainingJob, float]:
     """Return the seconds of each job: as measured, or as guessed and scaled by how well the others were guessed."""
     known = [job for job in guessed if job in measured]
     total = sum(guessed[job] for job in known)
     factor = sum(measured[job] for job in known) / total if total else 1.0
     return {job: measured.get(job, factor * each) for job, each in guessed.items()}
-
-
-def clock(seconds: float) -> str:
-    """Return a time in hours, minutes and seconds.
-
-    >>> clock(3725.4)
-    '1:02:05'
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from treefine import Graph, Sentence, TreefineError
 
-FORMAT = 1
-Numbers = NDArray[np.int64]
+TREES_FORMAT = 1
+WordNumbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +27,8 @@ class Predictions:
     lengths: tuple[int, ...]  # words of each sentence
     labels: tuple[str, ...]
     first: int  # t of the first tree: 0 with an initial parse, 1 without
-    heads: Numbers  # [tree, word]
-    label_ids: Numbers  # [tree, word]
+    heads: WordNumbers  # [tree, word]
+    label_ids: WordNumbers  # [tree, word]
 
     def graphs(self, t: int | None = None) -> list[Graph]:
         """Return the tree of each sentence after step t, or the final one; a stopped sentence keeps its last tree."""
@@ -85,7 +85,7 @@ def save_predictions(predictions: Predictions, path: Path) -> str:
         words = np.flatnonzero(differs)
         parts += [np.diff(words, prepend=0), distances[tree, words], predictions.label_ids[tree, words]]
     header = {
-        "format": FORMAT,
+        "format": TREES_FORMAT,
         "gold": predictions.gold,
         "first": predictions.first,
         "labels": predictions.labels,
@@ -104,8 +104,8 @@ def load_predictions(path: Path) -> Predictions:
     try:
         line, content = lzma.decompress(path.read_bytes()).split(b"\n", 1)
         header = json.loads(line)
-        if header["format"] != FORMAT:
-            raise ValueError(f"it has format {header['format']}, not {FORMAT}")
+        if header["format"] != TREES_FORMAT:
+            raise ValueError(f"it has format {header['format']}, not {TREES_FORMAT}")
         n_lengths = len(content) // 4 - sum(header["parts"])
         numbers = _unpacked(content, [n_lengths, *header["parts"]])
     except (lzma.LZMAError, EOFError, ValueError, KeyError, TypeError) as error:
@@ -123,17 +123,17 @@ def load_predictions(path: Path) -> Predictions:
     return Predictions(header["gold"], tuple(lengths.tolist()), tuple(header["labels"]), header["first"], heads, labels)
 
 
-def _dependents(lengths: Sequence[int]) -> Numbers:
+def _dependents(lengths: Sequence[int]) -> WordNumbers:
     return np.concatenate([np.arange(1, length + 1) for length in lengths] or [np.zeros(0, dtype=np.int64)])
 
 
-def _packed(numbers: Numbers) -> bytes:
+def _packed(numbers: WordNumbers) -> bytes:
     """Pack each number in four bytes, all first bytes first: the higher bytes are nearly equal and compress well."""
     planes: NDArray[np.uint8] = numbers.astype("<i4").view(np.uint8).reshape(-1, 4).T
     return planes.tobytes()
 
 
-def _unpacked(content: bytes, sizes: Sequence[int]) -> list[Numbers]:
+def _unpacked(content: bytes, sizes: Sequence[int]) -> list[WordNumbers]:
     found, start = [], 0
     for size in sizes:
         planes = np.frombuffer(content, dtype=np.uint8, count=4 * size, offset=start).reshape(4, size)

@@ -17,7 +17,7 @@ from treefine.reproduction.analysis_tables import (
     ud_figures,
 )
 from treefine.reproduction.collection import ResultCollection, counted_treebanks
-from treefine.reproduction.results import Result
+from treefine.reproduction.results import SystemResult
 from treefine.reproduction.score_tables import (
     dev_table,
     equal_cost_table,
@@ -34,7 +34,7 @@ from treefine.version import __version__
 TITLE = "The tables and figures of the paper"
 
 
-def write_report(results: Sequence[Result], results_folder: Path, output: Path) -> Path:
+def write_report(results: Sequence[SystemResult], results_folder: Path, output: Path) -> Path:
     """Write report.md, report.html, tables.json and the figures into `output`; return the path of report.md.
 
     `results_folder` has the saved trees. Treebanks and systems without results have dashes. If trees or gold files are

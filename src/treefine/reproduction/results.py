@@ -31,11 +31,11 @@ from treefine.treebank.graph import Graph
 from treefine.treebank.sentence import Sentence
 
 ALPHA, SAMPLES, SEED = 0.01, 10_000, 1  # of significance tests; the paper has the same α
-TREES = ".trees.xz"
+TREES_SUFFIX = ".trees.xz"
 
 
 @dataclass(frozen=True)
-class Result:
+class SystemResult:
     """The scores of one trained system on dev or test, and what they cost."""
 
     treebank: str
@@ -83,13 +83,13 @@ def result_name(treebank: str, system: str, seed: int, split: str) -> str:
     return f"{treebank}-{system}-seed{seed}-{split}"
 
 
-def save_result(result: Result, folder: Path) -> None:
+def save_result(result: SystemResult, folder: Path) -> None:
     """Write the scores as JSON."""
     with open_output(folder / f"{result.name}.json") as file:
         file.write(json.dumps(asdict(result), indent=1).encode() + b"\n")
 
 
-def load_results(folder: Path) -> list[Result]:
+def load_results(folder: Path) -> list[SystemResult]:
     """Read all scores in a folder."""
     found = []
     for path in sorted(folder.glob("*.json")):
@@ -101,14 +101,15 @@ def load_results(folder: Path) -> list[Result]:
     return found
 
 
-def _result(values: dict[str, Any]) -> Result:
+def _result(values: dict[str, Any]) -> SystemResult:
     """Return a result from JSON, which has lists instead of tuples."""
-    return Result(**{name: tuple(each) if isinstance(each, list) else each for name, each in values.items()})
+    found: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
+    return SystemResult(**found)
 
 
-def load_trees(result: Result, folder: Path) -> Predictions:
+def load_trees(result: SystemResult, folder: Path) -> Predictions:
     """Read the trees of each step."""
-    return load_predictions(folder / f"{result.name}{TREES}")
+    return load_predictions(folder / f"{result.name}{TREES_SUFFIX}")
 
 
 def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
@@ -183,9 +184,9 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def measured(
+def measure_system(
     parser: Parser, training: Path, gold_file: str, identity: dict[str, Any], folder: Path, *, format: str = ""
-) -> Result:
+) -> SystemResult:
     """Parse a treebank with a system, write the trees and the scores into `folder`, and return the scores.
 
     `training` is the output folder of the training. `identity` has the fields of the result that this does not measure.
@@ -195,7 +196,7 @@ def measured(
     _, seconds = timed_parse(parser, gold)
     name = result_name(*(identity[key] for key in ("treebank", "system", "seed", "split")))
     folder.mkdir(parents=True, exist_ok=True)
-    digest = save_predictions(predictions, folder / f"{name}{TREES}")
+    digest = save_predictions(predictions, folder / f"{name}{TREES_SUFFIX}")
     epochs = read_metrics(training)
     best: dict[str, Any] = max((each for each in epochs if "LAS" in each), key=lambda each: each["LAS"], default={})
     initial = parser.initial
@@ -219,7 +220,19 @@ def measured(
     return result
 
 
-def chosen_seed(results: Iterable[Result]) -> int:
+def chosen_seed(results: Iterable[SystemResult]) -> int:
     """Return the seed with the best dev LAS; of equal ones, the lowest."""
     dev = [each for each in results if each.split == "dev"]
     return min(dev, key=lambda each: (-each.LAS, each.seed)).seed
+
+
+def clock(seconds: float | None) -> str:
+    """Return hours, minutes and seconds.
+
+    >>> clock(5383), clock(None)
+    ('1:29:43', '–')
+    """
+    if seconds is None:
+        return "–"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

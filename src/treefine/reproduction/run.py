@@ -15,10 +15,10 @@ import torch
 
 from treefine.errors import TreefineError
 from treefine.parsing.parser import Parser
-from treefine.reproduction.plan import Job, Plan, clock, format_of, scaled
-from treefine.reproduction.results import Result, load_results, measured, result_name
+from treefine.reproduction.plan import ReproductionPlan, TrainingJob, recipe_format, scaled
+from treefine.reproduction.results import SystemResult, clock, load_results, measure_system, result_name
 from treefine.reproduction.systems import SYSTEMS
-from treefine.reproduction.treebanks import TreebankFiles
+from treefine.reproduction.treebanks import PaperFiles
 from treefine.training.new_recipe import recipe_toml
 from treefine.training.prepare import prepare
 from treefine.training.recipe import FILES, Recipe
@@ -35,7 +35,7 @@ _WAIT_SECONDS = 0.2  # how often the main thread looks for Ctrl-C
 class Task:
     """A training with its measurement on dev, or the test of the chosen seed."""
 
-    job: Job
+    job: TrainingJob
     is_test: bool = False
 
     @property
@@ -47,11 +47,11 @@ class Task:
 class Trainer:
     """Trains and measures systems in one process, on one device."""
 
-    def __init__(self, plan: Plan, device: str | None) -> None:
+    def __init__(self, plan: ReproductionPlan, device: str | None) -> None:
         self.plan = plan
         self.device = None if device is None else torch.device(device)
 
-    def run(self, task: Task) -> list[Result]:
+    def run(self, task: Task) -> list[SystemResult]:
         """Train and measure a system on dev, or test it."""
         job = task.job
         recipe = self.plan.recipe(job)
@@ -59,7 +59,7 @@ class Trainer:
             self._train(job, recipe)
         return [self._measure(job, recipe, each, "test" if task.is_test else "dev") for each in self.plan.members(job)]
 
-    def _train(self, job: Job, recipe: Recipe) -> None:
+    def _train(self, job: TrainingJob, recipe: Recipe) -> None:
         output = self.plan.request.output
         folder, path = output / job.folder, output / RECIPES / f"{job.name}.toml"
         prepared = prepare(recipe)
@@ -71,7 +71,7 @@ class Trainer:
         for _ in train(prepared, folder, device=self.device):
             pass
 
-    def _measure(self, job: Job, recipe: Recipe, files: TreebankFiles, split: str) -> Result:
+    def _measure(self, job: TrainingJob, recipe: Recipe, files: PaperFiles, split: str) -> SystemResult:
         """Parse a split with the model of a job, and save its trees and scores."""
         plan, code = self.plan, files.treebank.code
         initial = getattr(plan.other_trees[code], split) if SYSTEMS[job.system].initial == FILES else None
@@ -91,30 +91,30 @@ class Trainer:
             "train_sentences": sum(plan.sizes[each.treebank.code].sentences for each in plan.members(job)),
         }
         output = plan.request.output
-        gold_file, form = getattr(files, split), format_of(files)
-        return measured(parser, output / job.folder, gold_file, identity, output / RESULTS, format=form)
+        gold_file, form = getattr(files, split), recipe_format(files)
+        return measure_system(parser, output / job.folder, gold_file, identity, output / RESULTS, format=form)
 
 
 @dataclass
 class Run:
     """The state of a reproduction: what is done, what failed, and what is next."""
 
-    plan: Plan
+    plan: ReproductionPlan
     say: Callable[[str], None]
     n_slots: int
     keep: KeepModels = "chosen"
-    results: dict[str, Result] = field(default_factory=dict)  # by name
-    seconds: dict[Job, float] = field(default_factory=dict)  # of the jobs of this run
+    results: dict[str, SystemResult] = field(default_factory=dict)  # by name
+    seconds: dict[TrainingJob, float] = field(default_factory=dict)  # of the jobs of this run
     running: set[Task] = field(default_factory=set)
-    failed: dict[Job, str] = field(default_factory=dict)
+    failed: dict[TrainingJob, str] = field(default_factory=dict)
     changed: Condition = field(default_factory=Condition)
     is_stopped: bool = False
 
     def __post_init__(self) -> None:
         plan = self.plan
         self.needs = {job: plan.needs(job) for job in plan.jobs}
-        self.needed_by: dict[Job, list[Job]] = {job: [] for job in plan.jobs}
-        self.seeds: dict[tuple[str, str], list[Job]] = {}  # the jobs that differ only in their seed
+        self.needed_by: dict[TrainingJob, list[TrainingJob]] = {job: [] for job in plan.jobs}
+        self.seeds: dict[tuple[str, str], list[TrainingJob]] = {}  # the jobs that differ only in their seed
         for job in plan.jobs:
             self.seeds.setdefault((job.treebank, job.system), []).append(job)
             for needed in self.needs[job]:
@@ -130,28 +130,28 @@ class Run:
         self.results = {each.name: each for each in load_results(self.plan.request.output / RESULTS)}
         self.seconds = measured_seconds(plan)
 
-    def found(self, job: Job, split: str) -> list[Result]:
+    def found(self, job: TrainingJob, split: str) -> list[SystemResult]:
         """Return the results of a job, one for each of its treebanks, as far as they exist."""
         return [self.results[name] for name in self.names[split][job] if name in self.results]
 
-    def is_measured(self, job: Job) -> bool:
+    def is_measured(self, job: TrainingJob) -> bool:
         """Return whether the job has been measured on dev."""
         return len(self.found(job, "dev")) == len(self.names["dev"][job])
 
-    def has_model(self, job: Job) -> bool:
+    def has_model(self, job: TrainingJob) -> bool:
         """Return whether the model of a job exists."""
         return Path(self.plan.model(job)).is_dir()
 
-    def is_done(self, job: Job) -> bool:
+    def is_done(self, job: TrainingJob) -> bool:
         """Return whether a job needs no training: it is measured, and no unfinished job needs its lost model."""
         is_needed = not all(map(self.is_measured, self.needed_by[job]))
         return self.is_measured(job) and (self.has_model(job) or not is_needed)
 
-    def seeds_of(self, job: Job) -> list[Job]:
+    def seeds_of(self, job: TrainingJob) -> list[TrainingJob]:
         """Return the jobs that differ only in their seed."""
         return self.seeds[job.treebank, job.system]
 
-    def chosen(self, job: Job) -> Job | None:
+    def chosen(self, job: TrainingJob) -> TrainingJob | None:
         """Return the job with the best seed on dev, or None if a seed is still open. A failed seed does not count."""
         jobs = [each for each in self.seeds_of(job) if each not in self.failed]
         if not jobs or not all(map(self.is_measured, jobs)):
@@ -159,7 +159,7 @@ class Run:
         means = {each: sum(result.LAS for result in self.found(each, "dev")) for each in jobs}
         return max(jobs, key=lambda each: (means[each], -each.seed))
 
-    def is_tested(self, job: Job) -> bool:
+    def is_tested(self, job: TrainingJob) -> bool:
         """Return whether a seed of this system has been tested: a system is tested once."""
         return any(self.found(each, "test") for each in self.seeds_of(job))
 
@@ -177,7 +177,7 @@ class Run:
                 return Task(job)
         return None
 
-    def _is_ready(self, job: Job) -> bool:
+    def _is_ready(self, job: TrainingJob) -> bool:
         return self.is_measured(job) and self.has_model(job) and Task(job) not in self.running
 
     def tasks(self) -> Iterator[Task]:
@@ -192,7 +192,7 @@ class Run:
                 self.running.add(task)
             yield task
 
-    def finish(self, task: Task, results: Sequence[Result], seconds: float) -> None:
+    def finish(self, task: Task, results: Sequence[SystemResult], seconds: float) -> None:
         """Record the results of a task, and report it."""
         with self.changed:
             self.running.discard(task)
@@ -239,7 +239,7 @@ class Run:
                     shutil.rmtree(self.plan.model(job), ignore_errors=True)
 
 
-def measured_seconds(plan: Plan) -> dict[Job, float]:
+def measured_seconds(plan: ReproductionPlan) -> dict[TrainingJob, float]:
     """Return the training time of each job that is done."""
     results = {each.name: each for each in load_results(plan.request.output / RESULTS)}
     found = {}
@@ -251,7 +251,7 @@ def measured_seconds(plan: Plan) -> dict[Job, float]:
 
 
 def run_plan(
-    plan: Plan, devices: Sequence[str | None], *, keep: KeepModels = "chosen", say: Callable[[str], None]
+    plan: ReproductionPlan, devices: Sequence[str | None], *, keep: KeepModels = "chosen", say: Callable[[str], None]
 ) -> Run:
     """Run all jobs of a plan that are not done, one at a time on each of the devices; name a device twice for two.
 
@@ -268,7 +268,7 @@ def run_plan(
     return run
 
 
-def _work(run: Run, do: Callable[[Task], list[Result]]) -> None:
+def _work(run: Run, do: Callable[[Task], list[SystemResult]]) -> None:
     """Do tasks until none is left."""
     for task in run.tasks():
         start = time.monotonic()
@@ -284,7 +284,7 @@ def _work_in_processes(run: Run, devices: Sequence[str | None]) -> None:
     workers: dict[int, WorkerProcess] = {}
 
     def slot(number: int, device: str | None) -> None:
-        def do(task: Task) -> list[Result]:
+        def do(task: Task) -> list[SystemResult]:
             if number not in workers:
                 workers[number] = WorkerProcess(Trainer, run.plan, device)
             try:

@@ -19,7 +19,7 @@ from treefine.reproduction.collection import (
     in_words,
     percent,
 )
-from treefine.reproduction.results import ALPHA, Result
+from treefine.reproduction.results import ALPHA, SystemResult, clock
 from treefine.reproduction.systems import LONGER, MULTI, SYSTEMS
 from treefine.reproduction.treebanks import TREEBANKS
 from treefine.training.recipe import BIAFFINE, FILES, SYNTR
@@ -80,7 +80,7 @@ def _grid_title(model: str, steps: int, stop: bool) -> str:
     return f"{model} (T={steps})" + ("" if stop else " w/o stop")
 
 
-def _spread(seeds: Sequence[Result], metric: Metric) -> str:
+def _spread(seeds: Sequence[SystemResult], metric: Metric) -> str:
     """Return the mean over the seeds, and the sample standard deviation if there are several."""
     if not seeds:
         return DASH
@@ -210,7 +210,7 @@ def dev_table(found: ResultCollection) -> Table:
     return Table(header, tuple(rows), "Dev scores of all seeds", note, n_names=2)
 
 
-def _trained(found: ResultCollection) -> Iterable[tuple[str, str, list[Result]]]:
+def _trained(found: ResultCollection) -> Iterable[tuple[str, str, list[SystemResult]]]:
     """Yield the dev results of each treebank and system that has some."""
     for code in TREEBANKS:
         for system in SYSTEMS:
@@ -311,15 +311,3 @@ def run_times_table(found: ResultCollection) -> Table:
     )
     header = ("treebank", "source", "model", "parameters", "training", "evaluation (s)", "words/s", "device")
     return Table(header, tuple(rows), "Appendix B: parameters and run times", note, n_names=3)
-
-
-def clock(seconds: float | None) -> str:
-    """Return hours, minutes and seconds.
-
-    >>> clock(5383), clock(None)
-    ('1:29:43', '–')
-    """
-    if seconds is None:
-        return DASH
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

@@ -54,7 +54,7 @@ def _refining(initial: str, title: str, about: str, *, is_control: bool = False)
     """Return RNGTr over an initial parser, and its variants in Table 1."""
     name, title = f"{initial}-rngtr", f"{title}+RNGTr"
     one = f"{title} with one step, for Table 1"
-    no_stop = f"{title} that goes on training on sentences that no longer change, for Table 1"
+    no_stop = f"{title} that also trains on sentences that no longer change, for Table 1"
     return (
         System(name, title, about, initial, STEPS, is_control=is_control),
         System(f"{name}-t1", f"{title} (T=1)", one, initial, 1, only=_TABLE_1, is_control=is_control),
@@ -82,7 +82,7 @@ _ALL = (
 SYSTEMS = {each.name: each for each in _ALL}
 
 
-def settings_of(system: System, settings: Settings, *, n_sentences: int, width: int) -> dict[str, dict[str, Any]]:
+def system_settings(system: System, settings: Settings, *, n_sentences: int, width: int) -> dict[str, dict[str, Any]]:
     """Return the settings of a system by section and key: those of Appendix A, or those for the size of a treebank.
 
     `width` is that of the encoder.

@@ -19,7 +19,7 @@ from treefine.evaluation.significance import compare
 from treefine.evaluation.words import WordColumns, load_words
 from treefine.reproduction.collection import ResultCollection
 from treefine.reproduction.predictions import Predictions, checksum, load_predictions
-from treefine.reproduction.results import ALPHA, SAMPLES, SEED, TREES, Result
+from treefine.reproduction.results import ALPHA, SAMPLES, SEED, TREES_SUFFIX, SystemResult
 from treefine.reproduction.score_tables import EMPTY_REFINED, PENN_SYSTEMS, REFINED, UD_SYSTEMS
 from treefine.reproduction.systems import MULTI
 from treefine.reproduction.treebanks import TREEBANKS
@@ -109,7 +109,7 @@ def _analyse_dev(found: ResultCollection, code: str, folder: Path, findings: Tre
         findings.refinements[code, system] = mean(each, name=code)
 
 
-def _read_gold(results: Sequence[Result], findings: TreeFindings) -> _Gold | None:
+def _read_gold(results: Sequence[SystemResult], findings: TreeFindings) -> _Gold | None:
     """Read the gold file of these results, which are of one treebank and split."""
     treebank = TREEBANKS[results[0].treebank]
     for path in dict.fromkeys(each.gold_file for each in results):
@@ -123,12 +123,12 @@ def _read_gold(results: Sequence[Result], findings: TreeFindings) -> _Gold | Non
 
 
 def _read_trees(
-    results: Sequence[Result], gold: _Gold, folder: Path, findings: TreeFindings
-) -> Iterator[tuple[Result, Predictions]]:
+    results: Sequence[SystemResult], gold: _Gold, folder: Path, findings: TreeFindings
+) -> Iterator[tuple[SystemResult, Predictions]]:
     """Yield the results with their trees, which must be those that were measured, on the same gold trees."""
     for result in results:
         name = result.name.replace(f"-{FILES}-seed", f"-{FILES}-rngtr-seed") if result.system == FILES else result.name
-        path = folder / f"{name}{TREES}"
+        path = folder / f"{name}{TREES_SUFFIX}"
         if not path.is_file():
             findings.left_out.append(f"{path} is missing")
         elif hashlib.sha256(path.read_bytes()).hexdigest() != result.sha256:

@@ -98,7 +98,7 @@ TREEBANKS = {
 
 
 @dataclass(frozen=True)
-class TreebankFiles:
+class PaperFiles:
     """The files of a treebank that were found, all in one folder."""
 
     treebank: PaperTreebank
@@ -116,7 +116,7 @@ class TreebankFiles:
     def release(self) -> str:
         """The UD release that a folder on the path names; empty if none does.
 
-        >>> TreebankFiles(TREEBANKS["ja_gsd"], "data/ud-later/ja_gsd-2.9").release
+        >>> PaperFiles(TREEBANKS["ja_gsd"], "data/ud-later/ja_gsd-2.9").release
         '2.9'
         """
         parts = reversed(Path(self.folder).parts)
@@ -129,7 +129,7 @@ class TreebankFiles:
         return not self.treebank.is_ud or self.release == RELEASE
 
 
-def find_treebanks(folders: Sequence[str | os.PathLike[str]]) -> dict[str, TreebankFiles]:
+def find_paper_files(folders: Sequence[str | os.PathLike[str]]) -> dict[str, PaperFiles]:
     """Find the files of each treebank of the paper below these folders.
 
     A treebank may be in several folders. A complete one comes first, then one of the paper's release, then the one in
@@ -140,9 +140,9 @@ def find_treebanks(folders: Sequence[str | os.PathLike[str]]) -> dict[str, Treeb
     return {code: _best(each, TREEBANKS[code]) for code, each in found.items()}
 
 
-def _best(found: Sequence[TreebankFiles], treebank: PaperTreebank) -> TreebankFiles:
+def _best(found: Sequence[PaperFiles], treebank: PaperTreebank) -> PaperFiles:
     some = [each for each in found if len(each.missing) < len(SPLITS)]
-    return min(some, key=lambda each: (len(each.missing), not each.is_comparable), default=TreebankFiles(treebank))
+    return min(some, key=lambda each: (len(each.missing), not each.is_comparable), default=PaperFiles(treebank))
 
 
 def _folders(roots: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
@@ -157,7 +157,7 @@ def _folders(roots: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
             yield Path(place)
 
 
-def _files_in(folder: Path, treebank: PaperTreebank) -> TreebankFiles:
+def _files_in(folder: Path, treebank: PaperTreebank) -> PaperFiles:
     """Return the files of this treebank in one folder: its own folder, or one with file names as UD has them."""
     found: dict[str, str] = {}
     is_own = any(re.fullmatch(rf"{re.escape(name)}(-[\d.]+)?", folder.name, re.IGNORECASE) for name in treebank.folders)
@@ -168,7 +168,7 @@ def _files_in(folder: Path, treebank: PaperTreebank) -> TreebankFiles:
         files = sorted(each for each in folder.iterdir() if each.is_file() and name.fullmatch(each.name))
         if files:
             found[split] = str(files[0])
-    return TreebankFiles(treebank, str(folder), **found)
+    return PaperFiles(treebank, str(folder), **found)
 
 
 _COMPRESSIONS = "|".join(map(re.escape, COMPRESSED))

@@ -1,0 +1,239 @@
+"""A plan lists all trainings with the settings of the paper, in an order in which they can be run."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.toy_treebanks import toy_treebanks
+from treefine.config import BiLSTMSettings
+from treefine.errors import ConfigError
+from treefine.reproduction.plan import ReproductionRequest, TrainingJob, make_plan, scaled, size_of, time_table
+from treefine.reproduction.systems import MULTI, SYSTEMS
+from treefine.reproduction.treebanks import CHINESE, JAPANESE, MULTILINGUAL, TREEBANKS
+
+PAPER = ("biaffine", "syntr", "empty-rngtr", "syntr-rngtr", "biaffine-rngtr", "files-rngtr")
+UD = [code for code, each in TREEBANKS.items() if each.is_ud]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Return a folder with all toy treebanks."""
+    folder = tmp_path_factory.mktemp("plan")
+    toy_treebanks(folder / "data", n_train=12, n_dev=2, n_test=2)
+    return folder
+
+
+@pytest.fixture
+def request_all(data):
+    return ReproductionRequest((str(data / "data"),), data / "out", {}, files=str(data / "data"))
+
+
+def recipe(request, treebank, system, **changes):
+    return make_plan(replace(request, **changes)).recipe(TrainingJob(treebank, system, 1))
+
+
+def test_all_systems_of_the_paper_are_run_on_all_its_treebanks(request_all):
+    jobs = {(job.treebank, job.system) for job in make_plan(request_all).jobs}
+
+    assert {(code, system) for code in TREEBANKS for system in PAPER} <= jobs
+
+
+def test_a_job_comes_after_those_it_needs(request_all):
+    plan = make_plan(replace(request_all, seeds=(1, 2), start="multi"))
+
+    place = {job: number for number, job in enumerate(plan.jobs)}
+    assert len(place) == len(plan.jobs)
+    assert all(place[needed] < place[job] for job in plan.jobs for needed in plan.needs(job))
+    assert all(needed.seed == job.seed for job in plan.jobs for needed in plan.needs(job))
+
+
+def test_the_systems_of_the_paper_come_before_the_controls(request_all):
+    jobs = [job for job in make_plan(replace(request_all, seeds=(1, 2))).jobs]
+
+    is_control = [SYSTEMS[job.system].is_control for job in jobs]
+    assert is_control == sorted(is_control)
+
+
+def test_the_settings_are_those_of_appendix_a(request_all):
+    found = recipe(request_all, "tr_imst", "syntr-rngtr")
+
+    optimiser, training = found.optimiser, found.training
+    assert (optimiser.learning_rate, optimiser.encoder_learning_rate) == (2e-3, 1e-5)
+    assert (optimiser.betas, optimiser.eps, optimiser.weight_decay) == ((0.9, 0.999), 1e-5, 0.01)
+    assert (optimiser.clip_gradient_norm, optimiser.warmup) == (1.0, 0.01)
+    assert (training.epochs, training.patience) == (200, 100)
+    assert (found.scorer.arc_width, found.scorer.label_width, found.scorer.dropout) == (500, 100, 0.33)
+    assert (found.refine.max_steps, found.refine.stop, found.refine.update) == (3, True, "each")
+    assert (found.tags.source, found.tags.columns) == ("given", ("upos",))
+    assert found.initial.folds == 0
+
+
+def test_steps_of_each_system(request_all):
+    plan = make_plan(request_all)
+
+    steps = {name: plan.recipe(TrainingJob("tr_imst", name, 1)).refine for name in SYSTEMS if name != MULTI}
+    assert {name: each.max_steps for name, each in steps.items() if each.max_steps != 3} == {
+        "biaffine": 1,
+        "syntr": 1,
+        "syntr-long": 1,
+        "empty-rngtr": 4,
+        "syntr-rngtr-t1": 1,
+        "files-rngtr-t1": 1,
+        "multi-rngtr-t1": 1,
+    }
+    assert [name for name, each in steps.items() if not each.stop] == [
+        "syntr-rngtr-no-stop",
+        "files-rngtr-no-stop",
+        "multi-rngtr-no-stop",
+    ]
+
+
+def test_the_encoders_are_those_of_the_paper(request_all):
+    plan = make_plan(request_all)
+
+    found = {code: plan.encoder(TrainingJob(code, "syntr", 1)) for code in TREEBANKS}
+    others = {"zh_gsd": CHINESE, "ctb": CHINESE, "ja_gsd": JAPANESE}
+    others |= {"ptb": "bert-base-uncased", "de_conll09": "bert-base-german-cased"}
+    assert found == dict.fromkeys(UD, MULTILINGUAL) | others
+
+
+def test_one_encoder_for_all_and_another_for_one(request_all):
+    plan = make_plan(replace(request_all, encoders={"": "all", "zh_gsd": "chinese"}))
+
+    assert plan.encoder(TrainingJob("tr_imst", "syntr", 1)) == "all"
+    assert plan.encoder(TrainingJob("zh_gsd", "syntr", 1)) == "chinese"
+    assert plan.encoder(TrainingJob("zh_gsd", "biaffine", 1)) == "bilstm"
+
+
+def test_rules_and_formats(request_all):
+    found = {code: recipe(request_all, code, "syntr").treebank for code in ("tr_imst", "ptb", "de_conll09")}
+
+    assert {code: (each.rule, each.format) for code, each in found.items()} == {
+        "tr_imst": ("conll18", ""),
+        "ptb": ("ptb", "conllx"),
+        "de_conll09": ("conll09", "conll09-predicted"),
+    }
+    assert recipe(request_all, "de_conll09", "syntr").tags.columns == ("xpos",)
+
+
+def test_what_each_system_refines(request_all):
+    plan = make_plan(request_all)
+
+    def initial(system):
+        return plan.recipe(TrainingJob("tr_imst", system, 1)).initial
+
+    out = request_all.output / "runs"
+    assert initial("empty-rngtr").parser == "empty"
+    assert initial("syntr-rngtr").parser == str(out / "tr_imst" / "syntr" / "seed1" / "model")
+    assert initial("biaffine-rngtr").parser == str(out / "tr_imst" / "biaffine" / "seed1" / "model")
+    assert initial("multi-rngtr").parser == str(out / "multi" / "multi" / "seed1" / "model")
+    assert initial("files-rngtr").parser == "files"
+    assert initial("files-rngtr").train[0].endswith("tr_imst-ud-train.conllu")
+    assert isinstance(plan.recipe(TrainingJob("tr_imst", "biaffine", 1)).encoder, BiLSTMSettings)
+
+
+def test_the_longer_syntr_has_as_many_epochs_as_rngtr_has_updates_per_batch(request_all):
+    for settings in ("paper", "by-size"):
+        found = {
+            system: recipe(request_all, "tr_imst", system, settings=settings)
+            for system in ("syntr-rngtr", "syntr-long")
+        }
+        refined = found["syntr-rngtr"]
+        assert found["syntr-long"].training.epochs == refined.training.epochs * refined.refine.max_steps
+
+
+def test_multi_learns_from_all_ud_treebanks(request_all):
+    found = recipe(request_all, MULTI, MULTI)
+
+    assert len(found.treebank.train) == len(found.treebank.dev) == 13
+
+
+def test_starting_from_multi(request_all):
+    plan = make_plan(replace(request_all, start="multi", encoders={"zh_gsd": "other"}))
+
+    started = plan.recipe(TrainingJob("tr_imst", "syntr", 2)).encoder
+    assert started.fine_tune_from == str(request_all.output / "runs" / "multi" / "multi" / "seed2" / "model")
+    assert plan.recipe(TrainingJob("zh_gsd", "syntr", 2)).encoder.pretrained == "other"
+    assert plan.recipe(TrainingJob("ptb", "syntr", 2)).encoder.pretrained == "bert-base-uncased"
+
+
+def test_changes_of_all_systems_and_of_one(request_all):
+    changes = ("training.epochs=7", "biaffine:training.epochs=9")
+
+    found = {
+        system: recipe(request_all, "tr_imst", system, changes=changes).training.epochs
+        for system in ("syntr", "biaffine")
+    }
+    assert found == {"syntr": 7, "biaffine": 9}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (("training.epoch=7",), r"\[training\] epoch is unknown; did you mean epochs\?"),
+        (("synt:training.epochs=7",), "There is no system 'synt'. Did you mean syntr?"),
+        (("training.epochs",), "is not a change"),
+    ],
+)
+def test_wrong_changes(request_all, changes, message):
+    with pytest.raises(ConfigError, match=message.replace("?", r"\?") if "\\" not in message else message):
+        recipe(request_all, "tr_imst", "syntr", changes=changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"only": ("tr_imts",)}, "There is no treebank or system 'tr_imts'. Did you mean tr_imst?"),
+        ({"encoders": {"zz_zz": "x"}}, "There is no treebank 'zz_zz'. Choose from ar_padt, "),
+    ],
+)
+def test_unknown_names(request_all, changes, message):
+    with pytest.raises(ConfigError) as error:
+        make_plan(replace(request_all, **changes))
+
+    assert message in str(error.value)
+
+
+def test_only_a_treebank_and_a_system_with_what_it_needs(request_all):
+    plan = make_plan(replace(request_all, only=("tr_imst", "sv_talbanken", "syntr-rngtr")))
+
+    assert [job.name for job in plan.jobs] == [
+        "sv_talbanken-syntr-seed1",
+        "sv_talbanken-syntr-rngtr-seed1",
+        "tr_imst-syntr-seed1",
+        "tr_imst-syntr-rngtr-seed1",
+    ]
+
+
+def test_what_is_missing_is_listed_with_where_to_get_it(data, tmp_path):
+    toy_treebanks(tmp_path / "some", n_train=10, n_dev=1, n_test=1, names=["UD_Turkish-IMST"])
+
+    plan = make_plan(ReproductionRequest((str(tmp_path / "some"),), data / "out", {}))
+
+    assert {job.treebank for job in plan.jobs} == {"tr_imst", MULTI}
+    assert plan.missing["ptb", "syntr"].startswith("no train, dev and test file; get it from LDC99T42")
+    assert "name their folder with --files" in plan.missing["tr_imst", "files-rngtr"]
+
+
+def test_the_table_of_times_has_six_systems_for_each_treebank(request_all):
+    table = time_table(make_plan(replace(request_all, files="")), {}, n_slots=1)
+
+    titles = [SYSTEMS[name].title for name in PAPER]
+    rows = {row["treebank"]: row for row in table.to_records()}
+    assert all(":" in str(rows[code][title]) for code in UD for title in titles)
+    assert str(rows["tr_imst"]["Files+RNGTr"]).endswith("*")
+    assert "needs the files of another parser" in table.note
+
+
+def test_estimates_are_scaled_to_what_was_measured():
+    one, two = TrainingJob("tr_imst", "syntr", 1), TrainingJob("tr_imst", "syntr", 2)
+
+    assert scaled({one: 10.0, two: 20.0}, {}) == {one: 10.0, two: 20.0}
+    assert scaled({one: 10.0, two: 20.0}, {one: 5.0}) == {one: 5.0, two: 10.0}
+
+
+def test_words_are_counted_without_multiword_tokens_and_empty_nodes(tmp_path):
+    path = tmp_path / "x.conllu"
+    path.write_text("# text = ab\n1-2\tab\n1\ta\n2\tb\n2.1\tc\n\n1\td\n\n")
+
+    assert (size_of(path).sentences, size_of(path).words) == (2, 3)

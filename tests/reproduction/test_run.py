@@ -1,0 +1,202 @@
+"""A whole reproduction on toy treebanks, with encoders laid out as on the hub."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from tests.support.commands import invoke
+from tests.support.toy_hub import toy_encoder
+from tests.support.toy_treebanks import toy_treebanks
+from treefine import Parser, evaluate, read_treebank
+from treefine.reproduction.plan import ReproductionRequest, TrainingJob, make_plan
+from treefine.reproduction.predictions import treebank_of
+from treefine.reproduction.results import load_results, load_trees
+from treefine.reproduction.run import RESULTS, run_plan
+from treefine.reproduction.systems import SYSTEMS
+from treefine.reproduction.treebanks import TREEBANKS
+
+TOYS = {"tr_imst": "UD_Turkish-IMST", "ja_gsd": "UD_Japanese-GSD", "ctb": "ctb5.1", "de_conll09": "conll09-german"}
+SMALL = (
+    "training.epochs=1",
+    "training.patience=1",
+    "biaffine:encoder.width=8",
+    "biaffine:encoder.n_layers=1",
+    "biaffine:encoder.word_width=8",
+)
+
+
+@pytest.fixture(scope="module")
+def toys(tmp_path_factory):
+    """Return a folder with toy treebanks and the toy encoders that the paper has for them."""
+    folder = tmp_path_factory.mktemp("reproduction")
+    toy_treebanks(folder / "data", n_train=12, n_dev=2, n_test=2, names=TOYS.values())
+    for code in TOYS:
+        toy_encoder(folder / "encoders" / code, TREEBANKS[code].encoder)
+    return folder
+
+
+def request(toys, output, **changes):
+    encoders = {code: str(toys / "encoders" / code) for code in TOYS} | {"": str(toys / "encoders" / "tr_imst")}
+    found = ReproductionRequest((str(toys / "data"),), output, encoders, files=str(toys / "data"), changes=SMALL)
+    return replace(found, **changes)
+
+
+def run(toys, output, *, devices=("cpu",), **changes):
+    """Run a reproduction; return its state and what it said."""
+    said = []
+    plan = make_plan(request(toys, output, **changes))
+    return run_plan(plan, devices, say=said.append), said
+
+
+@pytest.fixture(scope="module")
+def output(toys):
+    """Return the folder of a reproduction that the command has run."""
+    options = [each for code in TOYS for each in ("--encoder", f"{code}={toys / 'encoders' / code}")]
+    options += [each for change in SMALL for each in ("--set", change)]
+    folder, data = toys / "out", toys / "data"
+    encoder = ("--encoder", toys / "encoders" / "tr_imst")
+    result = invoke(data, "-o", folder, *encoder, *options, "--files", data, "--device", "cpu", command="reproduce")
+    assert f"The report is in {folder / 'report' / 'report.md'}." in result.stdout
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(output):
+    return {(each.treebank, each.system, each.split): each for each in load_results(output / RESULTS)}
+
+
+def test_every_system_is_measured_on_dev_and_test(results):
+    expected = {
+        (code, name)
+        for code in TOYS
+        for name, system in SYSTEMS.items()
+        if system.applies_to(code) and (TREEBANKS[code].is_ud or not name.startswith("multi"))
+    }
+
+    assert {key[:2] for key in results if key[2] == "dev"} == expected
+    assert {key[:2] for key in results if key[2] == "test"} == expected
+
+
+@pytest.mark.parametrize("code", TOYS)
+@pytest.mark.parametrize("system", ["biaffine", "syntr", "empty-rngtr", "syntr-rngtr"])
+def test_scores_are_those_of_the_saved_trees_and_of_the_model(output, results, code, system):
+    found = results[code, system, "test"]
+    form = TREEBANKS[code].format or None
+    gold = list(read_treebank(found.gold_file, format=form))
+
+    trees = treebank_of(load_trees(found, output / RESULTS), gold)
+    model = Parser.from_pretrained(output / "runs" / code / system / "seed1" / "model", trust=0, device="cpu")
+
+    assert round(evaluate(gold, trees, rule=TREEBANKS[code].rule)["LAS"].f1, 6) == found.LAS
+    assert [each.graph for each in model.stream_trees(gold)] == [each.graph for each in trees]
+
+
+def test_refined_systems_start_from_the_trees_of_their_initial_parser(output, results):
+    for system in ("syntr-rngtr", "biaffine-rngtr", "multi-rngtr"):
+        refined = results["tr_imst", system, "dev"]
+        initial = results["tr_imst", SYSTEMS[system].initial, "dev"]
+        trees = [load_trees(each, output / RESULTS) for each in (refined, initial)]
+        assert trees[0].graphs(0) == trees[1].graphs()
+        assert refined.LAS_by_step[0] == initial.LAS
+
+
+def test_files_start_from_the_given_trees(results):
+    found = results["tr_imst", "files-rngtr", "test"]
+
+    assert found.LAS_by_step[0] == 1.0  # the files are the gold files
+
+
+def test_the_report_has_all_tables_and_figures(output):
+    report = output / "report"
+
+    tables = json.loads((report / "tables.json").read_bytes())
+    assert {"table-1", "table-2", "table-3", "appendix-b", "appendix-c", "equal-cost"} <= set(tables)
+    assert len([row for row in tables["table-2"]["records"] if str(row).count("Turkish")]) >= 1
+    assert sorted(path.name for path in report.glob("*.svg"))
+    assert "http" not in (report / "report.html").read_text().replace("http://www.w3.org", "")
+
+
+def test_each_recipe_can_be_trained_by_hand(output):
+    result = invoke(output / "recipes" / "tr_imst-syntr-seed1.toml", "--dry-run", command="train")
+
+    assert json.loads(result.stdout)["recipe"]["training"]["epochs"] == 1
+
+
+def test_a_second_run_trains_nothing(toys, output):
+    before = {path: path.stat().st_mtime_ns for path in output.rglob("*") if path.is_file() and path.name != ".lock"}
+
+    state, said = run(toys, output)
+
+    after = {path: path.stat().st_mtime_ns for path in output.rglob("*") if path.is_file() and path.name != ".lock"}
+    assert not state.failed
+    assert not said
+    assert after == before
+
+
+def test_other_settings_in_the_same_folder_are_refused(toys, tmp_path):
+    run(toys, tmp_path / "out", only=("tr_imst", "syntr"))
+    shutil.rmtree(tmp_path / "out" / RESULTS)
+
+    state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr"), changes=(*SMALL, "training.masking=0.2"))
+
+    (reason,) = state.failed.values()
+    assert "has a different recipe" in reason
+
+
+def test_of_two_seeds_the_better_one_on_dev_is_tested_and_kept(toys, tmp_path):
+    state, said = run(toys, tmp_path / "out", only=("tr_imst", "syntr-rngtr"), seeds=(1, 2))
+
+    dev = {key: each for key, each in state.results.items() if each.split == "dev" and each.system == "syntr"}
+    best = max(dev.values(), key=lambda each: (each.LAS, -each.seed)).seed
+    tested = [each.seed for each in state.results.values() if each.split == "test" and each.system == "syntr"]
+    models = sorted(each.parent.name for each in (tmp_path / "out").glob("runs/tr_imst/syntr/*/model"))
+    assert tested == [best]
+    assert models == [f"seed{best}"]
+    assert len(said) == 6  # four trainings and two tests
+
+
+def test_a_model_that_was_removed_is_trained_again_if_another_system_needs_it(toys, tmp_path):
+    run(toys, tmp_path / "out", only=("tr_imst", "syntr"))
+    shutil.rmtree(tmp_path / "out" / "runs" / "tr_imst" / "syntr" / "seed1" / "model")
+
+    state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr-rngtr"))
+
+    assert not state.failed
+    assert state.is_measured(TrainingJob("tr_imst", "syntr-rngtr", 1))
+
+
+def test_a_job_that_fails_does_not_stop_the_others(toys, tmp_path):
+    shutil.copytree(toys / "data", tmp_path / "others")
+    dev = next((tmp_path / "others").rglob("tr_imst-ud-dev.conllu"))
+    dev.write_text(dev.read_text().split("\n\n")[0] + "\n\n")
+    only = ("tr_imst", "ja_gsd", "files-rngtr", "syntr")
+
+    state, said = run(toys, tmp_path / "out", only=only, files=str(tmp_path / "others"))
+
+    assert {job.name for job in state.failed} == {"tr_imst-files-rngtr-seed1"}
+    assert state.is_measured(TrainingJob("ja_gsd", "files-rngtr", 1))
+    assert state.is_measured(TrainingJob("tr_imst", "syntr", 1))
+    assert any(line.startswith("tr_imst Files+RNGTr, seed 1 failed: ") for line in said)
+
+
+def test_a_job_whose_initial_parser_failed_is_reported(toys, tmp_path):
+    bad = (*SMALL, "syntr:encoder.pretrained=./nowhere")
+
+    state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr-rngtr", "empty-rngtr"), changes=bad)
+
+    assert state.failed[TrainingJob("tr_imst", "syntr-rngtr", 1)] == "it needs tr_imst-syntr-seed1, which failed"
+    assert state.is_measured(TrainingJob("tr_imst", "empty-rngtr", 1))
+
+
+def test_two_processes_give_the_same_results_as_one(toys, tmp_path):
+    only = ("tr_imst", "syntr", "empty-rngtr")
+
+    one, _ = run(toys, tmp_path / "one", only=only)
+    two, _ = run(toys, tmp_path / "two", only=only, devices=("cpu", "cpu"))
+
+    assert not two.failed
+    assert {key: each.sha256 for key, each in one.results.items()} == {
+        key: each.sha256 for key, each in two.results.items()
+    }

@@ -1,0 +1,111 @@
+"""The treebanks of the paper are found in the layouts in which people have them."""
+
+import pytest
+
+from treefine import TreefineError
+from treefine.reproduction.treebanks import TREEBANKS, find_paper_files
+
+
+def put(folder, *names):
+    """Write empty files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_text("")
+
+
+def found(code, *folders):
+    return find_paper_files(folders)[code]
+
+
+def test_there_are_thirteen_ud_treebanks_and_three_others():
+    assert len(TREEBANKS) == 16
+    assert sum(each.is_ud for each in TREEBANKS.values()) == 13
+
+
+def test_ud_as_downloaded(tmp_path):
+    names = [f"tr_imst-ud-{split}.conllu" for split in ("train", "dev", "test")]
+    put(tmp_path / "ud-treebanks-v2.3" / "UD_Turkish-IMST", *names, "README.md", "stats.xml", "tr_imst-ud-test.txt")
+
+    files = found("tr_imst", tmp_path)
+
+    assert [files.train, files.dev, files.test] == [
+        str(tmp_path / "ud-treebanks-v2.3" / "UD_Turkish-IMST" / name) for name in names
+    ]
+    assert files.missing == ()
+    assert files.release == "2.3"
+    assert files.is_comparable
+
+
+@pytest.mark.parametrize(
+    ("code", "folder", "names"),
+    [
+        ("sv_talbanken", "sv_talbanken", ["train.conllu.xz", "dev.conllu.xz", "test.conllu.xz"]),
+        ("en_ewt", "all", ["en_ewt-ud-train.conllu", "en_ewt-ud-dev.conllu", "en_ewt-ud-test.conllu"]),
+        ("ptb", "PTB", ["train.conllx", "dev.conllx", "test.conllx"]),
+        ("ptb", "wsj", ["ptb_train_3.3.0.conllx", "ptb_dev_3.3.0.conllx", "ptb_test_3.3.0.conllx"]),
+        ("ctb", "ctb5.1", ["train.conll", "dev.conll", "test.conll"]),
+        (
+            "de_conll09",
+            "german",
+            [
+                "CoNLL2009-ST-German-train.txt",
+                "CoNLL2009-ST-German-development.txt",
+                "CoNLL2009-ST-evaluation-German.txt",
+            ],
+        ),
+    ],
+)
+def test_other_layouts(tmp_path, code, folder, names):
+    put(tmp_path / folder, *names)
+
+    files = found(code, tmp_path)
+
+    assert [files.train, files.dev, files.test] == [str(tmp_path / folder / name) for name in names]
+
+
+def test_a_complete_treebank_comes_before_one_of_the_release_of_the_paper(tmp_path):
+    put(tmp_path / "ud-2.3" / "ja_gsd", "dev.conllu", "test.conllu")
+    put(tmp_path / "later" / "ja_gsd-2.9", "train.conllu", "dev.conllu", "test.conllu")
+
+    files = found("ja_gsd", tmp_path / "ud-2.3", tmp_path / "later")
+
+    assert files.release == "2.9"
+    assert not files.is_comparable
+
+
+def test_of_two_complete_ones_that_of_the_release_of_the_paper_is_taken(tmp_path):
+    splits = ("train.conllu", "dev.conllu", "test.conllu")
+    put(tmp_path / "ud-2.16" / "ko_gsd", *splits)
+    put(tmp_path / "ud-2.3" / "ko_gsd", *splits)
+
+    assert found("ko_gsd", tmp_path).release == "2.3"
+
+
+def test_an_unknown_release_is_not_comparable(tmp_path):
+    put(tmp_path / "ar_padt", "train.conllu", "dev.conllu", "test.conllu")
+
+    files = found("ar_padt", tmp_path)
+
+    assert files.release == ""
+    assert not files.is_comparable
+
+
+def test_missing_files_are_named(tmp_path):
+    put(tmp_path / "fi_tdt", "dev.conllu", "test.conllu")
+
+    assert found("fi_tdt", tmp_path).missing == ("train",)
+    assert found("ru_syntagrus", tmp_path).missing == ("train", "dev", "test")
+    assert found("ru_syntagrus", tmp_path).folder == ""
+
+
+def test_a_treebank_with_a_longer_name_is_another_one(tmp_path):
+    put(tmp_path / "sv_talbanken2", "train.conllu")
+    put(tmp_path / "it_isdt_old", "it_isdt_old-ud-train.conllu")
+
+    assert found("sv_talbanken", tmp_path).missing == ("train", "dev", "test")
+    assert found("it_isdt", tmp_path).missing == ("train", "dev", "test")
+
+
+def test_a_folder_that_does_not_exist(tmp_path):
+    with pytest.raises(TreefineError, match="There is no such folder. Name the folder of the treebanks."):
+        find_paper_files([tmp_path / "nowhere"])
