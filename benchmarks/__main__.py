@@ -24,6 +24,8 @@ PLAIN = {  # by module, imported on demand: a training machine lacks the package
 }
 WITH_OPTIONS = {
     "accuracy": "accuracy.recipes",
+    "reproduction": "accuracy.reproduction",
+    "reproduction_page": "pages.reproduction",
     "significance": "accuracy.significance",
     "refinement": "accuracy.refinement",
     "genres": "accuracy.genres",

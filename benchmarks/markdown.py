@@ -32,14 +32,6 @@ def percent(share: float | None) -> str:
     return NONE if share is None else f"{100 * share:.2f}"
 
 
-def clock(seconds: float | None) -> str:
-    """Return hours, minutes and seconds."""
-    if seconds is None:
-        return NONE
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
-
-
 def listed(parts: Sequence[str]) -> str:
     """Return the parts with commas and a last "and"."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

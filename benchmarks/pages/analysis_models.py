@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from benchmarks.accuracy.model_rows import Group, grouped
-from benchmarks.markdown import NONE, Lines, clock, percent, table
+from benchmarks.markdown import NONE, Lines, percent, table
 from benchmarks.pages.results import short, title
 from benchmarks.rows import PREDICTIONS, TREEBANKS, Row, read_rows, save_row
 from treefine import Sentence, TreefineError, read_treebank
@@ -21,7 +21,7 @@ from treefine.evaluation.analysis.export import costs_table
 from treefine.evaluation.analysis.export import reduction_text as reduction
 from treefine.evaluation.analysis.refinement import LARGE, Costs, Refinement, mean, refinement_of, together
 from treefine.evaluation.scores import relative_error_reduction
-from treefine.evaluation.tables import count
+from treefine.evaluation.tables import clock, count
 from treefine.reproduction import paper
 from treefine.reproduction.predictions import checksum, load_predictions
 from treefine.training.train import FolderNames

@@ -8,9 +8,10 @@ from functools import partial
 
 from benchmarks.accuracy.model_rows import Group, grouped
 from benchmarks.accuracy.significance import comparisons
-from benchmarks.markdown import NONE, Lines, clock, folded, listed, percent, table
+from benchmarks.markdown import NONE, Lines, folded, listed, percent, table
 from benchmarks.rows import Row, read_rows
 from treefine.evaluation.scores import relative_error_reduction
+from treefine.evaluation.tables import clock
 from treefine.reproduction import paper
 
 METRICS = ("UAS", "LAS")
@@ -115,6 +116,53 @@ def tags_lost(groups: Sequence[Group]) -> list[str]:
             kind = (title(group), "seed " + listed([str(seed) for seed in seeds]))
             losses.setdefault(kind, []).append(f"{100 * loss:.2f} ({group.config['treebank']})")
     return [f"Without tags, {kind} loses {listed(each)} LAS on dev, {seed}." for (kind, seed), each in losses.items()]
+
+
+MORE = "-more"  # ends the names of recipes that have more than the treebank
+BASES = {  # the models that these recipes start from
+    "ud8-syntr": "8 treebanks of other languages",
+    "ud17-syntr": "17 treebanks, 7 of them of the same two languages",
+    "ud17-silver": "17 treebanks and Turkish text that an earlier model parsed",
+}
+
+
+def more(groups: Sequence[Group]) -> str:
+    """Return the models of Turkish and Korean that start from more treebanks, and what else each of them has."""
+    head = ("treebank", "model", "first trained on", "also learns", "weights averaged", "seeds", "dev UAS", "dev LAS")
+    lines: Lines = [(*head, "test LAS", "paper's best", "recipe")]
+    shown = []
+    for group in groups:
+        treebank, base = group.config["treebank"], group.config["encoder"].partition(", ")[2]
+        is_base = not treebank.endswith("treebanks") and base in BASES
+        if (
+            not is_base
+            or not group.dev
+            or group.changes.keys() & {"tags.source"}
+            and not group.config["recipe"].endswith(MORE)
+        ):
+            continue
+        if base == "ud8-syntr" and not (group.is_plain or group.is_mean):
+            continue
+        shown.append(group)
+        what = (title(group), BASES[base], _auxiliary(group), _averaged(group) or NONE)
+        best = max(las for _, las in paper.TEST[treebank].values())
+        place = (treebank, *what, _seeds(group), *_dev(group), _test(group)[1], f"{best:.2f}")
+        lines.append((*place, f"`{group.name}`"))
+    return "\n".join([table(*lines), *_command(shown)]) if shown else NONE
+
+
+def _auxiliary(group: Group) -> str:
+    """Return the columns that a model predicts beside the tree."""
+    has_more = group.config["recipe"].endswith(MORE) and group.changes.get("tags.source") != "given"
+    if not has_more:
+        return NONE
+    columns = "FEATS, LEMMA" if group.config["treebank"].startswith("tr") else "XPOS, LEMMA"
+    return f"UPOS, {columns}" if group.changes.get("tags.given") == "[]" else columns
+
+
+def _averaged(group: Group) -> str:
+    number = group.changes.get("training.weight_averaging", "5" if group.config["recipe"].endswith(MORE) else "1")
+    return "" if number == "1" else number
 
 
 def _model(group: Group) -> tuple[str, str]:
@@ -250,6 +298,7 @@ RESULTS: dict[str, Callable[[], str]] = {
     "grid": lambda: grid(_groups()),
     "steps": lambda: steps(_groups()),
     "tags": lambda: tags(_groups()),
+    "more": lambda: more(_groups()),
     "costs": lambda: costs(_groups()),
 }
 

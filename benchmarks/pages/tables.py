@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.accuracy.clicks import clicks
 from benchmarks.accuracy.decisions import decisions
 from benchmarks.accuracy.others import OTHER_PARSERS
+from benchmarks.accuracy.reproduction import REPRODUCTION
 from benchmarks.accuracy.segmenter import SEGMENTERS
 from benchmarks.accuracy.tags import REFINED_TAGS
 from benchmarks.accuracy.trust import trust
@@ -77,6 +78,7 @@ TABLES: dict[str, Callable[[], str]] = {
     )
 } | (
     RESULTS
+    | REPRODUCTION
     | REFINEMENT
     | TESTED
     | SUMMARY

@@ -111,23 +111,23 @@ def reproduce_command(
     system, the seed with the best dev LAS is tested once. DIR/report has the tables and figures of the paper, next to
     the paper's numbers.
     """
-    from treefine.reproduction.plan import ReproductionRequest, make_plan, time_table, treebank_table
+    from treefine.reproduction.plan import ReproductionRequest, encoder_table, make_plan, time_table, treebank_table
     from treefine.reproduction.run import measured_seconds
 
     request = ReproductionRequest(
-        tuple(str(Path(each).absolute()) for each in treebanks),
-        Path(output).absolute(),
+        tuple(str(Path(each).resolve()) for each in treebanks),
+        Path(output).resolve(),
         dict(map(_encoder, encoder or ())),
         _seeds(seeds),
         settings,
         start,
         tuple(only or ()),
         tuple(changes or ()),
-        str(Path(files).absolute()) if files else "",
+        str(Path(files).resolve()) if files else "",
     )
     plan = make_plan(request)
     if show:
-        _show(treebank_table(plan), as_json=as_json)
+        _list(treebank_table(plan), encoder_table(plan), as_json=as_json)
     elif dry_run:
         n_slots = jobs * len(_devices(device))
         _show(time_table(plan, measured_seconds(plan), n_slots=n_slots), as_json=as_json)
@@ -161,6 +161,23 @@ def _devices(names: list[str] | None) -> list[str | None]:
     if names:
         return [str(find_device(name)) for name in names]
     return [f"cuda:{number}" for number in range(torch.cuda.device_count())] or ["cpu"]
+
+
+def _list(treebanks: Table, encoders: Table, *, as_json: bool) -> None:
+    """Print a line for each treebank and for each encoder."""
+    found = {"treebanks": treebanks.to_records(), "encoders": encoders.to_records()}
+    if as_json:
+        typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
+        return
+    width = max(len(str(row["treebank"])) for row in found["treebanks"])
+    for row in found["treebanks"]:
+        size, release = row["training sentences"], row["release"]
+        facts = [f"{size} training sentences"] if size else []
+        facts += [f"UD {release}"] if size and release else []
+        typer.echo(f"{row['treebank']:<{width}}  {', '.join([*facts, str(row['where'])])}")
+    typer.echo("")
+    for row in found["encoders"]:
+        typer.echo(f"{row['encoder']}: {row['where']}; for {row['treebanks']}")
 
 
 def _show(table: Table, *, as_json: bool) -> None:

@@ -195,3 +195,15 @@ def count(number: int, thing: str) -> str:
     ('2,000 sentences', '1 word', '3 DEPS')
     """
     return f"{number:,} {thing}{'s' if number != 1 and thing.islower() else ''}"
+
+
+def clock(seconds: float | None) -> str:
+    """Return hours, minutes and seconds.
+
+    >>> clock(5383), clock(None)
+    ('1:29:43', '–')
+    """
+    if seconds is None:
+        return "–"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from treefine.errors import ConfigError
-from treefine.evaluation.tables import Table, TableCell
-from treefine.reproduction.results import clock
+from treefine.evaluation.tables import Table, TableCell, clock
 from treefine.reproduction.systems import MULTI, SYSTEMS, Settings, System, system_settings
 from treefine.reproduction.treebanks import RELEASE, SPLITS, TREEBANKS, PaperFiles, find_paper_files
-from treefine.training.new_recipe import encoder_width
+from treefine.training.new_recipe import encoder_width, has_encoder
 from treefine.training.recipe import EMPTY, FILES, Recipe, draft_of
 from treefine.treebank.files import open_input
 
@@ -273,13 +272,23 @@ def treebank_table(plan: ReproductionPlan) -> Table:
     rows: list[tuple[TableCell, ...]] = []
     for code, files in plan.found.items():
         treebank, size = files.treebank, plan.sizes.get(code)
-        release = (files.release or "unknown") if treebank.is_ud and files.folder else None
-        status = f"missing {_listed(files.missing)}: {treebank.source}" if files.missing else files.folder
+        release = (files.release or "of unknown release") if treebank.is_ud and files.folder else None
+        status = f"missing {_listed(files.missing)}; get it from {treebank.source}" if files.missing else files.folder
         if not files.missing and not files.is_comparable:
-            status += f" (the paper has UD {RELEASE})"
+            status += f" (the paper has UD {RELEASE}, so scores cannot be compared)"
         rows.append((code, treebank.title, treebank.encoder, release, f"{size.sentences:,}" if size else None, status))
     header = ("treebank", "name", "paper's encoder", "release", "training sentences", "where")
     return Table(header, tuple(rows), n_names=3)
+
+
+def encoder_table(plan: ReproductionPlan) -> Table:
+    """Return a row for each encoder: the treebanks that use it, and where it is."""
+    codes: dict[str, list[str]] = {}
+    for code in TREEBANKS:
+        codes.setdefault(plan.encoder(TrainingJob(code, "syntr", 1)), []).append(code)
+    where = {name: "here" if has_encoder(name) else "downloaded from the hub at its first use" for name in codes}
+    rows = tuple((name, ", ".join(each), where[name]) for name, each in codes.items())
+    return Table(("encoder", "treebanks", "where"), rows)
 
 
 def time_table(plan: ReproductionPlan, measured: Mapping[TrainingJob, float], *, n_slots: int) -> Table:

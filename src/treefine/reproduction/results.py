@@ -94,14 +94,14 @@ def load_results(folder: Path) -> list[SystemResult]:
     found = []
     for path in sorted(folder.glob("*.json")):
         try:
-            found.append(_result(json.loads(path.read_bytes())))
+            found.append(result_of(json.loads(path.read_bytes())))
         except (ValueError, TypeError) as error:
             hint = "Remove it; the next run measures the system again."
             raise TreefineError(f"The file is damaged ({error}).", hint=hint, path=str(path)) from None
     return found
 
 
-def _result(values: dict[str, Any]) -> SystemResult:
+def result_of(values: dict[str, Any]) -> SystemResult:
     """Return a result from JSON, which has lists instead of tuples."""
     found: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
     return SystemResult(**found)
@@ -215,7 +215,7 @@ def measure_system(
         "best_epoch": best.get("epoch"),
         "sha256": digest,
     }
-    result = _result(values)
+    result = result_of(values)
     save_result(result, folder)
     return result
 
@@ -224,15 +224,3 @@ def chosen_seed(results: Iterable[SystemResult]) -> int:
     """Return the seed with the best dev LAS; of equal ones, the lowest."""
     dev = [each for each in results if each.split == "dev"]
     return min(dev, key=lambda each: (-each.LAS, each.seed)).seed
-
-
-def clock(seconds: float | None) -> str:
-    """Return hours, minutes and seconds.
-
-    >>> clock(5383), clock(None)
-    ('1:29:43', '–')
-    """
-    if seconds is None:
-        return "–"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

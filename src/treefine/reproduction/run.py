@@ -14,9 +14,10 @@ from typing import Literal
 import torch
 
 from treefine.errors import TreefineError
+from treefine.evaluation.tables import clock
 from treefine.parsing.parser import Parser
 from treefine.reproduction.plan import ReproductionPlan, TrainingJob, recipe_format, scaled
-from treefine.reproduction.results import SystemResult, clock, load_results, measure_system, result_name
+from treefine.reproduction.results import SystemResult, load_results, measure_system, result_name
 from treefine.reproduction.systems import SYSTEMS
 from treefine.reproduction.treebanks import PaperFiles
 from treefine.training.new_recipe import recipe_toml

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from treefine.evaluation.scores import relative_error_reduction
-from treefine.evaluation.tables import Table, TableCell
+from treefine.evaluation.tables import Table, TableCell, clock
 from treefine.reproduction import paper
 from treefine.reproduction.collection import (
     DASH,
@@ -19,7 +19,7 @@ from treefine.reproduction.collection import (
     in_words,
     percent,
 )
-from treefine.reproduction.results import ALPHA, SystemResult, clock
+from treefine.reproduction.results import ALPHA, SystemResult
 from treefine.reproduction.systems import LONGER, MULTI, SYSTEMS
 from treefine.reproduction.treebanks import TREEBANKS
 from treefine.training.recipe import BIAFFINE, FILES, SYNTR

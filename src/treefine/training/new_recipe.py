@@ -252,6 +252,11 @@ def _encoder_facts(name: str, faults: list[str]) -> dict[str, Any]:
     return {"width": width if isinstance(width, int) else 0, "is_model": is_model}
 
 
+def has_encoder(name: str) -> bool:
+    """Return whether an encoder is on this machine: a folder, or downloaded from the hub before."""
+    return Path(expand(name)).is_dir() or _cached_config(name) is not None
+
+
 def encoder_width(name: str) -> int:
     """Return the width of an encoder; that of a base model if it is not on this machine."""
     faults: list[str] = []
