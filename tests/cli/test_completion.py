@@ -50,7 +50,7 @@ def test_the_script_is_installed_in_the_home_directory(shell, monkeypatch, tmp_p
 
 
 def test_commands_and_options_are_completed():
-    assert completed("re") == ["refine"]
+    assert completed("ref") == ["refine"]
     assert completed("parse", "--confi") == ["--confidence"]
 
 
