@@ -26,6 +26,7 @@ WITH_OPTIONS = {
     "accuracy": "accuracy.recipes",
     "reproduction": "accuracy.reproduction",
     "reproduction_page": "pages.reproduction",
+    "vote": "accuracy.vote",
     "significance": "accuracy.significance",
     "refinement": "accuracy.refinement",
     "genres": "accuracy.genres",

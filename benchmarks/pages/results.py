@@ -121,7 +121,7 @@ def tags_lost(groups: Sequence[Group]) -> list[str]:
 MORE = "-more"  # ends the names of recipes that have more than the treebank
 BASES = {  # the models that these recipes start from
     "ud8-syntr": "8 treebanks of other languages",
-    "ud17-syntr": "17 treebanks, 7 of them of the same two languages",
+    "ud17-syntr": "17 treebanks, 7 of them Turkish and 2 Korean",
     "ud17-silver": "17 treebanks and Turkish text that an earlier model parsed",
 }
 
@@ -141,14 +141,38 @@ def more(groups: Sequence[Group]) -> str:
             and not group.config["recipe"].endswith(MORE)
         ):
             continue
-        if base == "ud8-syntr" and not (group.is_plain or group.is_mean):
+        if base == "ud8-syntr" and (group.config["kind"] != "Empty+RNGTr" or not (group.is_plain or group.is_mean)):
             continue
         shown.append(group)
         what = (title(group), BASES[base], _auxiliary(group), _averaged(group) or NONE)
         best = max(las for _, las in paper.TEST[treebank].values())
         place = (treebank, *what, _seeds(group), *_dev(group), _test(group)[1], f"{best:.2f}")
         lines.append((*place, f"`{group.name}`"))
-    return "\n".join([table(*lines), *_command(shown)]) if shown else NONE
+    return "\n".join([table(*lines), "", *_gains(shown), *_command(shown)]) if shown else NONE
+
+
+def _gains(groups: Sequence[Group]) -> list[str]:
+    """Say what each addition changes on dev for Empty+RNGTr; each starts from the one before it."""
+    found: dict[str, dict[tuple[str, bool, bool], float]] = {}
+    for group in groups:
+        if group.config["kind"] == "Empty+RNGTr" and group.changes.get("tags.given") != "[]" or _is_only_base(group):
+            key = (group.config["encoder"].partition(", ")[2], _auxiliary(group) != NONE, bool(_averaged(group)))
+            found.setdefault(group.config["treebank"], {})[key] = group.mean("LAS") or 0.0
+    steps = (
+        ("other treebanks of the language first", ("ud8-syntr", False, False), ("ud17-syntr", False, False)),
+        ("more columns to learn", ("ud17-syntr", False, False), ("ud17-syntr", True, False)),
+        ("averaged weights", ("ud17-syntr", True, False), ("ud17-syntr", True, True)),
+    )
+    lines = []
+    for treebank, las in found.items():
+        parts = [f"{what} {100 * (las[new] - las[old]):+.2f}" for what, old, new in steps if {old, new} <= las.keys()]
+        if parts:
+            lines.append(f"- Empty+RNGTr on {treebank}, dev LAS, one step after the other: {listed(parts)}.")
+    return lines
+
+
+def _is_only_base(group: Group) -> bool:
+    return group.changes.get("tags.source") == "given" and group.config["recipe"].endswith(MORE)
 
 
 def _auxiliary(group: Group) -> str:
@@ -375,24 +399,36 @@ def _difference(each: dict[str, float]) -> tuple[str, str]:
     return f"{100 * each['difference']:+.2f}", f"{each['randomisation']:.4f} / {each['bootstrap']:.4f}"
 
 
-def tests(rows: Sequence[Row]) -> str:
-    """Return every measurement on a test set in order, and the seeds that were scored only as G⁰."""
+def tests(rows: Sequence[Row], others: Sequence[Row]) -> str:
+    """Return every measurement on a test set in order, and the seeds that were scored only as G⁰.
+
+    `others` are rows of reproductions and votes.
+    """
     lines: Lines = [("when", "treebank", "recipe", "changes", "seed", "UAS", "LAS", "commit")]
-    for row in rows:
+    for row in sorted([*rows, *others], key=lambda row: str(row["when"])):
         config, result = row["config"], row["result"]
         if config["split"] == "test":
-            changes, seed = ", ".join(config["changes"]) or NONE, config["seed"]
-            group = Group({}, {seed: row})
-            if group.is_mean:
-                changes, seed = "weights averaged", _mean_of(group)
             scores = (percent(result["UAS"]), percent(result["LAS"]))
             when = row["when"][:16].replace("T", " ")
-            lines.append((when, config["treebank"], config["recipe"], changes, seed, *scores, row["commit"]))
+            lines.append((when, config["treebank"], *_tested_model(row), *scores, row["commit"]))
     if len(lines) == 1:
         return "No test set was used."
     initial = _scored_as_initial(grouped(rows))
     note = ["", f"Scored only as initial parsers (G⁰): {listed(initial)}."] if initial else []
     return "\n".join([table(*lines), *note])
+
+
+def _tested_model(row: Row) -> tuple[str, str, str]:
+    """Return the recipe or system, the changes and the seed of a measured model."""
+    config = row["config"]
+    if row["benchmark"] == "vote":
+        return f"vote of {len(config['members'])} models", NONE, NONE
+    if row["benchmark"] == "reproduction":
+        return f"reproduce: {config['system']}", NONE, str(config["seed"])
+    group = Group({}, {config["seed"]: row})
+    if group.is_mean:
+        return config["recipe"], "weights averaged", _mean_of(group)
+    return config["recipe"], ", ".join(config["changes"]) or NONE, str(config["seed"])
 
 
 def _scored_as_initial(groups: Sequence[Group]) -> list[str]:
@@ -415,5 +451,5 @@ def _scored_as_initial(groups: Sequence[Group]) -> list[str]:
 TESTED: dict[str, Callable[[], str]] = {
     "significance": lambda: significance(_groups(), read_rows("significance")),
     "means": lambda: means(_groups(), read_rows("significance")),
-    "tests": lambda: tests(read_rows("accuracy")),
+    "tests": lambda: tests(read_rows("accuracy"), [*read_rows("reproduction"), *read_rows("vote")]),
 }

@@ -13,6 +13,7 @@ from benchmarks.accuracy.reproduction import REPRODUCTION
 from benchmarks.accuracy.segmenter import SEGMENTERS
 from benchmarks.accuracy.tags import REFINED_TAGS
 from benchmarks.accuracy.trust import trust
+from benchmarks.accuracy.vote import votes
 from benchmarks.fuzz.run import fuzz_inputs
 from benchmarks.pages import english, speed
 from benchmarks.pages.cli import command_line
@@ -66,6 +67,7 @@ TABLES: dict[str, Callable[[], str]] = {
         decisions,
         clicks,
         trust,
+        votes,
         structure_table,
         command_line,
         contention,

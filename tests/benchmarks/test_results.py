@@ -112,7 +112,7 @@ def test_averaged_weights_are_only_in_their_own_table():
     for table in (results.accuracy("tr_imst", groups), results.steps(groups), results.costs(groups)):
         assert "80.00" not in table
         assert table.count("Empty+RNGTr (T=4) |") == 1
-    assert cells(results.tests(rows), "2026-01-02 03:01", "tr_imst", "empty+rngtr", "weights averaged")[:1] == (
+    assert cells(results.tests(rows, ()), "2026-01-02 03:01", "tr_imst", "empty+rngtr", "weights averaged")[:1] == (
         "mean of 1, 2, 3",
     )
 
@@ -239,18 +239,18 @@ def test_costs_separate_model_and_initial_parser():
 def test_every_use_of_a_test_set_is_listed():
     rows = [row(), row(split="test", las=0.6), row(split="test", las=0.61, changes=["optimiser.learning_rate=0.1"])]
 
-    text = results.tests(rows)
+    text = results.tests(rows, ())
 
     assert cells(text, "2026-01-02 03:01", "tr_imst", "syntr+rngtr", "–") == ("1", "65.00", "60.00", "abc1234")
     assert cells(text, "2026-01-02 03:01", "tr_imst", "syntr+rngtr", "optimiser.learning_rate=0.1")[2] == "61.00"
-    assert results.tests(rows[:1]) == "No test set was used."
+    assert results.tests(rows[:1], ()) == "No test set was used."
 
 
 def test_initial_parsers_that_were_only_scored_as_g0_are_named_below():
     refined = [row(seed=2, split="test"), row("Empty+RNGTr", seed=2, split="test")]
 
-    assert "Scored only as initial parsers (G⁰): SynTr of tr_imst, seed 2." in results.tests(refined)
-    assert "Scored only" not in results.tests([*refined, row("SynTr", seed=2, split="test")])
+    assert "Scored only as initial parsers (G⁰): SynTr of tr_imst, seed 2." in results.tests(refined, ())
+    assert "Scored only" not in results.tests([*refined, row("SynTr", seed=2, split="test")], ())
 
 
 @pytest.fixture
