@@ -244,11 +244,17 @@ def config_of(run: Run) -> dict[str, Any]:
         "kind": kind_of(run),
         "T": recipe.refine.max_steps,
         "stop": recipe.refine.stop,
-        "tags": recipe.tags.source,
+        "tags": tags_of(recipe),
         "initial": initial,
         "seed": run.seed,
         "epochs": recipe.training.epochs,
     }
+
+
+def tags_of(recipe: Recipe) -> str:
+    """Return where the tags come from; a model may read some columns and predict others."""
+    given = ", ".join(map(str.upper, recipe.tags.given))
+    return f"given {given}" if given else recipe.tags.source
 
 
 def encoder_of(recipe: Recipe) -> str:

@@ -101,8 +101,8 @@ def all_treebanks() -> str:
     lost = [code for code in UD if not found.of_treebank(code)]
     notes = [
         "Test LAS with the treebank's UPOS tags. “Dev seeds” is the number of trainings of each of the four systems; "
-        "the one with the best dev LAS is tested once. The last three columns compare the system with the best mean dev "
-        "LAS with the paper's best. "
+        "the one with the best dev LAS is tested once. The last three columns compare the system with the best mean "
+        "dev LAS with the paper's best. "
         f"Rows of another release than UD {RELEASE} cannot be compared with the paper. "
         f"There is no training data for {', '.join(f'{code} ({PAPER_TREEBANKS[code].language})' for code in lost)}.",
         "All rows: " + " ".join(f"`{each}`" for each in made),
