@@ -9,12 +9,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.markdown import NONE, Lines, percent, table
+from benchmarks.markdown import NONE, Lines, listed, percent, table
 from benchmarks.options import PREDICTIONS_FOLDER, ROWS_FILE, command, option
 from benchmarks.rows import ROWS, TREEBANKS, read_rows, save_row
 from treefine.reproduction import paper
 from treefine.reproduction.collection import UD, ResultCollection
 from treefine.reproduction.results import TREES_SUFFIX, SystemResult, load_results, result_of
+from treefine.reproduction.score_tables import equal_cost_table
 from treefine.reproduction.systems import SYSTEMS
 from treefine.reproduction.treebanks import RELEASE
 from treefine.reproduction.treebanks import TREEBANKS as PAPER_TREEBANKS
@@ -103,11 +104,22 @@ def all_treebanks() -> str:
         "Test LAS with the treebank's UPOS tags. “Dev seeds” is the number of trainings of each of the four systems; "
         "the one with the best dev LAS is tested once. The last three columns compare the system with the best mean "
         "dev LAS with the paper's best. "
-        f"Rows of another release than UD {RELEASE} cannot be compared with the paper. "
+        f"{_early(found)}Rows of another release than UD {RELEASE} cannot be compared with the paper. "
         f"There is no training data for {', '.join(f'{code} ({PAPER_TREEBANKS[code].language})' for code in lost)}.",
         "All rows: " + " ".join(f"`{each}`" for each in made),
     ]
     return "\n\n".join([table(*lines), *notes]) if made else NONE
 
 
-REPRODUCTION: dict[str, Callable[[], str]] = {"all_treebanks": all_treebanks}
+def _early(found: ResultCollection) -> str:
+    named = found.tested_early(UD, COLUMNS)
+    return f"Later seeds, better on dev, came after the test of {listed(named)}. " if named else ""
+
+
+def equal_cost() -> str:
+    """Return SynTr, SynTr with as many updates as RNGTr, and RNGTr, on dev."""
+    found = equal_cost_table(ResultCollection(tuple(kept_results())))
+    return f"{found.to_markdown()}\n\n{found.note}"
+
+
+REPRODUCTION: dict[str, Callable[[], str]] = {"all_treebanks": all_treebanks, "equal_cost": equal_cost}

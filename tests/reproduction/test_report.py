@@ -524,3 +524,25 @@ def test_the_seed_with_the_best_dev_score_is_the_tested_one(results):
 
     assert ResultCollection((best, other, *test)).tested("ko_gsd", "syntr") == test[0]
     assert ResultCollection((best, other, test[1])).tested("ko_gsd", "syntr") == test[1]
+
+
+def test_gains_compare_the_same_seeds(results):
+    both = [replace(each, LAS=0.5 + each.seed / 10) for each in dev(results, "ko_gsd", "syntr")]
+    one = [replace(each, LAS=0.65) for each in dev(results, "ko_gsd", "syntr-rngtr") if each.seed == 1]
+
+    found = ResultCollection((*both, *one))
+
+    assert found.gain("ko_gsd", "syntr", "syntr-rngtr") == pytest.approx(5.0)
+    assert found.gain("ko_gsd", "syntr", "syntr-long") is None
+
+
+def test_a_seed_that_is_better_than_the_tested_one_is_named(results):
+    tested = of_test(results, "ko_gsd", "syntr")
+    seeds = [replace(each, LAS=0.4 if each.seed == tested.seed else 0.6) for each in dev(results, "ko_gsd", "syntr")]
+
+    found = ResultCollection((tested, *seeds))
+
+    assert found.tested_early(["ko_gsd"], ["syntr"]) == ["SynTr on ko_gsd"]
+    assert (
+        "is tested, except for SynTr on ko_gsd, where a later seed is better on dev." in ud_table(found, {}, "LAS").note
+    )

@@ -20,7 +20,7 @@ from treefine.reproduction.collection import (
     percent,
 )
 from treefine.reproduction.results import ALPHA, SystemResult
-from treefine.reproduction.systems import LONGER, MULTI, SYSTEMS
+from treefine.reproduction.systems import MULTI, SYSTEMS
 from treefine.reproduction.treebanks import TREEBANKS
 from treefine.training.recipe import BIAFFINE, FILES, SYNTR
 
@@ -228,21 +228,18 @@ def equal_cost_table(found: ResultCollection) -> Table:
         las = {system: found.mean(code, system, "LAS") for system in _AT_EQUAL_COST}
         if any(score is not None for score in las.values()):
             cells = [each for system in las for each in (_updates(found, code, system), percent(las[system]))]
-            gains = [_gain(las[control], las[REFINED]) for control in (SYNTR, SYNTR_LONGER)]
+            gains = [found.gain(code, control, REFINED) for control in (SYNTR, SYNTR_LONGER)]
             rows.append((found.title(code), *cells, *(DASH if gain is None else f"{gain:+.2f}" for gain in gains)))
     names = [SYSTEM_TITLES[system] for system in _AT_EQUAL_COST]
     header = ("treebank", *(f"{name} {kind}" for name in names for kind in ("updates", "LAS")))
     note = (
-        f"Mean dev LAS of the seeds, and the mean number of updates. {names[1]} has {LONGER} times the epochs of "
-        f"{names[0]}. For {names[2]}, the updates of its initial parser are added after the plus sign. "
+        f"Mean dev LAS of the seeds, and the mean number of updates. {names[1]} has as many updates as "
+        f"{names[2]} can have. For {names[2]}, the updates of its initial parser are added after the plus sign. Gains "
+        "are those of the seeds that both systems have. "
         f"{equal_cost_sentence(found)} {found.note([*TREEBANKS], _AT_EQUAL_COST, 'dev')}"
     )
     gained = (f"gain over {names[0]}", f"gain over {names[1]}")
     return Table((*header, *gained), tuple(rows), "At equal cost", note)
-
-
-def _gain(before: float | None, after: float | None) -> float | None:
-    return None if before is None or after is None else 100 * (after - before)
 
 
 def _updates(found: ResultCollection, code: str, system: str) -> str:
@@ -256,8 +253,7 @@ def equal_cost_sentence(found: ResultCollection) -> str:
     names = [SYSTEM_TITLES[each] for each in _AT_EQUAL_COST]
     gains = []
     for code in TREEBANKS:
-        before, control, after = (found.mean(code, system, "LAS") for system in (SYNTR, SYNTR_LONGER, REFINED))
-        over_syntr, over_control = _gain(before, after), _gain(control, after)
+        over_syntr, over_control = (found.gain(code, control, REFINED) for control in (SYNTR, SYNTR_LONGER))
         if over_syntr is not None and over_control is not None:
             gains.append((over_syntr, over_control))
     if not gains:
