@@ -31,7 +31,7 @@ def _names() -> list[str]:
 def reproduce_command(
     treebanks: Annotated[
         list[str],
-        typer.Argument(metavar="FOLDER...", help="Folders with treebanks, as downloaded; searched four levels deep."),
+        typer.Argument(metavar="FOLDER", help="Folders with treebanks, as downloaded; searched four levels deep."),
     ],
     output: Annotated[
         str,
