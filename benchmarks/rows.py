@@ -72,11 +72,13 @@ def commit() -> str:
     return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "src") else "")
 
 
-def save_row(benchmark: str, config: dict[str, Any], result: dict[str, Any], *, path: Path = ROWS) -> None:
-    """Append a row and print its result."""
+def save_row(
+    benchmark: str, config: dict[str, Any], result: dict[str, Any], *, path: Path = ROWS, when: str = ""
+) -> None:
+    """Append a row and print its result; `when` is the time of the measurement, if it is not now."""
     row = {
         "benchmark": benchmark,
-        "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "when": when or datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
         "machine": machine(),
         "config": config,

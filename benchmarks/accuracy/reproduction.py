@@ -39,17 +39,17 @@ def measure_reproduction(options: argparse.Namespace) -> None:
 
     python -m benchmarks reproduction runs/paper --command "treefine reproduce ud-2.3 --seeds 1,2,3"
     """
-    known = {each.sha256 for each in kept_results(options.rows)}
+    known = {(each.name, each.sha256) for each in kept_results(options.rows)}
     folder = options.output / "results"
     for result in load_results(folder):
-        if result.sha256 in known:
+        if (result.name, result.sha256) in known:
             continue
         values = asdict(result) | {"gold_file": _short(result.gold_file)}
         config = {name: values.pop(name) for name in IDENTITY} | {"command": options.command}
         target = options.predictions / TREES_FOLDER / f"{result.name}{TREES_SUFFIX}"
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / target.name, target)
-        save_row("reproduction", config, values, path=options.rows)
+        save_row("reproduction", config, values, path=options.rows, when=result.when)
 
 
 def _short(path: str) -> str:
@@ -87,25 +87,25 @@ def all_treebanks() -> str:
         tested = {name: found.tested(code, name) for name in COLUMNS}
         dev = {name: found.mean(code, name, "LAS") or 0.0 for name in COLUMNS}
         chosen = max(COLUMNS, key=lambda name: dev[name])
-        best = max(each.score for name, each in paper.LAS[code].items() if name.endswith(("RNGTr", "SynTr")))
+        best = paper.best_las(code)
         ours = tested[chosen]
         if ours is None:
-            lines.append((code, *[NONE] * (len(COLUMNS) + 3), f"{best:.2f}", "no training data here"))
+            lines.append((code, *[NONE] * (len(COLUMNS) + 3), f"{best:.2f}", NONE))
             continue
         is_same = found.is_comparable(code)
         difference = f"{100 * ours.LAS - best:+.2f}" if is_same else "not comparable"
         cells = [percent(each.LAS) if each else NONE for each in tested.values()]
-        release = (ours.release or "later") + (f", train {NEARLY[code]} equal" if code in NEARLY else "")
+        release = (ours.release or "not 2.3") + (f", train {NEARLY[code]} equal" if code in NEARLY else "")
         seeds = " ".join(str(len(found.of(code, name, "dev"))) for name in COLUMNS)
         lines.append((code, release, seeds, *cells, SYSTEMS[chosen].title, f"{best:.2f}", difference))
     made = sorted(set(commands_of(UD).values()))
-    lost = [code for code in UD if not found.of_treebank(code)]
+    lost = [f"{code} ({PAPER_TREEBANKS[code].language})" for code in UD if not found.of_treebank(code)]
     notes = [
         "Test LAS with the treebank's UPOS tags. “Dev seeds” is the number of trainings of each of the four systems; "
         "the one with the best dev LAS is tested once. The last three columns compare the system with the best mean "
         "dev LAS with the paper's best. "
         f"{_early(found)}Rows of another release than UD {RELEASE} cannot be compared with the paper. "
-        f"There is no training data for {', '.join(f'{code} ({PAPER_TREEBANKS[code].language})' for code in lost)}.",
+        f"The training files of {listed(lost)} are not available here.",
         "All rows: " + " ".join(f"`{each}`" for each in made),
     ]
     return "\n\n".join([table(*lines), *notes]) if made else NONE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from treefine import Graph, Sentence, TreefineError, evaluate, read_treebank
 from treefine.parsing.trees import maximum_tree
 from treefine.reproduction import paper
 from treefine.reproduction.collection import ResultCollection
-from treefine.reproduction.predictions import load_predictions
+from treefine.reproduction.predictions import load_predictions, treebank_of
 from treefine.reproduction.results import TREES_SUFFIX, result_name
 
 _OTHER_HEAD = 0.01  # votes for a label from a model that chose another head; they only break ties
@@ -35,35 +36,48 @@ def measure_vote(options: argparse.Namespace) -> None:
 
     python -m benchmarks vote ko_gsd
     """
-    members = dict(sorted(_members(options.treebank, options.split, options.rows)))
+    members = sorted(_members(options.treebank, options.rows))
     if len(members) < 2:
         raise TreefineError(f"{options.treebank} has fewer than two tested models.")
-    names = list(members)
-    config = {"treebank": options.treebank, "split": options.split, "members": names}
+    config = {"treebank": options.treebank, "split": options.split, "members": [each.name for each in members]}
     if options.split == "test" and read_rows("vote", path=options.rows, **config):
         raise TreefineError("These models have voted on the test set before.", hint="A model is tested only once.")
     gold = list(read_treebank(options.treebanks / options.treebank / f"{options.split}.conllu.xz"))
-    trees = [load_predictions(options.predictions / each).graphs() for each in members.values()]
-    voted = map(voted_tree, zip(*trees, strict=True))
+    files = [each.dev_trees if options.split == "dev" else each.test_trees for each in members]
+    trees = [treebank_of(load_predictions(options.predictions / each), gold) for each in files]
+    voted = [voted_tree([each.graph for each in several]) for several in zip(*trees, strict=True)]
     found = evaluate(gold, list(map(Sentence.with_graph, gold, voted)))
-    alone = [evaluate(gold, list(map(Sentence.with_graph, gold, each)))["LAS"].f1 for each in trees]
+    best = max(range(len(members)), key=lambda number: members[number].dev_las)
     result = {name: round(found[name].f1, 6) for name in ("UAS", "LAS")}
-    save_row("vote", config, result | {"best_member": round(max(alone), 6)}, path=options.rows)
+    alone = {"best_on_dev": members[best].name, "its_LAS": round(evaluate(gold, trees[best])["LAS"].f1, 6)}
+    save_row("vote", config, result | alone, path=options.rows)
 
 
-def _members(treebank: str, split: str, rows: Path) -> Iterator[tuple[str, str]]:
-    """Yield the name of each tested model with a pretrained encoder, and its file of trees on this split."""
+class Member(NamedTuple):
+    """A model that votes, and the files of its trees."""
+
+    name: str
+    dev_las: float
+    dev_trees: str
+    test_trees: str
+
+
+def _members(treebank: str, rows: Path) -> Iterator[Member]:
+    """Yield the tested models of a treebank that have a pretrained encoder."""
     for group in grouped(read_rows("accuracy", path=rows)):
         config = group.config
         if config["treebank"] == treebank and config["kind"] != "Biaffine" and group.tested is not None:
-            row = group.dev[group.chosen] if split == "dev" else group.tested
-            yield f"{group.name}, seed {group.chosen}", row["result"]["predictions"]
+            dev, test = group.dev[group.chosen]["result"], group.tested["result"]
+            name = f"{group.name}, seed {group.chosen}"
+            yield Member(name, dev["LAS"], dev["predictions"], test["predictions"])
     found = ResultCollection(tuple(kept_results(rows)))
     for system in dict.fromkeys(each.system for each in found.of_treebank(treebank)):
         tested = found.tested(treebank, system)
         if tested is not None and system not in ("biaffine", "multi"):
-            name = result_name(treebank, system, tested.seed, split)
-            yield f"reproduce: {system}, seed {tested.seed}", f"{TREES_FOLDER}/{name}{TREES_SUFFIX}"
+            (dev_las,) = [each.LAS for each in found.of(treebank, system, "dev") if each.seed == tested.seed]
+            names = [result_name(treebank, system, tested.seed, split) for split in ("dev", "test")]
+            files = [f"{TREES_FOLDER}/{name}{TREES_SUFFIX}" for name in names]
+            yield Member(f"reproduce: {system}, seed {tested.seed}", dev_las, *files)
 
 
 def voted_tree(trees: Sequence[Graph]) -> Graph:
@@ -90,12 +104,12 @@ def voted_tree(trees: Sequence[Graph]) -> Graph:
 
 def votes() -> str:
     """Return the votes of the tested models of each treebank, with the best member and the paper's best."""
-    lines: Lines = [("treebank", "models", "split", "best model", "UAS", "LAS", "paper's best")]
+    lines: Lines = [("treebank", "models", "split", "LAS of the best on dev", "UAS", "LAS", "paper's best")]
     newest = {(row["config"]["treebank"], row["config"]["split"]): row for row in read_rows("vote")}
     for (treebank, split), row in sorted(newest.items()):
         result = row["result"]
-        best = max(each.score for name, each in paper.LAS[treebank].items() if "RNGTr" in name or name == "SynTr")
-        cells = (percent(result["best_member"]), percent(result["UAS"]), percent(result["LAS"]))
+        best = paper.best_las(treebank)
+        cells = (percent(result["its_LAS"]), percent(result["UAS"]), percent(result["LAS"]))
         reported = f"{best:.2f}" if split == "test" else NONE
         lines.append((treebank, len(row["config"]["members"]), split, *cells, reported))
     return table(*lines) if newest else NONE

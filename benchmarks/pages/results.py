@@ -122,7 +122,6 @@ MORE = "-more"  # ends the names of recipes that have more than the treebank
 BASES = {  # the models that these recipes start from
     "ud8-syntr": "8 treebanks of other languages",
     "ud17-syntr": "17 treebanks, 7 of them Turkish and 2 Korean",
-    "ud17-silver": "17 treebanks and Turkish text that an earlier model parsed",
 }
 
 
@@ -133,19 +132,13 @@ def more(groups: Sequence[Group]) -> str:
     shown = []
     for group in groups:
         treebank, base = group.config["treebank"], group.config["encoder"].partition(", ")[2]
-        is_base = not treebank.endswith("treebanks") and base in BASES
-        if (
-            not is_base
-            or not group.dev
-            or group.changes.keys() & {"tags.source"}
-            and not group.config["recipe"].endswith(MORE)
-        ):
-            continue
-        if base == "ud8-syntr" and (group.config["kind"] != "Empty+RNGTr" or not (group.is_plain or group.is_mean)):
+        is_empty = group.config["kind"] == "Empty+RNGTr" and (group.is_plain or group.is_mean)
+        is_more = group.config["recipe"].endswith(MORE)
+        if base not in BASES or not group.dev or not (is_more or is_empty):
             continue
         shown.append(group)
         what = (title(group), BASES[base], _auxiliary(group), _averaged(group) or NONE)
-        best = max(las for _, las in paper.TEST[treebank].values())
+        best = paper.best_las(treebank)
         place = (treebank, *what, _seeds(group), *_dev(group), _test(group)[1], f"{best:.2f}")
         lines.append((*place, f"`{group.name}`"))
     return "\n".join([table(*lines), "", *_gains(shown), *_command(shown)]) if shown else NONE
@@ -155,7 +148,7 @@ def _gains(groups: Sequence[Group]) -> list[str]:
     """Say what each addition changes on dev for Empty+RNGTr; each starts from the one before it."""
     found: dict[str, dict[tuple[str, bool, bool], float]] = {}
     for group in groups:
-        if group.config["kind"] == "Empty+RNGTr" and group.changes.get("tags.given") != "[]" or _is_only_base(group):
+        if group.changes.get("tags.given") != "[]" or group.changes.get("tags.source") == "given":
             key = (group.config["encoder"].partition(", ")[2], _auxiliary(group) != NONE, bool(_averaged(group)))
             found.setdefault(group.config["treebank"], {})[key] = group.mean("LAS") or 0.0
     steps = (
@@ -169,10 +162,6 @@ def _gains(groups: Sequence[Group]) -> list[str]:
         if parts:
             lines.append(f"- Empty+RNGTr on {treebank}, dev LAS, one step after the other: {listed(parts)}.")
     return lines
-
-
-def _is_only_base(group: Group) -> bool:
-    return group.changes.get("tags.source") == "given" and group.config["recipe"].endswith(MORE)
 
 
 def _auxiliary(group: Group) -> str:

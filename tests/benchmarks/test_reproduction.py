@@ -76,7 +76,7 @@ def test_the_table_has_a_row_for_each_of_the_thirteen_treebanks(run, tmp_path, m
     assert len([line for line in lines if line.startswith("| ")]) == 2 + 13
     assert all(f"{100 * each.LAS:.2f}" in turkish for each in tested)
     assert "73.08" in turkish
-    assert "There is no training data for ar_padt (Arabic), " in lines[-3]
+    assert "The training files of ar_padt (Arabic), " in lines[-3]
     assert lines[-1] == "All rows: `treefine reproduce X`"
 
 

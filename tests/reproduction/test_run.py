@@ -1,6 +1,7 @@
 """A whole reproduction on toy treebanks, with encoders laid out as on the hub."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 
@@ -10,10 +11,12 @@ from tests.support.commands import invoke
 from tests.support.toy_hub import toy_encoder
 from tests.support.toy_treebanks import toy_treebanks
 from treefine import Parser, evaluate, read_treebank
+from treefine.errors import ConfigError
+from treefine.reproduction import run as run_module
 from treefine.reproduction.plan import ReproductionRequest, TrainingJob, make_plan
-from treefine.reproduction.predictions import treebank_of
-from treefine.reproduction.results import load_results, load_trees
-from treefine.reproduction.run import RESULTS, run_plan
+from treefine.reproduction.predictions import load_predictions, treebank_of
+from treefine.reproduction.results import load_results
+from treefine.reproduction.run import RESULTS, Trainer, run_plan
 from treefine.reproduction.systems import SYSTEMS
 from treefine.reproduction.treebanks import TREEBANKS
 
@@ -43,11 +46,23 @@ def request(toys, output, **changes):
     return replace(found, **changes)
 
 
-def run(toys, output, *, devices=("cpu",), **changes):
+def run(toys, output, *, devices=("cpu",), keep="chosen", **changes):
     """Run a reproduction; return its state and what it said."""
     said = []
     plan = make_plan(request(toys, output, **changes))
-    return run_plan(plan, devices, say=said.append), said
+    return run_plan(plan, devices, keep=keep, say=said.append), said
+
+
+def load_trees(result, folder):
+    return load_predictions(folder / f"{result.name}.trees.xz")
+
+
+def seeds_of_test(state, system):
+    return sorted((each.treebank, each.seed) for each in of_system(state, system, "test"))
+
+
+def of_system(state, system, split):
+    return [each for each in state.results.values() if (each.system, each.split) == (system, split)]
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +127,17 @@ def test_the_report_has_all_tables_and_figures(output):
     report = output / "report"
 
     tables = json.loads((report / "tables.json").read_bytes())
-    assert {"table-1", "table-2", "table-3", "appendix-b", "appendix-c", "equal-cost"} <= set(tables)
-    assert len([row for row in tables["table-2"]["records"] if str(row).count("Turkish")]) >= 1
-    assert sorted(path.name for path in report.glob("*.svg"))
+    numbered = {f"table-{number}" for number in (1, 2, 3, 4, 6)} | {"table-5-syntr-rngtr", "table-5-multi-rngtr"}
+    assert numbered | {"appendix-b", "appendix-c", "dev-scores", "equal-cost"} <= set(tables)
+    (turkish,) = [
+        each
+        for each in tables["table-2"]["records"]
+        if each["treebank"].startswith("Turkish") and each["source"] == "treefine"
+    ]
+    assert all("." in turkish[SYSTEMS[name].title] for name in ("syntr", "empty-rngtr", "multi-rngtr", "files-rngtr"))
+    properties = ("dependency-length", "distance-to-root", "sentence-length")
+    figures = {f"figure-3-{each}.svg" for each in properties} | {f"figure-4-{each}.svg" for each in properties[:2]}
+    assert {path.name for path in report.glob("*.svg")} == figures
     assert "http" not in (report / "report.html").read_text().replace("http://www.w3.org", "")
 
 
@@ -137,34 +160,147 @@ def test_a_second_run_trains_nothing(toys, output):
 
 def test_other_settings_in_the_same_folder_are_refused(toys, tmp_path):
     run(toys, tmp_path / "out", only=("tr_imst", "syntr"))
-    shutil.rmtree(tmp_path / "out" / RESULTS)
 
-    state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr"), changes=(*SMALL, "training.masking=0.2"))
+    with pytest.raises(ConfigError) as error:
+        run(toys, tmp_path / "out", only=("tr_imst", "syntr"), changes=(*SMALL, "training.masking=0.2"))
 
-    (reason,) = state.failed.values()
-    assert "has a different recipe" in reason
+    assert "tr_imst-syntr-seed1 was trained with other settings: masking = 0.0. Now: masking = 0.2." in str(error.value)
+    assert "Use the same command as before, or another folder." in str(error.value)
 
 
 def test_of_two_seeds_the_better_one_on_dev_is_tested_and_kept(toys, tmp_path):
     state, said = run(toys, tmp_path / "out", only=("tr_imst", "syntr-rngtr"), seeds=(1, 2))
 
-    dev = {key: each for key, each in state.results.items() if each.split == "dev" and each.system == "syntr"}
-    best = max(dev.values(), key=lambda each: (each.LAS, -each.seed)).seed
-    tested = [each.seed for each in state.results.values() if each.split == "test" and each.system == "syntr"]
+    dev = of_system(state, "syntr", "dev")
+    best = max(dev, key=lambda each: (each.LAS, -each.seed)).seed
     models = sorted(each.parent.name for each in (tmp_path / "out").glob("runs/tr_imst/syntr/*/model"))
-    assert tested == [best]
+    assert seeds_of_test(state, "syntr") == [("tr_imst", best)]
     assert models == [f"seed{best}"]
     assert len(said) == 6  # four trainings and two tests
 
 
+def test_all_models_are_kept_if_asked(toys, tmp_path):
+    run(toys, tmp_path / "out", only=("tr_imst", "syntr"), seeds=(1, 2), keep="all")
+
+    assert len(list((tmp_path / "out").glob("runs/tr_imst/syntr/*/model"))) == 2
+
+
+def test_a_system_is_tested_once_also_if_seeds_are_added_later(toys, tmp_path):
+    run(toys, tmp_path / "out", only=("tr_imst", "syntr"))
+    state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr"), seeds=(2,))
+
+    assert seeds_of_test(state, "syntr") == [("tr_imst", 1)]
+    assert len(of_system(state, "syntr", "dev")) == 2
+
+
+def test_an_interrupted_test_of_multi_is_completed_with_the_same_seed(toys, tmp_path):
+    only = ("tr_imst", "ja_gsd", "multi")
+    first, _ = run(toys, tmp_path / "out", only=only, seeds=(1, 2), keep="all")
+    ((_, seed), _) = seeds_of_test(first, "multi")
+    (tmp_path / "out" / RESULTS / f"tr_imst-multi-seed{seed}-test.json").unlink()
+    kept = tmp_path / "out" / RESULTS / f"ja_gsd-multi-seed{seed}-test.json"
+    before = kept.stat().st_mtime_ns
+
+    state, said = run(toys, tmp_path / "out", only=only, seeds=(1, 2), keep="all")
+
+    assert seeds_of_test(state, "multi") == [("ja_gsd", seed), ("tr_imst", seed)]
+    assert kept.stat().st_mtime_ns == before
+    assert len(said) == 1
+
+
+def test_systems_can_start_from_multi(toys, tmp_path):
+    encoders = {"": str(toys / "encoders" / "tr_imst")}
+    state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr"), start="multi", encoders=encoders)
+
+    assert not state.failed
+    assert [each.start for each in of_system(state, "syntr", "dev")] == ["multi"]
+    assert state.is_measured(TrainingJob("multi", "multi", 1))
+
+
 def test_a_model_that_was_removed_is_trained_again_if_another_system_needs_it(toys, tmp_path):
     run(toys, tmp_path / "out", only=("tr_imst", "syntr"))
-    shutil.rmtree(tmp_path / "out" / "runs" / "tr_imst" / "syntr" / "seed1" / "model")
+    model = tmp_path / "out" / "runs" / "tr_imst" / "syntr" / "seed1" / "model"
+    shutil.rmtree(model)
 
     state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr-rngtr"))
 
     assert not state.failed
+    assert model.exists()
     assert state.is_measured(TrainingJob("tr_imst", "syntr-rngtr", 1))
+
+
+def test_a_model_that_was_removed_before_its_test_is_trained_again(toys, tmp_path):
+    run(toys, tmp_path / "out", only=("tr_imst", "syntr"))
+    (tmp_path / "out" / RESULTS / "tr_imst-syntr-seed1-test.json").unlink()
+    shutil.rmtree(tmp_path / "out" / "runs" / "tr_imst" / "syntr" / "seed1" / "model")
+
+    state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr"))
+
+    assert seeds_of_test(state, "syntr") == [("tr_imst", 1)]
+
+
+def test_a_test_that_fails_is_no_failed_training(toys, tmp_path, monkeypatch):
+    measure = Trainer._measure
+
+    def fail(self, job, recipe, files, split):
+        if split == "test" and job.system == "syntr":
+            raise MemoryError
+        return measure(self, job, recipe, files, split)
+
+    monkeypatch.setattr(Trainer, "_measure", fail)
+    state, said = run(toys, tmp_path / "out", only=("tr_imst", "syntr-rngtr"), seeds=(1, 2))
+
+    assert not state.failed
+    assert list(state.failed_tests.values()) == ["MemoryError"]
+    assert seeds_of_test(state, "syntr") == []
+    assert len(seeds_of_test(state, "syntr-rngtr")) == 1
+    assert any(", test failed: MemoryError" in line for line in said)
+
+
+def test_an_interrupted_training_continues(toys, tmp_path, monkeypatch):
+    only, changes = ("tr_imst", "syntr"), (*SMALL[2:], "training.epochs=3", "training.checkpoint_minutes=0")
+    whole, _ = run(toys, tmp_path / "whole", only=only, changes=changes)
+    train = run_module.train
+
+    def interrupted(prepared, folder, *, device):
+        for progress in train(prepared, folder, device=device):
+            if progress.epoch == 2:
+                raise KeyboardInterrupt
+            yield progress
+
+    monkeypatch.setattr(run_module, "train", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(toys, tmp_path / "out", only=only, changes=changes)
+    monkeypatch.undo()
+    state, _ = run(toys, tmp_path / "out", only=only, changes=changes)
+
+    epochs = (tmp_path / "out" / "runs" / "tr_imst" / "syntr" / "seed1" / "metrics.jsonl").read_text().splitlines()
+    assert len(epochs) == 3
+    assert {name: each.sha256 for name, each in state.results.items()} == {
+        name: each.sha256 for name, each in whole.results.items()
+    }
+
+
+def test_a_worker_that_dies_fails_only_its_job(toys, tmp_path, monkeypatch):
+    only = ("tr_imst", "ja_gsd", "syntr")
+    plan = make_plan(request(toys, tmp_path / "out", only=only))
+    monkeypatch.setattr(run_module, "Trainer", DyingTrainer)
+
+    state = run_plan(plan, ["cpu", "cpu"], say=lambda _: None)
+
+    assert {job.name: reason for job, reason in state.failed.items()} == {
+        "tr_imst-syntr-seed1": "A worker process has ended unexpectedly."
+    }
+    assert state.is_measured(TrainingJob("ja_gsd", "syntr", 1))
+
+
+class DyingTrainer(Trainer):
+    """A trainer whose process dies while it trains Turkish."""
+
+    def run(self, task):
+        if task.job.treebank == "tr_imst":
+            os._exit(9)
+        return super().run(task)
 
 
 def test_a_job_that_fails_does_not_stop_the_others(toys, tmp_path):
@@ -179,6 +315,21 @@ def test_a_job_that_fails_does_not_stop_the_others(toys, tmp_path):
     assert state.is_measured(TrainingJob("ja_gsd", "files-rngtr", 1))
     assert state.is_measured(TrainingJob("tr_imst", "syntr", 1))
     assert any(line.startswith("tr_imst Files+RNGTr, seed 1 failed: ") for line in said)
+
+
+def test_a_bug_in_one_job_does_not_stop_the_others(toys, tmp_path, monkeypatch):
+    train = Trainer._train
+
+    def fail(self, job, recipe):
+        if job.treebank == "tr_imst":
+            raise ValueError("first line\nsecond line")
+        train(self, job, recipe)
+
+    monkeypatch.setattr(Trainer, "_train", fail)
+    state, _ = run(toys, tmp_path / "out", only=("tr_imst", "ja_gsd", "syntr"))
+
+    assert list(state.failed.values()) == ["first line"]
+    assert state.is_measured(TrainingJob("ja_gsd", "syntr", 1))
 
 
 def test_a_job_whose_initial_parser_failed_is_reported(toys, tmp_path):

@@ -90,6 +90,24 @@ def test_an_unknown_release_is_not_comparable(tmp_path):
     assert not files.is_comparable
 
 
+def test_the_shortest_of_several_names_is_taken(tmp_path):
+    put(tmp_path / "german", "CoNLL2009-ST-evaluation-German-ood.txt", "CoNLL2009-ST-evaluation-German.txt")
+    put(tmp_path / "ptb", "test.blind.conllx", "test.conllx")
+
+    assert found("de_conll09", tmp_path).test == str(tmp_path / "german" / "CoNLL2009-ST-evaluation-German.txt")
+    assert found("ptb", tmp_path).test == str(tmp_path / "ptb" / "test.conllx")
+
+
+@pytest.mark.parametrize(
+    ("folder", "release"),
+    [("ud-2.3", "2.3"), ("UD_v2.3", "2.3"), ("ud-treebanks-v2.16", "2.16"), ("r2.5", "2.5"), ("project-2.3", "")],
+)
+def test_the_release_is_read_from_the_names_of_folders(tmp_path, folder, release):
+    put(tmp_path / folder / "UD_Turkish-IMST", "train.conllu")
+
+    assert found("tr_imst", tmp_path).release == release
+
+
 def test_missing_files_are_named(tmp_path):
     put(tmp_path / "fi_tdt", "dev.conllu", "test.conllu")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from treefine.cli.parse import ThreadsOption
-from treefine.cli.terminal import completing, say
+from treefine.cli.terminal import completing, say, warn
 from treefine.cli.treebanks import JsonOption
 from treefine.cores import use_threads
 from treefine.errors import TreefineError
@@ -76,7 +76,7 @@ def reproduce_command(
         typer.Option(
             "--files",
             metavar="DIR",
-            help="Another parser's trees of the treebanks, such as UDify's, in files with the names of the treebanks'.",
+            help="Folder with another parser's trees, such as UDify's, in files that are named as the treebanks are.",
         ),
     ] = "",
     changes: Annotated[
@@ -99,7 +99,10 @@ def reproduce_command(
     ] = "chosen",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the trainings and their time, and exit.")] = False,
     show: Annotated[
-        bool, typer.Option("--list", help="Print which treebanks are there and where to get the others, and exit.")
+        bool,
+        typer.Option(
+            "--list", help="Print the treebanks, encoders and systems, and where to get what is missing, and exit."
+        ),
     ] = False,
     as_json: JsonOption = False,
     threads: ThreadsOption = None,
@@ -111,8 +114,15 @@ def reproduce_command(
     system, the seed with the best dev LAS is tested once. DIR/report has the tables and figures of the paper, next to
     the paper's numbers.
     """
-    from treefine.reproduction.plan import ReproductionRequest, encoder_table, make_plan, time_table, treebank_table
-    from treefine.reproduction.run import measured_seconds
+    from treefine.reproduction.plan import (
+        ReproductionRequest,
+        encoder_table,
+        make_plan,
+        system_table,
+        time_table,
+        treebank_table,
+    )
+    from treefine.reproduction.run import Run
 
     request = ReproductionRequest(
         tuple(str(Path(each).resolve()) for each in treebanks),
@@ -127,10 +137,11 @@ def reproduce_command(
     )
     plan = make_plan(request)
     if show:
-        _list(treebank_table(plan), encoder_table(plan), as_json=as_json)
+        tables = {"treebanks": treebank_table(plan), "encoders": encoder_table(plan), "systems": system_table()}
+        _list(tables, as_json=as_json)
     elif dry_run:
         n_slots = jobs * len(_devices(device))
-        _show(time_table(plan, measured_seconds(plan), n_slots=n_slots), as_json=as_json)
+        _show(time_table(plan, Run(plan, say, n_slots).seconds, n_slots=n_slots), as_json=as_json)
     else:
         _run(plan, [each for each in _devices(device) for _ in range(jobs)], keep_models, threads)
 
@@ -163,9 +174,9 @@ def _devices(names: list[str] | None) -> list[str | None]:
     return [f"cuda:{number}" for number in range(torch.cuda.device_count())] or ["cpu"]
 
 
-def _list(treebanks: Table, encoders: Table, *, as_json: bool) -> None:
-    """Print a line for each treebank and for each encoder."""
-    found = {"treebanks": treebanks.to_records(), "encoders": encoders.to_records()}
+def _list(tables: dict[str, Table], *, as_json: bool) -> None:
+    """Print a line for each treebank, encoder and system."""
+    found = {name: table.to_records() for name, table in tables.items()}
     if as_json:
         typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
         return
@@ -178,6 +189,10 @@ def _list(treebanks: Table, encoders: Table, *, as_json: bool) -> None:
     typer.echo("")
     for row in found["encoders"]:
         typer.echo(f"{row['encoder']}: {row['where']}; for {row['treebanks']}")
+    typer.echo("")
+    width = max(len(str(row["system"])) for row in found["systems"])
+    for row in found["systems"]:
+        typer.echo(f"{row['system']:<{width}}  {row['title']}: {row['what it is']}")
 
 
 def _show(table: Table, *, as_json: bool) -> None:
@@ -193,9 +208,12 @@ def _show(table: Table, *, as_json: bool) -> None:
 def _run(
     plan: ReproductionPlan, devices: list[str | None], keep: Literal["chosen", "all"], threads: int | None
 ) -> None:
+    from treefine.reproduction.collection import ResultCollection
     from treefine.reproduction.report import write_report
     from treefine.reproduction.results import load_results
     from treefine.reproduction.run import RESULTS, run_plan
+    from treefine.reproduction.systems import SYSTEMS
+    from treefine.reproduction.treebanks import TREEBANKS
 
     if not plan.jobs:
         reasons = Counter(plan.missing.values()).most_common(1)
@@ -205,15 +223,20 @@ def _run(
     use_threads(threads)
     output = plan.request.output
     try:
-        run = run_plan(plan, devices, keep=keep, say=say)
+        run = run_plan(plan, devices, keep=keep, threads=threads or 1, say=say)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("The same command continues where this one was stopped.") from None
-    page = write_report(load_results(output / RESULTS), output / RESULTS, output / "report")
+    results = load_results(output / RESULTS)
+    for name in ResultCollection(tuple(results)).tested_early(TREEBANKS, SYSTEMS):
+        warn(f"{name} was tested before a seed that is better on dev was trained. A system is tested only once.")
+    page = write_report(results, output / RESULTS, output / "report")
     typer.echo(f"The report is in {page}.")
     _fail_if_failed(run)
 
 
 def _fail_if_failed(run: Run) -> None:
-    if run.failed:
-        lines: list[Any] = [f"{job.name} failed: {reason}" for job, reason in run.failed.items()]
-        raise TreefineError("\n".join([*lines, f"{len(lines)} of {len(run.plan.jobs)} trainings failed."]))
+    lines = [f"{job.name}: {reason}" for job, reason in run.failed.items()]
+    lines += [f"{job.name}, test: {reason}" for job, reason in run.failed_tests.items()]
+    if lines:
+        what = f"{len(run.failed)} of {len(run.plan.jobs)} trainings and {len(run.failed_tests)} tests were not done."
+        raise TreefineError("\n".join([*lines, f"{what} The same command tries them again."]))

@@ -53,6 +53,8 @@ def read_pickled_weights(path: Path) -> dict[str, Tensor]:
         weights = torch.load(path, map_location="cpu", weights_only=True)
         if all(isinstance(name, str) and _is_plain(each) for name, each in weights.items()):
             return {name: each.detach() for name, each in weights.items()}
+    except (OSError, MemoryError):
+        raise
     except Exception:  # a faulty pickle can raise anything, and torch's message advises to run its code
         pass
     hint = "Download it again, or save the encoder as model.safetensors."

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from treefine.evaluation.tables import count
 from treefine.reproduction.results import SystemResult, chosen_seed
-from treefine.reproduction.systems import SYSTEMS
+from treefine.reproduction.systems import MULTI, SYSTEMS
 from treefine.reproduction.treebanks import RELEASE, TREEBANKS
 from treefine.training.recipe import FILES
 
@@ -46,9 +46,11 @@ class ResultCollection:
         return [*self._by_place.get((treebank, system, split), {}).values()]
 
     def chosen(self, treebank: str, system: str) -> SystemResult | None:
-        """Return the dev result of the seed with the best dev LAS."""
+        """Return the dev result of the seed with the best dev LAS; of Multi, with the best mean over all treebanks."""
         dev = self.of(treebank, system, "dev")
-        return next((each for each in dev if each.seed == chosen_seed(dev)), None)
+        all_dev = [each for code in UD for each in self.of(code, system, "dev")] if system == MULTI else dev
+        best = chosen_seed(all_dev)
+        return next((each for each in dev if each.seed == best), None)
 
     def tested(self, treebank: str, system: str) -> SystemResult | None:
         """Return the test result of the seed with the best dev LAS; without it, that of the lowest seed."""
@@ -119,10 +121,17 @@ class ResultCollection:
         parts = [f"Tags: {_values(used, 'tags')}."]
         if pretrained:
             parts.append(f"Encoder: {_values(pretrained, 'encoder')}.")
+        from_multi = [each for each in pretrained if each.start == MULTI]
+        if from_multi:
+            parts.append("All models except Biaffine and Multi start from the weights of Multi, unlike the paper's.")
+        if any(each.settings != "paper" for each in used):
+            parts.append("The settings are shorter than those of the paper (by-size).")
         if any(SYSTEMS[each.system].is_bilstm for each in used):
             parts.append("Biaffine has no pretrained encoder.")
         seeds = sorted({each.seed for each in used})
-        parts.append(f"{'Seeds' if len(seeds) > 1 else 'Seed'}: {in_words(list(map(str, seeds)))}.")
+        numbers = {len(self.of(code, system, "dev")) for code in codes for system in systems if system != FILES} - {0}
+        some = ", not all for each system" if len(numbers) > 1 else ""
+        parts.append(f"{'Seeds' if len(seeds) > 1 else 'Seed'}: {in_words(list(map(str, seeds)))}{some}.")
         if split == "test" and len(seeds) > 1:
             early = self.tested_early(codes, systems)
             late = f", except for {in_words(early)}, where a later seed is better on dev" if early else ""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from treefine.errors import ConfigError
 from treefine.evaluation.tables import Table, TableCell, clock
+from treefine.reproduction.collection import in_words
 from treefine.reproduction.systems import MULTI, SYSTEMS, Settings, System, system_settings
 from treefine.reproduction.treebanks import RELEASE, SPLITS, TREEBANKS, PaperFiles, find_paper_files
 from treefine.training.new_recipe import encoder_width, has_encoder
@@ -61,6 +62,11 @@ class TrainingJob:
         return Path("runs", self.treebank, self.system, f"seed{self.seed}")
 
 
+def job_of(treebank: str, system: str, seed: int) -> TrainingJob:
+    """Return the job of a system on a treebank; Multi has one job for all treebanks."""
+    return TrainingJob(MULTI if system == MULTI else treebank, system, seed)
+
+
 @dataclass(frozen=True)
 class Size:
     """The size of a treebank file."""
@@ -76,7 +82,7 @@ class ReproductionPlan:
     request: ReproductionRequest
     found: Mapping[str, PaperFiles]
     other_trees: Mapping[str, PaperFiles]  # another parser's, by treebank
-    jobs: tuple[TrainingJob, ...]  # after those that they need; all with one seed before those with the next
+    jobs: tuple[TrainingJob, ...]  # each after the jobs that it needs; controls come last
     missing: Mapping[tuple[str, str], str]  # by treebank and system: why it cannot be run
 
     @cached_property
@@ -88,9 +94,9 @@ class ReproductionPlan:
         """Return the jobs whose models this job starts from or refines."""
         system, found = SYSTEMS[job.system], []
         if system.initial not in ("", EMPTY, FILES):
-            found.append(self._job(job.treebank, system.initial, job.seed))
+            found.append(job_of(job.treebank, system.initial, job.seed))
         if self.starts_from_multi(job):
-            found.append(self._job(MULTI, MULTI, job.seed))
+            found.append(job_of(MULTI, MULTI, job.seed))
         return found
 
     def model(self, job: TrainingJob) -> str:
@@ -113,7 +119,7 @@ class ReproductionPlan:
 
     def recipe(self, job: TrainingJob) -> Recipe:
         """Return the recipe of a job. Raises one error with a line for each fault in the changes."""
-        draft = draft_of(self._values(job), self._changes(job.system))
+        draft = draft_of(self._values(job), self.changes(job.system))
         if draft.recipe is None:
             raise ConfigError("\n".join(dict.fromkeys(each.removeprefix(".: ") for each in draft.faults)))
         return draft.recipe
@@ -129,7 +135,7 @@ class ReproductionPlan:
         values["treebank"] = treebank | {"rule": first.treebank.rule, "format": recipe_format(first)}
         values["encoder"] = {"family": "bilstm"}
         if not system.is_bilstm:
-            start = self.model(self._job(MULTI, MULTI, job.seed)) if self.starts_from_multi(job) else ""
+            start = self.model(job_of(MULTI, MULTI, job.seed)) if self.starts_from_multi(job) else ""
             values["encoder"] = {"fine_tune_from": start} if start else {"pretrained": encoder}
             values["encoder"]["pieces"] = "cut" if by_size else "all"
         values["tags"] = {"source": "given", "columns": [first.treebank.column]}
@@ -145,9 +151,9 @@ class ReproductionPlan:
             return {"parser": FILES, "train": trees.train or "TRAIN", "dev": trees.dev or "DEV"}
         if system.initial in ("", EMPTY):
             return {}
-        return {"parser": self.model(self._job(job.treebank, system.initial, job.seed))}
+        return {"parser": self.model(job_of(job.treebank, system.initial, job.seed))}
 
-    def _changes(self, system: str) -> list[str]:
+    def changes(self, system: str) -> list[str]:
         """Return the changes of the user that apply to a system."""
         found = []
         for change in self.request.changes:
@@ -162,12 +168,9 @@ class ReproductionPlan:
 
     def starts_from_multi(self, job: TrainingJob) -> bool:
         """Return whether a job fine-tunes the model of all treebanks, which must have the same encoder."""
-        multi = self._job(MULTI, MULTI, job.seed)
+        multi = job_of(MULTI, MULTI, job.seed)
         is_able = job.treebank != MULTI and TREEBANKS[job.treebank].is_ud and not SYSTEMS[job.system].is_bilstm
         return self.request.start == "multi" and is_able and self.encoder(job) == self.encoder(multi)
-
-    def _job(self, treebank: str, system: str, seed: int) -> TrainingJob:
-        return TrainingJob(MULTI if system == MULTI else treebank, system, seed)
 
     def seconds(self, job: TrainingJob) -> float:
         """Return a rough estimate of the time that a job takes on one GPU."""
@@ -204,7 +207,7 @@ def make_plan(request: ReproductionRequest) -> ReproductionPlan:
         for seed in request.seeds:
             for code, system in wanted:
                 if SYSTEMS[system].is_control == is_control:
-                    add(plan._job(code, system, seed))
+                    add(job_of(code, system, seed))
     return replace(plan, jobs=tuple(jobs), missing=missing)
 
 
@@ -238,16 +241,11 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 def _why_missing(files: PaperFiles, system: System, trees: PaperFiles | None) -> str:
     """Return why a system cannot be run on a treebank, and where to get what is missing; "" if it can."""
     if files.missing:
-        return f"no {_listed(files.missing)} file; get it from {files.treebank.source}"
+        return f"no {in_words(files.missing)} file; get it from {files.treebank.source}"
     if system.initial == FILES:
         lacking = SPLITS if trees is None else trees.missing
-        return f"no trees of another parser for {_listed(lacking)}; name their folder with --files" if lacking else ""
+        return f"no trees of another parser for {in_words(lacking)}; name their folder with --files" if lacking else ""
     return ""
-
-
-def _listed(names: Iterable[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 def recipe_format(files: PaperFiles) -> str:
@@ -272,8 +270,8 @@ def treebank_table(plan: ReproductionPlan) -> Table:
     rows: list[tuple[TableCell, ...]] = []
     for code, files in plan.found.items():
         treebank, size = files.treebank, plan.sizes.get(code)
-        release = (files.release or "of unknown release") if treebank.is_ud and files.folder else None
-        status = f"missing {_listed(files.missing)}; get it from {treebank.source}" if files.missing else files.folder
+        release = (files.release or "(unknown release)") if treebank.is_ud and files.folder else None
+        status = f"missing {in_words(files.missing)}; get it from {treebank.source}" if files.missing else files.folder
         if not files.missing and not files.is_comparable:
             status += f" (the paper has UD {RELEASE}, so scores cannot be compared)"
         rows.append((code, treebank.title, treebank.encoder, release, f"{size.sentences:,}" if size else None, status))
@@ -291,10 +289,17 @@ def encoder_table(plan: ReproductionPlan) -> Table:
     return Table(("encoder", "treebanks", "where"), rows)
 
 
-def time_table(plan: ReproductionPlan, measured: Mapping[TrainingJob, float], *, n_slots: int) -> Table:
-    """Return the time of each system on each treebank with all seeds; the variants of Table 1 count with their system.
+def system_table() -> Table:
+    """Return a row for each system: its name, its title and what it is."""
+    rows = tuple((name, system.title, system.about) for name, system in SYSTEMS.items())
+    return Table(("system", "title", "what it is"), rows)
 
-    A star marks a system that needs files of another parser.
+
+def time_table(plan: ReproductionPlan, measured: Mapping[TrainingJob, float], *, n_slots: int) -> Table:
+    """Return the time of each system on each treebank, with all seeds.
+
+    The time of a variant in Table 1 is added to that of its system. A star marks a system that needs files of another
+    parser.
     """
     open_pairs = [(code, system) for code, system in plan.missing if not plan.found[code].missing]
     lacking = [TrainingJob(*each, seed) for each in open_pairs for seed in plan.request.seeds]

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,7 @@ from treefine.evaluation.significance import Difference, compare
 from treefine.model.parser_model import ParserModel
 from treefine.parsing.initial import given
 from treefine.parsing.parser import Parser
-from treefine.reproduction.predictions import (
-    Predictions,
-    load_predictions,
-    predictions_of,
-    save_predictions,
-    treebank_of,
-)
+from treefine.reproduction.predictions import Predictions, predictions_of, save_predictions, treebank_of
 from treefine.training.train import FolderNames
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import open_output
@@ -65,7 +60,9 @@ class SystemResult:
     updates: int | None  # of the weights: one per batch and step
     best_epoch: int | None
     sha256: str  # of the file of trees
-    commit: str = ""  # of the code, if it is known
+    settings: str = "paper"  # or by-size
+    changes: tuple[str, ...] = ()  # of single settings
+    when: str = ""  # the time of the measurement (UTC)
     last_step_over_first: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -105,11 +102,6 @@ def result_of(values: dict[str, Any]) -> SystemResult:
     """Return a result from JSON, which has lists instead of tuples."""
     found: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
     return SystemResult(**found)
-
-
-def load_trees(result: SystemResult, folder: Path) -> Predictions:
-    """Read the trees of each step."""
-    return load_predictions(folder / f"{result.name}{TREES_SUFFIX}")
 
 
 def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
@@ -164,7 +156,7 @@ def timed_parse(parser: Parser, gold: Sequence[Sentence]) -> tuple[list[Sentence
     start = time.perf_counter()
     parsed = list(parser.stream_trees(gold))
     if parser.device.type == "cuda":
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(parser.device)
     return parsed, time.perf_counter() - start
 
 
@@ -214,6 +206,7 @@ def measure_system(
         "updates": epochs[-1].get("updates") if epochs else None,
         "best_epoch": best.get("epoch"),
         "sha256": digest,
+        "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
     result = result_of(values)
     save_result(result, folder)
@@ -221,6 +214,9 @@ def measure_system(
 
 
 def chosen_seed(results: Iterable[SystemResult]) -> int:
-    """Return the seed with the best dev LAS; of equal ones, the lowest."""
-    dev = [each for each in results if each.split == "dev"]
-    return min(dev, key=lambda each: (-each.LAS, each.seed)).seed
+    """Return the seed with the best sum of dev LAS; of equal ones, the lowest. 0 without results."""
+    sums: dict[int, float] = {}
+    for each in results:
+        if each.split == "dev":
+            sums[each.seed] = sums.get(each.seed, 0.0) + each.LAS
+    return min(sums, key=lambda seed: (-sums[seed], seed), default=0)

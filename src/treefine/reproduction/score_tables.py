@@ -20,7 +20,7 @@ from treefine.reproduction.collection import (
     percent,
 )
 from treefine.reproduction.results import ALPHA, SystemResult
-from treefine.reproduction.systems import MULTI, SYSTEMS
+from treefine.reproduction.systems import MULTI, SYSTEMS, TABLE_1
 from treefine.reproduction.treebanks import TREEBANKS
 from treefine.training.recipe import BIAFFINE, FILES, SYNTR
 
@@ -42,8 +42,7 @@ UD_SYSTEMS = {
 }
 PENN_SYSTEMS = (BIAFFINE, f"{BIAFFINE}-rngtr", SYNTR, SYNTR_LONGER, REFINED, EMPTY_REFINED)
 _PENN_NAMES = {"ptb": "PTB", "ctb": "CTB", "de_conll09": "German"}
-_TABLE_1 = "tr_imst"
-_BOLD = f"Bold: not significantly different from the best {{}} (α = {ALPHA:g}, approximate randomisation)."
+_BOLD = f"Bold: not significantly different from the best {{}} (approximate randomisation, α = {ALPHA:g} per pair)."
 _ROLES = (
     "Multi is SynTr trained on all UD treebanks together and takes the role of UDify. Files are the parses of another "
     "parser. The paper's UDify is below both."
@@ -58,7 +57,7 @@ def table_1(found: ResultCollection) -> Table:
         refined = f"{initial}-rngtr"
         names = (initial, f"{refined}-t1", f"{refined}-no-stop", refined)
         for system, (theirs, uas, las) in zip(names, reported, strict=True):
-            seeds = found.of(_TABLE_1, system, "dev")
+            seeds = found.of(TABLE_1, system, "dev")
             title = (
                 f"{SYSTEM_TITLES[system]} (T={SYSTEMS[system].steps})" if system == refined else SYSTEM_TITLES[system]
             )
@@ -66,9 +65,9 @@ def table_1(found: ResultCollection) -> Table:
             rows.append((title, *ours, theirs, f"{uas:.2f}", f"{las:.2f}"))
     systems = [name for name in SYSTEMS if SYSTEMS[name].base in (SYNTR, REFINED, MULTI, f"{MULTI}-rngtr")]
     note = (
-        f"UAS and LAS on the dev set of {found.title(_TABLE_1)}: mean ± sample standard deviation of the seeds. Files "
+        f"UAS and LAS on the dev set of {found.title(TABLE_1)}: mean ± sample standard deviation of the seeds. Files "
         "are the parses of another parser, and Multi takes the role of UDify: both are next to the paper's UDify. "
-        + found.note([_TABLE_1], [*systems, *(each for each in SYSTEMS if each.startswith(FILES))], "dev")
+        + found.note([TABLE_1], [*systems, *(each for each in SYSTEMS if each.startswith(FILES))], "dev")
     )
     header = ("model", "seeds", "UAS", "LAS", "model of the paper", "paper UAS", "paper LAS")
     return Table(header, tuple(rows), "Table 1: the number of refinement iterations", note)
@@ -106,8 +105,8 @@ def ud_table(found: ResultCollection, best: Best, metric: Metric) -> Table:
     systems, counted = found.shared([*UD_SYSTEMS], "test")
     rows += _averages(found, systems, counted, metric)
     reduced = (
-        f"Test {metric} in %. In parentheses: the share of the errors of the initial parser that refinement removes, "
-        f"computed from the two columns. {_BOLD.format('of the row')} {_ROLES}"
+        f"Test {metric} in %. In parentheses: the share of the errors of the initial parser, trained with the same "
+        f"seed, that refinement removes. {_BOLD.format('of the row')} {_ROLES}"
     )
     averaged = (
         f"The average is over {in_words(counted)}, which have results of all averaged systems."
@@ -121,11 +120,12 @@ def ud_table(found: ResultCollection, best: Best, metric: Metric) -> Table:
 
 
 def _ud_cell(found: ResultCollection, code: str, system: str, metric: Metric) -> str:
-    score = _score(found, code, system, metric)
-    if score is None:
+    tested = found.tested(code, system)
+    if tested is None:
         return DASH
-    initial = SYSTEMS[system].initial if system in SYSTEMS else ""
-    before = _score(found, code, initial, metric) if initial in UD_SYSTEMS else None
+    score, by_step = float(getattr(tested, metric)), getattr(tested, f"{metric}_by_step")
+    is_refined = system in SYSTEMS and SYSTEMS[system].initial in UD_SYSTEMS
+    before = by_step[0] if is_refined else None  # the initial parser of the same seed
     reduction = None if before is None else relative_error_reduction(before, score)
     return percent(score) + ("" if reduction is None else f" ({100 * reduction:+.2f}%)")
 
@@ -158,7 +158,7 @@ def _averages(
     title = f"Average of {len(counted)}{mark}"
     whole = [f"{all_printed[model]:.2f}" if model in all_printed else DASH for model in UD_SYSTEMS.values()]
     lines: list[tuple[TableCell, ...]] = [(title, OURS, DASH, *ours), (title, PAPER, DASH, *theirs)]
-    return [*lines, (f"Average of {len(UD)}, as printed", PAPER, DASH, *whole)]
+    return [*(lines if counted else ()), (f"Average of {len(UD)}, as printed", PAPER, DASH, *whole)]
 
 
 def penn_table(found: ResultCollection, best: Best) -> Table:

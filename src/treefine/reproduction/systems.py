@@ -12,8 +12,8 @@ from treefine.training.recipe import EMPTY, FILES
 
 Settings = Literal["paper", "by-size"]
 MULTI = "multi"  # also the name of the folder of its trainings
-LONGER = 3  # times the epochs of SynTr, which has one update per batch; RNGTr has up to three
-_TABLE_1 = "tr_imst"  # the treebank of Table 1
+_LONGER = 3  # times the epochs of RNGTr, which has up to three updates per batch
+TABLE_1 = "tr_imst"  # the treebank of Table 1
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class System:
 
     @property
     def base(self) -> str:
-        """The system of which this is a variant in Table 1, or its own name."""
+        """The name without the ending of a variant in Table 1."""
         return self.name.removesuffix("-t1").removesuffix("-no-stop")
 
     def applies_to(self, treebank: str) -> bool:
@@ -57,8 +57,8 @@ def _refining(initial: str, title: str, about: str, *, is_control: bool = False)
     no_stop = f"{title} that also trains on sentences that no longer change, for Table 1"
     return (
         System(name, title, about, initial, STEPS, is_control=is_control),
-        System(f"{name}-t1", f"{title} (T=1)", one, initial, 1, only=_TABLE_1, is_control=is_control),
-        System(f"{name}-no-stop", f"{title} w/o stop", no_stop, initial, STEPS, False, _TABLE_1, is_control=is_control),
+        System(f"{name}-t1", f"{title} (T=1)", one, initial, 1, only=TABLE_1, is_control=is_control),
+        System(f"{name}-no-stop", f"{title} w/o stop", no_stop, initial, STEPS, False, TABLE_1, is_control=is_control),
     )
 
 
@@ -72,7 +72,7 @@ _ALL = (
     System(
         "syntr-long",
         "SynTr (longer)",
-        f"SynTr with {LONGER} times the epochs, so that it has as many updates as RNGTr",
+        "SynTr with as many updates as RNGTr can have",
         is_long=True,
         is_control=True,
     ),
@@ -98,7 +98,7 @@ def system_settings(system: System, settings: Settings, *, n_sentences: int, wid
 
 def _paper(system: System) -> Mapping[str, Mapping[str, Any]]:
     """Return Appendix A, which is the default of recipes. It says nothing about the biaffine parser."""
-    times = LONGER if system.is_long else 1
+    times = _LONGER if system.is_long else 1
     training: dict[str, Any] = {"epochs": 200 * times, "patience": 100 * times}
     if system.is_bilstm:
         return {"optimiser": {"betas": [0.9, 0.9], "eps": 1e-12}, "training": training | {"batch_pieces": 5000}}
@@ -108,7 +108,7 @@ def _paper(system: System) -> Mapping[str, Mapping[str, Any]]:
 def _by_size(system: System, n_sentences: int, width: int) -> Mapping[str, Mapping[str, Any]]:
     """Return the settings that `treefine new-recipe` chooses: fewer epochs and higher rates than the paper's."""
     size = size_for(n_sentences)
-    times = 1 if system.is_refined else LONGER if system.is_long else 5 if system.is_bilstm else 2
+    times = 1 if system.is_refined else _LONGER if system.is_long else 5 if system.is_bilstm else 2
     epochs = size.epochs * times
     optimiser = {"learning_rate": 2e-3 if system.is_bilstm else 1e-3, "eps": 1e-8, "warmup": 0.1, "ema": 0.99}
     if not system.is_bilstm:

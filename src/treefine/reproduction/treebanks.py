@@ -19,7 +19,8 @@ RELEASE = "2.3"  # of Universal Dependencies, in the paper
 _UD_PAGE = "http://hdl.handle.net/11234/1-2895"
 _DEPTH = 4  # folders below the given one
 _SPLIT_WORDS = {"train": "train", "dev": "dev|devel|development|valid", "test": "test|evaluation|eval"}
-_RELEASES = re.compile(r"(?:^|[-_vr])(\d\.\d+)(?=$|[-_])")  # as in ud-treebanks-v2.3, ud-2.3 or ja_gsd-2.9
+# As in ud-treebanks-v2.3, ud-2.3, r2.3 or ja_gsd-2.9.
+_RELEASE_FOLDER = re.compile(r"(?:ud[\w-]*?[-_vr]|[vr]|[a-z]{2,3}_\w+-r?)(\d+\.\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -116,11 +117,11 @@ class PaperFiles:
     def release(self) -> str:
         """The UD release that a folder on the path names; empty if none does.
 
-        >>> PaperFiles(TREEBANKS["ja_gsd"], "data/ud-later/ja_gsd-2.9").release
+        >>> PaperFiles(TREEBANKS["ja_gsd"], "project-2.3/ud-later/ja_gsd-2.9").release
         '2.9'
         """
         parts = reversed(Path(self.folder).parts)
-        found = [match[1] for match in map(_RELEASES.search, parts) if match] if self.treebank.is_ud else []
+        found = [match[1] for match in map(_RELEASE_FOLDER.fullmatch, parts) if match] if self.treebank.is_ud else []
         return found[0] if found else ""
 
     @property
@@ -165,9 +166,9 @@ def _files_in(folder: Path, treebank: PaperTreebank) -> PaperFiles:
     for split, words in _SPLIT_WORDS.items():
         after = r"[^a-z].*" if not treebank.is_ud else ""
         name = re.compile(rf"{prefix}({words})({after})?\.({_endings(treebank)})({_COMPRESSIONS})?", re.IGNORECASE)
-        files = sorted(each for each in folder.iterdir() if each.is_file() and name.fullmatch(each.name))
-        if files:
-            found[split] = str(files[0])
+        files = [each for each in folder.iterdir() if each.is_file() and name.fullmatch(each.name)]
+        if files:  # test.conllx before test.blind.conllx
+            found[split] = str(min(files, key=lambda each: (len(each.name), each.name)))
     return PaperFiles(treebank, str(folder), **found)
 
 

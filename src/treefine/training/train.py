@@ -129,7 +129,9 @@ def _initial(
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(
+    folder: Path, *, hint: str = "Wait until it ends or stop it, then continue with --resume."
+) -> Iterator[None]:
     """Lock the folder against other trainings until the context ends or this process dies."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -139,7 +141,6 @@ def locked(folder: Path) -> Iterator[None]:
     with file:
         with suppress(OSError):  # the file system has no locks
             if not lock_descriptor(file.fileno(), blocking=False):
-                hint = "Wait until it ends or stop it, then continue with --resume."
                 raise TreefineError("Another training is running in this folder.", hint=hint, path=str(folder))
         yield
 
