@@ -140,7 +140,7 @@ def more(groups: Sequence[Group]) -> str:
         what = (title(group), BASES[base], _auxiliary(group), _averaged(group) or NONE)
         best = paper.best_las(treebank)
         place = (treebank, *what, _seeds(group), *_dev(group), _test(group)[1], f"{best:.2f}")
-        lines.append((*place, f"`{group.name}`"))
+        lines.append((*place, "weights averaged by a script" if group.is_mean else f"`{group.name}`"))
     return "\n".join([table(*lines), "", *_gains(shown), *_command(shown)]) if shown else NONE
 
 

@@ -167,9 +167,20 @@ def test_changes_of_all_systems_and_of_one(request_all):
     assert found == {"syntr": 7, "biaffine": 9}
 
 
+def test_the_longer_syntr_follows_changes_of_all_systems_but_not_its_own(request_all):
+    changes = ("training.epochs=4", "training.patience=2")
+
+    longer = recipe(request_all, "tr_imst", "syntr-long", changes=changes).training
+    own = recipe(request_all, "tr_imst", "syntr-long", changes=(*changes, "syntr-long:training.epochs=5")).training
+
+    assert (longer.epochs, longer.patience) == (12, 6)
+    assert own.epochs == 5
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        (("training.seed=5",), "The seeds are those of --seeds."),
         (("training.epoch=7",), r"\[training\] epoch is unknown; did you mean epochs\?"),
         (("synt:training.epochs=7",), "There is no system 'synt'. Did you mean syntr?"),
         (("training.epochs",), "is not a change"),
@@ -211,7 +222,7 @@ def test_what_is_missing_is_listed_with_where_to_get_it(data, tmp_path):
     plan = make_plan(ReproductionRequest((str(tmp_path / "some"),), data / "out", {}))
 
     assert {job.treebank for job in plan.jobs} == {"tr_imst", MULTI}
-    assert plan.missing["ptb", "syntr"].startswith("no train, dev and test file; get it from LDC99T42")
+    assert plan.missing["ptb", "syntr"].startswith("ptb has no train, dev and test file; get it from LDC99T42")
     assert "name their folder with --files" in plan.missing["tr_imst", "files-rngtr"]
 
 

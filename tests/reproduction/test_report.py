@@ -460,7 +460,7 @@ def test_a_missing_gold_file_leaves_out_only_what_needs_its_trees(made, results,
     path = write_report([each for each in moved if each.treebank == "tr_imst"], made, tmp_path)
 
     text = path.read_text()
-    assert "Left out, with all that needs it: gone/test.conllu (gold trees of tr_imst test) is missing." in text
+    assert "Left out of figures and tests: gone/test.conllu (gold trees of tr_imst test) is missing." in text
     found = json.loads((tmp_path / "tables.json").read_text())
     ours = row(found["table-2"], treebank="Turkish", source="treefine")
     assert ours["SynTr"] == percent(of_test(results, "tr_imst", "syntr").LAS)

@@ -125,5 +125,12 @@ def test_a_treebank_with_a_longer_name_is_another_one(tmp_path):
 
 
 def test_a_folder_that_does_not_exist(tmp_path):
-    with pytest.raises(TreefineError, match="There is no such folder. Name the folder of the treebanks."):
+    with pytest.raises(TreefineError, match="There is no such folder. Name a folder of treebanks."):
         find_paper_files([tmp_path / "nowhere"])
+
+
+def test_a_file_in_place_of_a_folder(tmp_path):
+    put(tmp_path, "train.conllu")
+
+    with pytest.raises(TreefineError, match="This is a file, not a folder."):
+        find_paper_files([tmp_path / "train.conllu"])

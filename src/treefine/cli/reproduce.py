@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from treefine.cli.parse import ThreadsOption
-from treefine.cli.terminal import completing, say, warn
+from treefine.cli.terminal import completing, is_quiet, say, warn
 from treefine.cli.treebanks import JsonOption
 from treefine.cores import use_threads
 from treefine.errors import TreefineError
@@ -18,7 +18,7 @@ from treefine.errors import TreefineError
 if TYPE_CHECKING:
     from treefine.evaluation.tables import Table
     from treefine.reproduction.plan import ReproductionPlan
-    from treefine.reproduction.run import Run
+    from treefine.reproduction.run import KeepModels, Run
 
 
 def _names() -> list[str]:
@@ -121,6 +121,7 @@ def reproduce_command(
         system_table,
         time_table,
         treebank_table,
+        why_nothing,
     )
     from treefine.reproduction.run import Run
 
@@ -136,6 +137,9 @@ def reproduce_command(
         str(Path(files).resolve()) if files else "",
     )
     plan = make_plan(request)
+    nothing = why_nothing(plan)
+    if nothing and not show:
+        raise TreefineError(nothing)
     if show:
         tables = {"treebanks": treebank_table(plan), "encoders": encoder_table(plan), "systems": system_table()}
         _list(tables, as_json=as_json)
@@ -143,7 +147,7 @@ def reproduce_command(
         n_slots = jobs * len(_devices(device))
         _show(time_table(plan, Run(plan, say, n_slots).seconds, n_slots=n_slots), as_json=as_json)
     else:
-        _run(plan, [each for each in _devices(device) for _ in range(jobs)], keep_models, threads)
+        _run(plan, [each for each in _devices(device) for _ in range(jobs)], keep_models, threads, as_json=as_json)
 
 
 def _encoder(text: str) -> tuple[str, str]:
@@ -206,22 +210,28 @@ def _show(table: Table, *, as_json: bool) -> None:
 
 
 def _run(
-    plan: ReproductionPlan, devices: list[str | None], keep: Literal["chosen", "all"], threads: int | None
+    plan: ReproductionPlan, devices: list[str | None], keep: KeepModels, threads: int | None, *, as_json: bool
 ) -> None:
+    from treefine.evaluation.tables import count
+    from treefine.model.folder import fetch
     from treefine.reproduction.collection import ResultCollection
     from treefine.reproduction.report import write_report
     from treefine.reproduction.results import load_results
-    from treefine.reproduction.run import RESULTS, run_plan
+    from treefine.reproduction.run import RESULTS, Run, run_plan
     from treefine.reproduction.systems import SYSTEMS
     from treefine.reproduction.treebanks import TREEBANKS
 
-    if not plan.jobs:
-        reasons = Counter(plan.missing.values()).most_common(1)
-        raise TreefineError(f"Nothing can be trained: {reasons[0][0]}." if reasons else "Nothing can be trained.")
     for job in plan.jobs:
         plan.recipe(job)  # report faults in the settings before anything is trained
+    before = Run(plan, say, len(devices))
+    left = [job for job in plan.jobs if not before.is_measured(job)]
+    for encoder in dict.fromkeys(plan.encoder(job) for job in left if not SYSTEMS[job.system].is_bilstm):
+        fetch(encoder)  # report a missing encoder once, before the first training
     use_threads(threads)
-    output = plan.request.output
+    output, where = plan.request.output, ", ".join(f"{n} on {each}" for each, n in Counter(devices).items())
+    say(f"{count(len(left), 'training')} to do; at a time: {where}.")
+    if "cpu" in devices and left:
+        warn("The trainings run on the CPU. With an encoder of the paper, that takes many times as long as on a GPU.")
     try:
         run = run_plan(plan, devices, keep=keep, threads=threads or 1, say=say)
     except KeyboardInterrupt:
@@ -229,8 +239,12 @@ def _run(
     results = load_results(output / RESULTS)
     for name in ResultCollection(tuple(results)).tested_early(TREEBANKS, SYSTEMS):
         warn(f"{name} was tested before a seed that is better on dev was trained. A system is tested only once.")
-    page = write_report(results, output / RESULTS, output / "report")
-    typer.echo(f"The report is in {page}.")
+    page = write_report(results, output / RESULTS, output / "report", warn=warn)
+    if as_json:
+        failed = {job.name: reason for job, reason in (*run.failed.items(), *run.failed_tests.items())}
+        typer.echo(json.dumps({"report": str(page), "results": len(results), "failed": failed}, ensure_ascii=False))
+    elif not is_quiet():
+        typer.echo(f"The report is in {page}.")
     _fail_if_failed(run)
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from treefine.errors import ConfigError
-from treefine.evaluation.tables import Table, TableCell, clock
+from treefine.evaluation.tables import Table, TableCell, clock, count
 from treefine.reproduction.collection import in_words
-from treefine.reproduction.systems import MULTI, SYSTEMS, Settings, System, system_settings
+from treefine.reproduction.systems import MULTI, SYSTEMS, TABLE_1, Settings, System, system_settings
 from treefine.reproduction.treebanks import RELEASE, SPLITS, TREEBANKS, PaperFiles, find_paper_files
 from treefine.training.new_recipe import encoder_width, has_encoder
 from treefine.training.recipe import EMPTY, FILES, Recipe, draft_of
@@ -122,6 +122,12 @@ class ReproductionPlan:
         draft = draft_of(self._values(job), self.changes(job.system))
         if draft.recipe is None:
             raise ConfigError("\n".join(dict.fromkeys(each.removeprefix(".: ") for each in draft.faults)))
+        other = SYSTEMS[job.system].updates_of
+        if other and not any(each.startswith(f"{job.system}:training.epochs") for each in self.request.changes):
+            refined = self.recipe(job_of(job.treebank, other, job.seed))
+            times, training = refined.refine.max_steps, refined.training
+            longer = replace(draft.recipe.training, epochs=times * training.epochs, patience=times * training.patience)
+            return replace(draft.recipe, training=longer)
         return draft.recipe
 
     def _values(self, job: TrainingJob) -> dict[str, Any]:
@@ -158,6 +164,8 @@ class ReproductionPlan:
         found = []
         for change in self.request.changes:
             name, colon, rest = change.partition(":")
+            if "training.seed" in change.partition("=")[0]:
+                raise ConfigError(f"--set {change!r}: The seeds are those of --seeds.")
             if not colon or "=" in name:
                 found.append(change)
             elif name not in SYSTEMS:
@@ -211,6 +219,15 @@ def make_plan(request: ReproductionRequest) -> ReproductionPlan:
     return replace(plan, jobs=tuple(jobs), missing=missing)
 
 
+def why_nothing(plan: ReproductionPlan) -> str:
+    """Say why nothing can be trained; "" if something can."""
+    if plan.jobs:
+        return ""
+    reasons = [*dict.fromkeys(plan.missing.values())]
+    more = f" The same holds for {len(reasons) - 1} more." if len(reasons) > 1 else ""
+    return f"Nothing can be trained with the files in {in_words(plan.request.treebanks)}: {reasons[0]}.{more}"
+
+
 def _pairs(request: ReproductionRequest) -> list[tuple[str, str]]:
     """Return the treebanks and systems that the user asks for."""
     codes = [code for code in TREEBANKS if code in request.only] or list(TREEBANKS)
@@ -241,10 +258,11 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 def _why_missing(files: PaperFiles, system: System, trees: PaperFiles | None) -> str:
     """Return why a system cannot be run on a treebank, and where to get what is missing; "" if it can."""
     if files.missing:
-        return f"no {in_words(files.missing)} file; get it from {files.treebank.source}"
+        return f"{files.treebank.code} has no {in_words(files.missing)} file; get it from {files.treebank.source}"
     if system.initial == FILES:
         lacking = SPLITS if trees is None else trees.missing
-        return f"no trees of another parser for {in_words(lacking)}; name their folder with --files" if lacking else ""
+        names = in_words([f"{files.treebank.code}-ud-{split}.conllu" for split in lacking]) if lacking else ""
+        return f"there are no trees of another parser, such as {names}; name their folder with --files" if names else ""
     return ""
 
 
@@ -319,10 +337,11 @@ def time_table(plan: ReproductionPlan, measured: Mapping[TrainingJob, float], *,
     codes = [code for code in (*TREEBANKS, MULTI) if any(code == each for each, _ in times)]
     planned = {job: seconds[job] for job in plan.jobs}
     left = sum(each for job, each in planned.items() if job not in measured)
-    where = f"{n_slots} at a time" if n_slots > 1 else "one at a time"
     note = (
-        f"{len(planned)} trainings take about {clock(sum(planned.values()))}; {clock(left / n_slots)} are left with "
-        f"{where}. Times are h:mm:ss on one GPU{', as measured so far' if measured else ', a rough guess'}."
+        f"{count(len(planned), 'training')}, about {clock(sum(planned.values()))} on one GPU one after another; "
+        f"{clock(left / n_slots)} left with {n_slots} at a time. Times are h:mm:ss"
+        f"{', scaled to those measured so far' if measured else ', a rough guess'}. Those of {TABLE_1} include the "
+        "variants of Table 1."
     )
     if starred:
         note += " * needs the files of another parser (--files) and is not counted."

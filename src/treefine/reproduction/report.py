@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +34,19 @@ from treefine.version import __version__
 TITLE = "The tables and figures of the paper"
 
 
-def write_report(results: Sequence[SystemResult], results_folder: Path, output: Path) -> Path:
+def write_report(
+    results: Sequence[SystemResult], results_folder: Path, output: Path, *, warn: Callable[[str], None] | None = None
+) -> Path:
     """Write report.md, report.html, tables.json and the figures into `output`; return the path of report.md.
 
     `results_folder` has the saved trees. Treebanks and systems without results have dashes. If trees or gold files are
-    missing, the report leaves out what needs them, and says so.
+    missing, the report leaves out what needs them, says so, and calls `warn`.
     """
     found = ResultCollection(tuple(results))
     sections = report_sections(found, results_folder)
+    if warn is not None:
+        for note in sections[0].notes[1:]:
+            warn(note)
     output.mkdir(parents=True, exist_ok=True)
     for section in sections:
         for name, svg in section.charts.items():
@@ -65,7 +70,7 @@ def report_sections(found: ResultCollection, results_folder: Path) -> list[Table
         f"Written by treefine {__version__} from the results of {counted_treebanks(with_results)}. Lines named treefine"
         " are our results. Lines named paper are the numbers of Mohammadshahi and Henderson (2021). A dash: no result."
     )
-    left_out = [f"Left out, with all that needs it: {each}." for each in dict.fromkeys(findings.left_out)]
+    left_out = [f"Left out of figures and tests: {each}." for each in dict.fromkeys(findings.left_out)]
     return [
         TableSection("Results", (summary, *left_out)),
         _section("table-1", table_1(found)),

@@ -92,9 +92,9 @@ def load_results(folder: Path) -> list[SystemResult]:
     for path in sorted(folder.glob("*.json")):
         try:
             found.append(result_of(json.loads(path.read_bytes())))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError):
             hint = "Remove it; the next run measures the system again."
-            raise TreefineError(f"The file is damaged ({error}).", hint=hint, path=str(path)) from None
+            raise TreefineError("The file is damaged.", hint=hint, path=str(path)) from None
     return found
 
 

@@ -45,7 +45,7 @@ _PENN_NAMES = {"ptb": "PTB", "ctb": "CTB", "de_conll09": "German"}
 _BOLD = f"Bold: not significantly different from the best {{}} (approximate randomisation, α = {ALPHA:g} per pair)."
 _ROLES = (
     "Multi is SynTr trained on all UD treebanks together and takes the role of UDify. Files are the parses of another "
-    "parser. The paper's UDify is below both."
+    "parser. In both columns, the paper's number is that of UDify."
 )
 
 

@@ -12,7 +12,6 @@ from treefine.training.recipe import EMPTY, FILES
 
 Settings = Literal["paper", "by-size"]
 MULTI = "multi"  # also the name of the folder of its trainings
-_LONGER = 3  # times the epochs of RNGTr, which has up to three updates per batch
 TABLE_1 = "tr_imst"  # the treebank of Table 1
 
 
@@ -27,7 +26,7 @@ class System:
     steps: int = 1  # T
     stop: bool = True
     only: str = ""  # a treebank; "": all of them
-    is_long: bool = False  # whether it is trained with as many updates as RNGTr
+    updates_of: str = ""  # it is trained with as many updates as this system can have
     is_control: bool = False  # not a system of the paper
 
     @property
@@ -73,7 +72,7 @@ _ALL = (
         "syntr-long",
         "SynTr (longer)",
         "SynTr with as many updates as RNGTr can have",
-        is_long=True,
+        updates_of="syntr-rngtr",
         is_control=True,
     ),
     System(MULTI, "Multi", "SynTr trained on all UD treebanks together, as UDify is", is_control=True),
@@ -98,17 +97,15 @@ def system_settings(system: System, settings: Settings, *, n_sentences: int, wid
 
 def _paper(system: System) -> Mapping[str, Mapping[str, Any]]:
     """Return Appendix A, which is the default of recipes. It says nothing about the biaffine parser."""
-    times = _LONGER if system.is_long else 1
-    training: dict[str, Any] = {"epochs": 200 * times, "patience": 100 * times}
     if system.is_bilstm:
-        return {"optimiser": {"betas": [0.9, 0.9], "eps": 1e-12}, "training": training | {"batch_pieces": 5000}}
-    return {"training": training}
+        return {"optimiser": {"betas": [0.9, 0.9], "eps": 1e-12}, "training": {"batch_pieces": 5000}}
+    return {"training": {}}
 
 
 def _by_size(system: System, n_sentences: int, width: int) -> Mapping[str, Mapping[str, Any]]:
     """Return the settings that `treefine new-recipe` chooses: fewer epochs and higher rates than the paper's."""
     size = size_for(n_sentences)
-    times = 1 if system.is_refined else _LONGER if system.is_long else 5 if system.is_bilstm else 2
+    times = 1 if system.is_refined else 5 if system.is_bilstm else 2
     epochs = size.epochs * times
     optimiser = {"learning_rate": 2e-3 if system.is_bilstm else 1e-3, "eps": 1e-8, "warmup": 0.1, "ema": 0.99}
     if not system.is_bilstm:

@@ -150,7 +150,8 @@ def _folders(roots: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
     """Yield these folders and those below them, sorted by name."""
     for root in map(Path, roots):
         if not root.is_dir():
-            raise TreefineError("There is no such folder.", hint="Name the folder of the treebanks.", path=str(root))
+            what = "This is a file, not a folder." if root.exists() else "There is no such folder."
+            raise TreefineError(what, hint="Name a folder of treebanks.", path=str(root))
         for place, inner, _ in os.walk(root):
             inner[:] = sorted(name for name in inner if not name.startswith("."))
             if len(Path(place).relative_to(root).parts) >= _DEPTH:
