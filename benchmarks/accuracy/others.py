@@ -37,10 +37,9 @@ from benchmarks.peers.udpipe_parser import UDPIPE, udpipe_trees
 from benchmarks.rows import Row, read_rows, save_row, weights_checksum
 from treefine import Graph, Sentence, TreefineError, evaluate, read_treebank, write_treebank
 from treefine.evaluation.scores import all_marks, load_pairs
-from treefine.evaluation.significance import compare
+from treefine.evaluation.significance import ALPHA, SAMPLES, SEED, compare, difference_fields
 from treefine.model.bundled import find_model
 from treefine.reproduction.predictions import Predictions, checksum, save_predictions, treebank_of
-from treefine.reproduction.results import ALPHA, SAMPLES, SEED, difference_fields
 
 Trees = Callable[[Sequence[Sentence], Sequence[Sentence]], list[Graph]]
 

@@ -105,7 +105,7 @@ def all_treebanks() -> str:
         "the one with the best dev LAS is tested once. The last three columns compare the system with the best mean "
         "dev LAS with the paper's best. "
         "“Train 99.3% equal” is the share of heads and labels in which the training file, from another source, agrees "
-        f"with the release. {_early(found)}Rows of another release than UD {RELEASE} cannot be compared with the paper. "
+        f"with it. {_early(found)}Rows of another release than UD {RELEASE} cannot be compared with the paper. "
         f"The training files of {listed(lost)} are not available here.",
         "All rows: " + " ".join(f"`{each}`" for each in made),
     ]

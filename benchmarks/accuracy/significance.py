@@ -14,9 +14,8 @@ from benchmarks.options import PREDICTIONS_FOLDER, ROWS_FILE, TREEBANKS_ENV, com
 from benchmarks.rows import Row, read_rows, save_row
 from treefine import Sentence, TreefineError, read_treebank
 from treefine.evaluation.scores import load_pairs
-from treefine.evaluation.significance import compare
+from treefine.evaluation.significance import ALPHA, SAMPLES, SEED, compare, difference_fields
 from treefine.reproduction.predictions import load_predictions, treebank_of
-from treefine.reproduction.results import ALPHA, SAMPLES, SEED, difference_fields
 
 
 @command(ROWS_FILE, PREDICTIONS_FOLDER, TREEBANKS_ENV)

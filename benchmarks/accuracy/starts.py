@@ -15,10 +15,9 @@ from benchmarks.options import OF_ONE_MODEL, SPLIT, command, count, dev_only
 from benchmarks.rows import model_fields, save_row
 from treefine import Graph, Parser, Sentence, evaluate, read_treebank
 from treefine.evaluation.scores import load_pairs
-from treefine.evaluation.significance import compare
+from treefine.evaluation.significance import ALPHA, SAMPLES, SEED, compare, difference_fields
 from treefine.parsing.initial import InitialParser, given
 from treefine.parsing.results import Step
-from treefine.reproduction.results import ALPHA, SAMPLES, SEED, difference_fields
 
 MOST_STEPS = 10  # by then nearly all sentences have converged
 PLAIN = "one start"

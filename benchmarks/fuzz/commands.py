@@ -276,6 +276,17 @@ def _new_recipe(rng: Random, call: Call) -> None:
     call.arguments.append(rng.choice(("out.toml", "out.toml", "-", "no/such.toml", ".", "in0.conllu", "")))
 
 
+def _reproduction(rng: Random, call: Call) -> None:
+    """Name a folder with some files of a treebank of the paper. Nothing is trained: that takes too long."""
+    for split in ("train", "dev", "test"):
+        if rng.random() < 0.8:
+            code = rng.choice(("tr_imst", "tr_imst", "en_ewt", "ptb"))
+            data = generate.treebank(rng, is_tree=True)
+            call.files[f"data/{code}/{split}.conllu"] = data if rng.random() < 0.8 else generate.damaged(rng, data)
+    call.arguments.append(rng.choice(("data",) * 8 + (".", "no-such-folder", "", "\x07")))
+    call.options[rng.choice(("--dry-run", "--list"))] = ""
+
+
 def _nothing(rng: Random, call: Call) -> None:
     pass
 
@@ -287,6 +298,7 @@ ARGUMENTS: dict[str, Callable[[Random, Call], None]] = {
     "serve": _nothing,
     "new-recipe": _new_recipe,
     "train": _recipe,
+    "reproduce": _reproduction,
     "evaluate": _several(2, 2),
     "compare": _several(3, 4),
     "analyse": _several(2, 3),
@@ -360,6 +372,9 @@ _STRINGS: dict[str, Sequence[str]] = {
     "--root-path": ("/treefine", "x", "", "/é"),
     "--output": ("out", "out", "recipe.toml", ".", "no/such/out", ""),
     "--to": generate.FORMATS,
+    "--only": ("tr_imst", "syntr", "multi", "ptb", "no-such-system"),
+    "--seeds": ("1", "1,2", "3", "one", ""),
+    "--files": ("data", "no-such-folder"),
 }
 
 

@@ -13,7 +13,7 @@ from benchmarks.accuracy.starts import PLAIN
 from benchmarks.markdown import NONE, Lines, listed, table
 from benchmarks.peers.answers import WORDS
 from benchmarks.rows import ROWS, Row, machine_of, missing, newest, origin, read_rows
-from treefine.reproduction.results import ALPHA
+from treefine.evaluation.significance import ALPHA
 from treefine.training.recipe import bundled_recipes
 
 JOBS = "python -m benchmarks refinement jobs"

@@ -136,11 +136,11 @@ def test_all_bad_inputs_are_reported_before_work_starts(run):
 DAMAGE = {
     "config.json": "There is no such file. Is this a model folder?",
     "vocabulary.json": "There is no such file. Is this a model folder?",
-    "model.safetensors": "There is no such file. Weights are read only from safetensors files.",
+    "model.safetensors": "There is no such file. Weights are read from safetensors files.",
     "tokenizer.json": "",
     "segmenter/config.json": "There is no such file. Is this a model folder?",
     "segmenter/multiword.json": "There is no such file. Is this a model folder?",
-    "segmenter/segmenter.safetensors": "There is no such file. Weights are read only from safetensors files.",
+    "segmenter/segmenter.safetensors": "There is no such file. Weights are read from safetensors files.",
 }
 
 

@@ -16,6 +16,7 @@ from treefine.evaluation.scores import Marks, all_marks
 Counts = NDArray[
     np.float64
 ]  # [sentence, 3]: gold words, system words, correct words; floats hold these small integers exactly
+ALPHA, SAMPLES, SEED = 0.01, 10_000, 1  # of all tests by default; the paper has the same α
 SLICE = 250  # resamples drawn at a time, to bound memory
 TIE = 1e-12  # smaller differences of F1 are rounding errors
 
@@ -60,14 +61,19 @@ class Comparison:
         return self.differences[(one, other) if (one, other) in self.differences else (other, one)]
 
 
+def difference_fields(found: Difference) -> dict[str, float]:
+    """Return the difference of two systems and the probabilities of both tests, as JSON keeps them."""
+    return {name: round(getattr(found, name), 6) for name in ("difference", "randomisation", "bootstrap")}
+
+
 def compare(
     pairs: Mapping[str, AlignedWords],
     *,
     metric: str = "LAS",
     rule: str = "conll18",
-    alpha: float = 0.01,
-    samples: int = 10_000,
-    seed: int = 1,
+    alpha: float = ALPHA,
+    samples: int = SAMPLES,
+    seed: int = SEED,
     on_progress: Callable[[int], None] | None = None,
 ) -> Comparison:
     """Compare systems over the same gold file. All pairs of systems share the same random samples."""
@@ -79,9 +85,9 @@ def compare_counts(
     counts: Mapping[str, Counts],
     *,
     metric: str = "LAS",
-    alpha: float = 0.01,
-    samples: int = 10_000,
-    seed: int = 1,
+    alpha: float = ALPHA,
+    samples: int = SAMPLES,
+    seed: int = SEED,
     on_progress: Callable[[int], None] | None = None,
 ) -> Comparison:
     """Compare systems by their word counts per sentence under `metric`."""

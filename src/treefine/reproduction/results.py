@@ -14,7 +14,7 @@ import torch
 
 from treefine.errors import TreefineError
 from treefine.evaluation.scores import evaluate, load_pairs
-from treefine.evaluation.significance import Difference, compare
+from treefine.evaluation.significance import compare, difference_fields
 from treefine.model.parser_model import ParserModel
 from treefine.parsing.initial import given
 from treefine.parsing.parser import Parser
@@ -25,7 +25,6 @@ from treefine.treebank.files import open_output
 from treefine.treebank.graph import Graph
 from treefine.treebank.sentence import Sentence
 
-ALPHA, SAMPLES, SEED = 0.01, 10_000, 1  # of significance tests; the paper has the same α
 TREES_SUFFIX = ".trees.xz"
 
 
@@ -140,15 +139,9 @@ def scores(predictions: Predictions, gold: Sequence[Sentence], *, rule: str) -> 
     result["changed_by_step"] = [1.0] * predictions.first + [round(each / len(gold), 6) for each in changes]
     if predictions.steps[-1] > 1:
         pairs = load_pairs(gold, {"first": trees[1], "last": trees[predictions.steps[-1]]}, rule=rule)
-        found = compare(pairs, rule=rule, alpha=ALPHA, samples=SAMPLES, seed=SEED)
+        found = compare(pairs, rule=rule)
         result["last_step_over_first"] = difference_fields(found.between("first", "last"))
     return result
-
-
-def difference_fields(found: Difference) -> dict[str, float]:
-    """Return the difference of two systems and the probabilities of both tests, as results keep them."""
-    names = ("difference", "randomisation", "bootstrap")
-    return {name: round(getattr(found, name), 6) for name in names}
 
 
 def timed_parse(parser: Parser, gold: Sequence[Sentence]) -> tuple[list[Sentence], float]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from treefine.evaluation.scores import relative_error_reduction
+from treefine.evaluation.significance import ALPHA
 from treefine.evaluation.tables import Table, TableCell, clock
 from treefine.reproduction import paper
 from treefine.reproduction.collection import (
@@ -19,7 +20,7 @@ from treefine.reproduction.collection import (
     in_words,
     percent,
 )
-from treefine.reproduction.results import ALPHA, SystemResult
+from treefine.reproduction.results import SystemResult
 from treefine.reproduction.systems import MULTI, SYSTEMS, TABLE_1
 from treefine.reproduction.treebanks import TREEBANKS
 from treefine.training.recipe import BIAFFINE, FILES, SYNTR

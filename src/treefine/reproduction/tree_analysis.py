@@ -15,11 +15,11 @@ from treefine.evaluation.analysis.refinement import Refinement, mean, refinement
 from treefine.evaluation.breakdown import PROPERTIES
 from treefine.evaluation.pairing import AlignedWords
 from treefine.evaluation.scores import all_marks, rule_of
-from treefine.evaluation.significance import compare
+from treefine.evaluation.significance import ALPHA, SAMPLES, SEED, compare
 from treefine.evaluation.words import WordColumns, load_words
 from treefine.reproduction.collection import ResultCollection
 from treefine.reproduction.predictions import Predictions, checksum, load_predictions
-from treefine.reproduction.results import ALPHA, SAMPLES, SEED, TREES_SUFFIX, SystemResult
+from treefine.reproduction.results import TREES_SUFFIX, SystemResult
 from treefine.reproduction.score_tables import EMPTY_REFINED, PENN_SYSTEMS, REFINED, UD_SYSTEMS
 from treefine.reproduction.systems import MULTI
 from treefine.reproduction.treebanks import TREEBANKS
