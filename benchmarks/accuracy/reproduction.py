@@ -104,8 +104,8 @@ def all_treebanks() -> str:
         "Test LAS with the treebank's UPOS tags. “Dev seeds” is the number of trainings of each of the five systems; "
         "the one with the best dev LAS is tested once. The last three columns compare the system with the best mean "
         "dev LAS with the paper's best. "
-        "“Train 99.3% equal” is the share of heads and labels in which the training file, from another source, agrees "
-        f"with it. {_early(found)}Rows of another release than UD {RELEASE} cannot be compared with the paper. "
+        "“Train 99.3% equal”: the training file comes from another source, and this share of its heads and labels is "
+        f"that of UD {RELEASE}. {_early(found)}Rows of another release cannot be compared with the paper. "
         f"The training files of {listed(lost)} are not available here.",
         "All rows: " + " ".join(f"`{each}`" for each in made),
     ]
