@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from filelock import FileLock
 
 from tests.support.commands import invoke
 from tests.support.toy_hub import toy_encoder
@@ -33,11 +34,15 @@ SMALL = (
 @pytest.fixture(scope="module")
 def toys(tmp_path_factory):
     """Return a folder with toy treebanks and the toy encoders that the paper has for them."""
-    folder = tmp_path_factory.mktemp("reproduction")
+    folder = tmp_path_factory.mktemp("toys")
+    make_toys(folder)
+    return folder
+
+
+def make_toys(folder):
     toy_treebanks(folder / "data", n_train=12, n_dev=2, n_test=2, names=TOYS.values())
     for code in TOYS:
         toy_encoder(folder / "encoders" / code, TREEBANKS[code].encoder)
-    return folder
 
 
 def request(toys, output, **changes):
@@ -66,15 +71,19 @@ def of_system(state, system, split):
 
 
 @pytest.fixture(scope="module")
-def output(toys):
-    """Return the folder of a reproduction that the command has run."""
-    options = [each for code in TOYS for each in ("--encoder", f"{code}={toys / 'encoders' / code}")]
-    options += [each for change in SMALL for each in ("--set", change)]
-    folder, data = toys / "out", toys / "data"
-    encoder = ("--encoder", toys / "encoders" / "tr_imst")
-    result = invoke(data, "-o", folder, *encoder, *options, "--files", data, "--device", "cpu", command="reproduce")
-    assert f"The report is in {folder / 'report' / 'report.md'}." in result.stdout
-    return folder
+def output(tmp_path_factory):
+    """Return the folder of a reproduction that the command has run, once for all processes of the tests."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "reproduction"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            make_toys(folder)
+            options = [each for code in TOYS for each in ("--encoder", f"{code}={folder / 'encoders' / code}")]
+            options += [each for change in SMALL for each in ("--set", change)]
+            options += ["--encoder", folder / "encoders" / "tr_imst", "--files", folder / "data", "--device", "cpu"]
+            result = invoke(folder / "data", "-o", folder / "out", *options, command="reproduce")
+            assert f"The report is in {folder / 'out' / 'report' / 'report.md'}." in result.stdout
+    return folder / "out"
 
 
 @pytest.fixture(scope="module")
@@ -147,10 +156,10 @@ def test_each_recipe_can_be_trained_by_hand(output):
     assert json.loads(result.stdout)["recipe"]["training"]["epochs"] == 1
 
 
-def test_a_second_run_trains_nothing(toys, output):
+def test_a_second_run_trains_nothing(output):
     before = {path: path.stat().st_mtime_ns for path in output.rglob("*") if path.is_file() and path.name != ".lock"}
 
-    state, said = run(toys, output)
+    state, said = run(output.parent, output)
 
     after = {path: path.stat().st_mtime_ns for path in output.rglob("*") if path.is_file() and path.name != ".lock"}
     assert not state.failed
