@@ -181,14 +181,16 @@ def test_the_longer_syntr_follows_changes_of_all_systems_but_not_its_own(request
     ("changes", "message"),
     [
         (("training.seed=5",), "The seeds are those of --seeds."),
-        (("training.epoch=7",), r"\[training\] epoch is unknown; did you mean epochs\?"),
+        (("training.epoch=7",), "[training] epoch is unknown; did you mean epochs?"),
         (("synt:training.epochs=7",), "There is no system 'synt'. Did you mean syntr?"),
         (("training.epochs",), "is not a change"),
     ],
 )
 def test_wrong_changes(request_all, changes, message):
-    with pytest.raises(ConfigError, match=message.replace("?", r"\?") if "\\" not in message else message):
+    with pytest.raises(ConfigError) as error:
         recipe(request_all, "tr_imst", "syntr", changes=changes)
+
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,19 @@ def test_of_two_seeds_the_better_one_on_dev_is_tested_and_kept(toys, tmp_path):
     assert len(said) == 6  # four trainings and two tests
 
 
+def test_models_are_removed_also_if_an_earlier_removal_was_interrupted(toys, tmp_path):
+    for seed in (1, 2):
+        left = tmp_path / "out" / "runs" / "tr_imst" / "syntr" / f"seed{seed}" / ".removed"
+        left.mkdir(parents=True)
+        (left / "half").write_text("")
+
+    state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr"), seeds=(1, 2))
+
+    assert not state.failed
+    assert len(list((tmp_path / "out").glob("runs/tr_imst/syntr/*/model"))) == 1
+    assert len(list((tmp_path / "out").glob("runs/tr_imst/syntr/*/.removed"))) == 1  # of the chosen seed
+
+
 def test_all_models_are_kept_if_asked(toys, tmp_path):
     run(toys, tmp_path / "out", only=("tr_imst", "syntr"), seeds=(1, 2), keep="all")
 

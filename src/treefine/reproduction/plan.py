@@ -223,6 +223,8 @@ def why_nothing(plan: ReproductionPlan) -> str:
     """Say why nothing can be trained; "" if something can."""
     if plan.jobs:
         return ""
+    if not plan.missing:
+        return "The systems that --only names are not run on the treebanks that it names."
     reasons = [*dict.fromkeys(plan.missing.values())]
     more = f" The same holds for {len(reasons) - 1} more." if len(reasons) > 1 else ""
     return f"Nothing can be trained with the files in {in_words(plan.request.treebanks)}: {reasons[0]}.{more}"

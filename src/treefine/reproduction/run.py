@@ -165,9 +165,10 @@ class Run:
         return self.seeds[job.treebank, job.system]
 
     def to_test(self, job: TrainingJob) -> TrainingJob | None:
-        """Return the job of this system to test: the best seed on dev; None if it is tested, or a seed is not measured.
+        """Return the job of this system to test, the best seed on dev.
 
-        Multi has one choice for all its treebanks. A test that was interrupted continues with the same seed.
+        Return None if the system is tested already, or if a seed is not measured on dev yet. Multi has one choice for
+        all its treebanks. A test that was interrupted continues with the same seed.
         """
         jobs, codes = self.seeds_of(job), {each.treebank.code for each in self.plan.members(job)}
         tested: dict[int, set[str]] = {}
@@ -256,7 +257,9 @@ class Run:
             is_open = not all(map(self.is_measured, self.seeds_of(job))) or Task(job) in self.running
             if not is_needed and not is_open and not self.found(job, "test") and self.has_model(job):
                 model = Path(self.plan.model(job))
-                removed = model.rename(model.with_name(".removed"))  # half a model must not look like one
+                removed = model.with_name(".removed")  # half a model must not look like one
+                shutil.rmtree(removed, ignore_errors=True)  # of a run that was killed here
+                model.rename(removed)
                 shutil.rmtree(removed, ignore_errors=True)
 
 
