@@ -1,4 +1,6 @@
 # make parse TEXT="…"   set up, then parse a sentence
+#      LANG=sv          parse in another language: a code, a treebank or an English name; also sets up the model of
+#                       36 languages. LANG counts only on the command line, because every shell sets it to its locale.
 # make test             set up, then run all checks and tests; generated examples are the same every time
 # make docs             set up, then build the documentation into site/; open site/index.html, no server is needed
 # make docs-serve       set up, then serve the documentation at http://127.0.0.1:8000/ and rebuild it when a page changes
@@ -16,6 +18,8 @@ SEED ?= $(shell date +%s)
 EXAMPLES ?= 100
 BIN := .venv/bin
 READY := .venv/.ready
+EXTRA := packages/treefine-multi
+EXTRA_READY := .venv/.treefine-multi
 TOOLS := .venv/.tools
 
 .PHONY: parse test tests docs docs-serve fuzz check format setup benchmarks clean
@@ -28,17 +32,30 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
+# The model of 36 languages is a package of its own.
+$(EXTRA_READY): $(EXTRA)/pyproject.toml | $(READY)
+	$(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt --editable $(EXTRA)
+	touch $@
+
 # One pip call resolves the dependencies once. compileall uses all cores; pip would use one.
 # combo-nlp contains the original CoNLL 2018 scorer. That one file needs none of its dependencies.
-$(TOOLS): pyproject.toml constraints.txt
+$(TOOLS): pyproject.toml constraints.txt $(EXTRA)/pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev,docs,oracles,ray,serve,spacy,tables,train,zstd]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev,docs,oracles,ray,serve,spacy,tables,train,zstd]' --editable $(EXTRA)
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --no-deps combo-nlp
 	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true # some packages contain files that do not compile
-	touch $(READY) $@
+	touch $(READY) $(EXTRA_READY) $@
 
+ifeq ($(origin LANG),command line)
+ASKED_LANGUAGE := $(value LANG)
+export ASKED_LANGUAGE
+unexport LANG # it is not a locale
+parse: $(EXTRA_READY)
+	@$(BIN)/treefine parse --lang "$$ASKED_LANGUAGE" --text --format tree -- "$$TEXT"
+else
 parse: $(READY)
 	@$(BIN)/treefine parse --text --format tree -- "$$TEXT"
+endif
 
 # One more worker than cores, because some tests wait for processes that they start.
 test: setup

@@ -16,7 +16,7 @@ import torch
 import typer.testing
 
 from tests.support.data import DATA
-from tests.support.fixtures import nlp, refine_model, refiner, run_refine, text_model  # noqa: F401
+from tests.support.fixtures import nlp, only_own_models, refine_model, refiner, run_refine, text_model  # noqa: F401
 from tests.support.shapes import start_checks
 
 # `make test` tries the same examples every time; `make fuzz` sets FUZZ and tries new ones.

@@ -101,7 +101,7 @@ def by_probability(parser: Parser, system: Sequence[Sentence], gold: Sequence[Se
         step = next(iter(refine_items(plan, items, wants_trees=False)))
         column = plan.model.settings.tags.columns.index("upos")
         sure = step.scores.tags[column].softmax(-1).amax(-1).tolist()
-        names = predicted_tags(step, plan.model, [items[each].sentence.forms for each in step.sentences])
+        names = predicted_tags(step, plan.model, [items[each].sentence for each in step.sentences])
         return [list(zip(each[column], row[1:], strict=False)) for each, row in zip(names, sure, strict=True)]
 
     counted = [{"words": 0, "right": 0, "expected": 0.0} for _ in BINS[1:]]

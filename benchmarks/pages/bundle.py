@@ -15,29 +15,37 @@ import torch
 from benchmarks.accuracy.model_rows import RAW, TAGGED, WORDS, by_split
 from benchmarks.options import ROWS_FILE, command, option
 from benchmarks.pages.english import calibration_errors, scores
-from benchmarks.rows import ROWS, Row, read_rows, save_row, weights_checksum
+from benchmarks.pages.languages_card import about_languages, languages_card
+from benchmarks.rows import ROOT, ROWS, Row, read_rows, save_row, weights_checksum
 from treefine import Parser, TreefineError
 from treefine.config import PrecisionSettings, TransformerSettings
 from treefine.model.bundled import ABOUT, BUNDLED, About
 from treefine.model.folder import is_model_folder, load_model, new_folder
 from treefine.model.weight_files import LAYOUT, read_weights
-from treefine.training.calibrate import calibrated
+from treefine.training.calibrate import calibrated, calibrated_by_treebank
+from treefine.training.data import spaced_sample, treebank_code
 from treefine.training.new_recipe import recipe_toml
-from treefine.training.recipe import read_recipe
+from treefine.training.recipe import expand, read_recipe
 from treefine.training.sentence_ends import fitted_ends
 from treefine.training.train import FolderNames
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.sentence import Sentence
 
-MOST_BYTES = 42_000_000  # the maximum of a bundled model
-KNOWN = {"en": About("English", "UD English EWT 2.16", "CC BY-SA 4.0", "thenlper/gte-small")}
+MOST_BYTES = {"en": 42_000_000, "multi": 60_000_000}  # the maximum of a bundled model
+KNOWN = {
+    "en": About("English", "UD English EWT 2.16", "CC BY-SA 4.0", "thenlper/gte-small"),
+    "multi": About("36 languages", "48 treebanks of UD", "CC BY-SA 4.0", "intfloat/multilingual-e5-small"),
+}
+MULTI = ROOT / "packages" / "treefine-multi" / "src" / "treefine_multi" / "multi"
+_MOST_DEV = 400  # sentences of all treebanks, for a text whose language is not known
+_DEV_SENTENCES = 60  # of each treebank of a model of several, to fit confidences and sentence ends
 
 
 @command(
     option("folder", type=Path, nargs="?", help="folder of a training or a model"),
     option("--dev", type=Path, help="dev set, to fit confidences and sentence ends in the precisions of the bundle"),
     option("--name", choices=sorted(KNOWN), required=True, help="name of the bundled model"),
-    option("--models", type=Path, default=BUNDLED, help="folder of the bundled models"),
+    option("--models", type=Path, default=BUNDLED, help="folder of the bundled models, except multi"),
     ROWS_FILE,
 )
 def measure_bundle(options: argparse.Namespace) -> None:
@@ -45,10 +53,12 @@ def measure_bundle(options: argparse.Namespace) -> None:
 
     python -m benchmarks bundle runs/en --name en --dev dev.conllu  # from the folder of a training or a model
     python -m benchmarks bundle --name en                           # only rewrite scores and card from the newest rows
+    python -m benchmarks bundle runs/multi --name multi             # fits each treebank to its own dev set
     """
-    target = options.models / options.name
+    target = MULTI if options.name == "multi" else options.models / options.name
     if options.folder is not None:
-        make_bundle(options.folder, target, dev=options.dev, rows=options.rows)
+        dev = dev_of_recipe("multi") if options.name == "multi" else _read(options.dev)
+        make_bundle(options.folder, target, dev=dev, rows=options.rows)
     elif (target / ABOUT).is_file():
         describe(target, notes=_notes(target), rows=options.rows)
     else:
@@ -57,7 +67,20 @@ def measure_bundle(options: argparse.Namespace) -> None:
     print(f"{options.name}: {sum(sizes(target).values()) / 1e6:.1f} MB, weights {weights_checksum(target)[:8]}")
 
 
-def make_bundle(source: Path, target: Path, *, dev: Path | None = None, rows: Path = ROWS) -> None:
+def dev_of_recipe(name: str) -> list[Sentence]:
+    """Return some dev sentences of each treebank of a recipe, with the codes of their treebanks."""
+    found: list[Sentence] = []
+    for path in read_recipe(name).treebank.dev:
+        some = list(read_treebank(expand(path)))[:_DEV_SENTENCES]  # neighbours, because they also are running text
+        found += [replace(each, treebank=treebank_code(path)) for each in some]
+    return found
+
+
+def _read(dev: Path | None) -> list[Sentence]:
+    return [] if dev is None else list(read_treebank(dev))
+
+
+def make_bundle(source: Path, target: Path, *, dev: Sequence[Sentence] = (), rows: Path = ROWS) -> None:
     """Write the bundled model, replacing an older one, and a row with its size and its original weights.
 
     Confidences and sentence ends are fitted to the dev set in int8, the precision that most users run.
@@ -70,9 +93,10 @@ def make_bundle(source: Path, target: Path, *, dev: Path | None = None, rows: Pa
         )
     with new_folder(target, may_be_replaced=_may_be_replaced) as new:
         parser = Parser.from_pretrained(source, device="cpu")
-        parser.languages = (target.name,)  # the name is a code; a training may not state it
-        if dev is not None:
-            fit(parser, list(read_treebank(dev)))
+        if not parser.model.vocabulary.treebanks:
+            parser.languages = (target.name,)  # the name is a code; a training may not state it
+        if dev:
+            fit(parser, dev)
         parser.save(new, dtype=torch.int8)
         for path in source.rglob("*.safetensors"):
             if any(weight.dtype == torch.int8 for weight in read_weights(path).values()):
@@ -81,8 +105,8 @@ def make_bundle(source: Path, target: Path, *, dev: Path | None = None, rows: Pa
                 )  # rounding twice could change the last bit of a scale
         describe(new, name=target.name, notes=_notes(source), rows=rows)
         found = sizes(new)
-        if sum(found.values()) > MOST_BYTES:
-            size, most = (each / 1e6 for each in (sum(found.values()), MOST_BYTES))
+        if sum(found.values()) > MOST_BYTES[target.name]:
+            size, most = (each / 1e6 for each in (sum(found.values()), MOST_BYTES[target.name]))
             message = f"The model has {size:.1f} MB, but a bundled model may have at most {most:.0f} MB."
             raise TreefineError(message, hint="Choose a smaller encoder or segmenter.", path=str(source))
         weights = weights_checksum(new)
@@ -95,23 +119,38 @@ def fit(parser: Parser, dev: Sequence[Sentence]) -> None:
     """Set the precisions of a bundled model, and fit its confidences and sentence ends in int8."""
     model = parser.model
     quick = parser.using(precision="int8")
-    ends = fitted_ends(quick, dev)
-    confidence = calibrated(quick.using(keep="nothing"), dev)
+    ends, several = fitted_ends(quick, dev), bool(model.vocabulary.treebanks)
+    confidence = calibrated(quick.using(keep="nothing"), spaced_sample(dev, _MOST_DEV) if several else dev)
+    each = calibrated_by_treebank(quick.using(keep="nothing"), dev)
     precision = PrecisionSettings(cpu="int8", cuda="float16")
-    model.settings = replace(model.settings, sentence_ends=ends, confidence=confidence, precision=precision)
+    found = replace(model.settings, sentence_ends=ends, confidence=confidence, calibration=each, precision=precision)
+    model.settings = found
 
 
 def describe(folder: Path, *, name: str = "", notes: str, rows: Path = ROWS) -> None:
     """Write the description and the card of a bundled model, with the scores from the rows of its weights."""
     name = name or folder.name
     weights = weights_checksum(folder)
+    parser = Parser(load_model(folder), device="cpu")
+    if parser.model.vocabulary.treebanks:
+        several = about_languages(KNOWN[name], weights, rows)
+        _write_about(folder, several)
+        tested = {
+            row["config"]["treebank"]: row for row in read_rows("languages", path=rows, weights=weights, split="test")
+        }
+        card = languages_card(several, parser, tested, notes)
+        (folder / LAYOUT.card).write_text(card, encoding="utf-8")
+        return
     measured, calibrated = (by_split(kind, weights, path=rows) for kind in ("pipeline", "calibration"))
     known = replace(KNOWN[name], scores=scores_to_list(measured.get("test")))
-    content = json.dumps(asdict(known), ensure_ascii=False, indent=1) + "\n"
-    (folder / ABOUT).write_text(content, encoding="utf-8")
-    parser = Parser(load_model(folder), device="cpu")
+    _write_about(folder, known)
     card = bundle_card(name, known, parser, measured, calibrated, notes)
     (folder / LAYOUT.card).write_text(card, encoding="utf-8")
+
+
+def _write_about(folder: Path, known: About) -> None:
+    content = json.dumps(asdict(known), ensure_ascii=False, indent=1) + "\n"
+    (folder / ABOUT).write_text(content, encoding="utf-8")
 
 
 def scores_to_list(row: Row | None) -> dict[str, float]:

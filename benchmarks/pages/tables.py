@@ -15,9 +15,10 @@ from benchmarks.accuracy.tags import REFINED_TAGS
 from benchmarks.accuracy.trust import trust
 from benchmarks.accuracy.vote import votes
 from benchmarks.fuzz.run import fuzz_inputs
-from benchmarks.pages import english, speed
+from benchmarks.pages import english, languages, speed
 from benchmarks.pages.cli import command_line
 from benchmarks.pages.english import ENGLISH
+from benchmarks.pages.languages import LANGUAGES
 from benchmarks.pages.refinement import REFINEMENT
 from benchmarks.pages.results import RESULTS, TESTED
 from benchmarks.pages.serving import SERVING_PAGE, sentence_lengths
@@ -43,6 +44,7 @@ PAGES = (
     "docs/results.md",
     "docs/refinement.md",
     "docs/english.md",
+    "docs/languages.md",
     "docs/refining.md",
     "docs/deciding.md",
     "docs/speed.md",
@@ -85,6 +87,7 @@ TABLES: dict[str, Callable[[], str]] = {
     | TESTED
     | SUMMARY
     | ENGLISH
+    | LANGUAGES
     | SEGMENTERS
     | OTHER_PARSERS
     | REFINED_TAGS
@@ -94,7 +97,7 @@ TABLES: dict[str, Callable[[], str]] = {
     | TARGETS
     | SETTINGS_PAGE
 )
-FIGURES = {**english.FIGURES, **curves.FIGURES, **speed.FIGURES}
+FIGURES = {**english.FIGURES, **languages.FIGURES, **curves.FIGURES, **speed.FIGURES}
 
 
 def filled(page: str, tables: Mapping[str, Callable[[], str]] = TABLES) -> str:

@@ -26,6 +26,7 @@ STEPS = 3  # T in the paper (Sec. 6.1), for a model that does not record its own
 STEPS_FROM_EMPTY = 4  # … plus one step that creates the first graph
 SURE_TAG = 0.7  # probability above which a predicted UPOS tag may replace a given one; see benchmarks/LOG.md
 PRESETS = ("paper", "released-code")
+BLOCK = 32  # numbers that share a scale in four bits
 _LARGEST = 10_000_000  # larger numbers are taken for mistakes
 _MOST_LAYERS = 1000
 _Settings = TypeVar("_Settings")
@@ -286,6 +287,7 @@ class TransformerSettings:
     activation: Literal["gelu", "gelu_new", "relu"] = "gelu"
     norm_eps: float = 1e-12
     n_buckets: int = 0  # buckets of relative distances between pieces (MPNet); 0: none
+    table_bits: Literal[4, 32] = 32  # of a number in the piece embeddings; 4: they are rounded and not trained
     dropout: float = 0.1
     attention_dropout: float = 0.1
 
@@ -295,6 +297,8 @@ class TransformerSettings:
             raise ValueError(
                 f"width = {self.width}; it must be a multiple of n_attention_heads = {self.n_attention_heads}"
             )
+        if self.table_bits == 4 and self.embedding_width % BLOCK:
+            raise ValueError(f"table_bits = 4; embedding_width = {self.embedding_width} must be a multiple of {BLOCK}")
         if self.n_buckets and not 4 <= self.n_buckets < 512:
             raise ValueError(f"n_buckets = {self.n_buckets}; it must be 0 or between 4 and 511")
         if self.n_positions < 4:
@@ -343,9 +347,11 @@ class TagSettings:
     refined: bool = False  # later steps correct the tags of the first step
     double_specials: bool = False  # add the embeddings of CLS and SEP twice, as the authors' code does
     given: tuple[Column, ...] = ()  # with predicted tags: columns that are always read from the input
+    unread: tuple[Column, ...] = ()  # predicted columns that the encoder never reads
 
     def __post_init__(self) -> None:
         faults = given_faults(self.given, self.columns, can_predict=self.source == "predicted")
+        faults += unread_faults(self.unread, self.given, self.columns, can_predict=self.source == "predicted")
         if len(set(self.columns)) < len(self.columns):
             faults.append("columns lists a column twice")
         if self.source != "none" and not self.columns:
@@ -369,6 +375,18 @@ def given_faults(given: Sequence[Column], columns: Sequence[Column], *, can_pred
         faults.append("given lists a column twice")
     if columns and others:
         faults.append(f"given has {', '.join(others)}, which columns lacks; add it there, or remove it from given")
+    return faults
+
+
+def unread_faults(
+    unread: Sequence[Column], given: Sequence[Column], columns: Sequence[Column], *, can_predict: bool
+) -> list[str]:
+    """Return what is wrong with the columns that a model predicts but never reads."""
+    faults = []
+    if unread and not can_predict:
+        faults.append('unread needs predicted tags: set source = "predicted", or remove unread')
+    if odd := [each for each in unread if each in given or (columns and each not in columns)]:
+        faults.append(f"unread has {', '.join(odd)}, which the model does not predict; remove it from unread")
     return faults
 
 
@@ -461,6 +479,8 @@ class ModelSettings:
     max_steps: int = 0  # T during training; 0: unknown
     stop_above: float = 1.0  # stop refining when the mean word confidence is above this; 1: only if converged
     languages: tuple[str, ...] = ()  # codes such as "en", from the names of the training files; empty: unknown
+    main_treebanks: tuple[str, ...] = ()  # of a model of several: the treebank that each language stands for
+    calibration: dict[str, ConfidenceSettings] = field(default_factory=dict)  # for each treebank of a model of several
 
     def __post_init__(self) -> None:
         if self.stop_above > 1:
@@ -491,6 +511,7 @@ class SegmenterSettings:
     hash_width: int = 32  # size of the embeddings of runs
     run_layers: int = 2  # BiLSTM layers over runs
     run_hidden: int = 256  # hidden units per direction, over runs
+    splits_unspaced: bool = False  # whether each letter of a script without spaces, such as Thai, is a run
     dropout: float = 0.4  # dropout probability
 
     def __post_init__(self) -> None:

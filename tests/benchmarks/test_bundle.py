@@ -178,7 +178,7 @@ def test_the_card_names_the_recipe_and_its_settings(tmp_path, notes, said):
 def test_a_model_that_is_too_large_is_rejected_and_the_older_one_stays(trained, tmp_path, monkeypatch):
     folder = run(tmp_path, trained)
     before = (folder / "about.json").read_text()
-    monkeypatch.setattr(bundle, "MOST_BYTES", 1000)
+    monkeypatch.setattr(bundle, "MOST_BYTES", {"en": 1000})
 
     with pytest.raises(TreefineError, match=r"The model has \d\.\d MB, but a bundled model may have at most 0 MB\."):
         run(tmp_path, trained)

@@ -172,6 +172,7 @@ def test_a_config_of_the_wrong_kind_is_reported(run):
     assert message.startswith("copy/config.json: This is not the config of a treefine model.")
 
 
+@pytest.mark.usefixtures("only_own_models")
 def test_an_error_about_an_unknown_model_lists_the_bundled_ones(run, monkeypatch, tmp_path):
     assert failed(run, "a b", "--model", "klingon").startswith("There is no model 'klingon'.")
     (tmp_path / "bundled" / "en").mkdir(parents=True)

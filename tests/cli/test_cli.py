@@ -16,6 +16,7 @@ import pytest
 import treefine.serving
 from benchmarks.accuracy.oracles import change_labels, move_heads, render, unpack
 from tests.support.commands import failed, invoke
+from tests.support.tiny import tiny_parser
 from treefine import read_treebank
 
 
@@ -350,6 +351,7 @@ def bundled(tmp_path, monkeypatch):
     (folder / "en" / "segmenter" / "weights").write_bytes(b"0" * 1_999_998)
     (folder / "en" / "about.json").write_text(json.dumps(ABOUT))
     monkeypatch.setattr("treefine.model.bundled.BUNDLED", folder)
+    monkeypatch.setattr("treefine.model.bundled.extra_models", lambda: iter(()))
     return folder
 
 
@@ -367,6 +369,51 @@ def test_models_prints_the_same_as_json(bundled):
     assert found == {"name": "en", "bytes": size, **ABOUT}
 
 
+LANGUAGES = {
+    "da_ddt": {
+        "name": "Danish",
+        "language": "da",
+        "treebank": "UD Danish DDT 2.8",
+        "licence": "CC BY-SA 4.0",
+        "words": 80378,
+        "is_main": True,
+        "scores": {"LAS from text": 80.5, "LAS from words": 84.25, "UPOS": 96.0},
+        "note": "",
+    },
+    "sv_lines": {
+        "name": "Swedish",
+        "language": "sv",
+        "treebank": "UD Swedish LinES 2.8",
+        "licence": "CC BY-NC-SA 4.0",
+        "words": 48325,
+        "is_main": False,
+        "scores": {"LAS from words": 83.0},
+        "note": "trained on 90% of its dev set",
+    },
+}
+
+
+def test_models_prints_the_scores_of_each_language_in_a_second_table(bundled):
+    multi = bundled / "multi"
+    multi.mkdir()
+    (multi / "config.json").write_text("{}")
+    known = {**ABOUT, "language": "2 languages", "languages": LANGUAGES}
+    (multi / "about.json").write_text(json.dumps(known))
+
+    *_, title, header, _, danish, swedish = invoke("models").stdout.splitlines()
+
+    assert invoke("models").stdout.splitlines()[3].startswith("multi  2 languages ")
+    assert title == "multi:"
+    assert header == "code      language  treebank              LAS from text  LAS from words  note"
+    assert danish == "da        Danish    UD Danish DDT 2.8     80.50          84.25"
+    assert swedish.split("  ")[0] == "sv_lines"
+    assert swedish.endswith("83.00           trained on 90% of its dev set")
+    found = json.loads(invoke("models", "--json").stdout)
+    assert found[1]["languages"] == LANGUAGES
+    assert "languages" not in found[0]
+
+
+@pytest.mark.usefixtures("only_own_models")
 def test_models_says_if_no_model_is_bundled(tmp_path, monkeypatch):
     monkeypatch.setattr("treefine.model.bundled.BUNDLED", tmp_path)
 
@@ -417,6 +464,26 @@ def test_a_port_in_use_is_reported_before_any_model_is_loaded(monkeypatch, no_se
 
     assert message.startswith(f"Cannot listen on 127.0.0.1:{port}: ")
     assert message.endswith("Choose a different --port or --host.")
+
+
+@pytest.mark.parametrize(
+    ("installed", "loaded"), [(["en"], ["en"]), (["en", "multi", "other"], ["en", "multi"]), (["other"], ["en"])]
+)
+def test_serve_loads_english_and_the_model_of_many_languages_if_it_is_installed(
+    monkeypatch, no_server, installed, loaded
+):
+    asked = []
+
+    def record(name, **_):
+        asked.append(name)
+        return tiny_parser()
+
+    monkeypatch.setattr("treefine.cli.serve.bundled_models", lambda: dict.fromkeys(installed, Path()))
+    monkeypatch.setattr("treefine.parsing.parser.Parser.from_pretrained", record)
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
+
+    assert invoke("serve", "--port", "0", "--workers", "0").exit_code == 0
+    assert asked == loaded
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,7 @@ def test_commands_and_options_are_completed():
         (["new-recipe", "my.toml", "--initial", "s"], ["syntr"]),
     ],
 )
+@pytest.mark.usefixtures("only_own_models")
 def test_choices_and_names_are_completed(words, offered):
     assert completed(*words) == offered
 

@@ -12,6 +12,7 @@ from tests.support.commands import invoke
 from treefine.cli.text_check import TextCheck
 from treefine.model.bundled import ABOUT
 from treefine.segmenter.cut import Cuts, sentences_of
+from treefine.segmenter.language import LanguageCheck
 from treefine.segmenter.line_ends import Scored, cuts_of
 from treefine.segmenter.network import WITHIN
 from treefine.treebank.multiword import Multiwords
@@ -28,7 +29,7 @@ def found(text):
 
 def warnings(*texts, languages=(), is_lines=False):
     seen = []
-    check = TextCheck(languages, lambda warning: seen.append(str(warning)))
+    check = TextCheck(LanguageCheck(languages), lambda warning: seen.append(str(warning)))
     for text in texts:
         assert [*check.watched(found(text), "f.txt", is_lines=is_lines)] == [*found(text)]
     return seen
@@ -79,7 +80,7 @@ def test_a_long_text_is_checked_before_its_end():
             yield from sentences_of([Cuts(text, *3 * [np.zeros(len(text))])], Multiwords())
 
     seen = []
-    watched = TextCheck(["en"], seen.append).watched(endless(), "", is_lines=True)
+    watched = TextCheck(LanguageCheck(["en"]), seen.append).watched(endless(), "", is_lines=True)
     while not seen:
         next(watched)
 

@@ -18,6 +18,7 @@ from spacy import displacy
 from spacy.tokens import Doc, DocBin, Token
 from spacy.training import Example
 
+from tests.support.tiny_app import tiny_parser_of_two
 from tests.support.tiny_segmenter import ODD
 from treefine import TreefineError, read_treebank
 from treefine.errors import LongSentenceWarning
@@ -507,10 +508,13 @@ def test_the_pipeline_can_be_analysed_switched_off_and_evaluated(pipe):
         ({"max_steps": "3"}, 'The settings have 1 fault: max_steps = "3"; it must be a whole number'),
         ({"tags": "x"}, 'The settings have 1 fault: tags = "x"; choose "given" or "predicted" or "none"'),
         ({"initial": "spacy"}, 'The settings have 1 fault: initial = "spacy"; choose "doc" or "empty"'),
+        ({"language": 3}, "The settings have 1 fault: language = 3; it must be a string"),
+        ({"language": "Klingon"}, "There is no language 'Klingon'."),
         ({"stop_above": 2}, "stop_above must be from 0 to 1, not 2.0."),
         ({"precision": "float16"}, "Precision 'float16' is not supported on cpu. Use float32 or int8."),
     ],
 )
+@pytest.mark.usefixtures("only_own_models")
 def test_a_wrong_value_is_reported_in_one_line(text_model, config, reported):
     with pytest.raises(TreefineError) as caught:
         pipeline(**{"model": text_model, **config})
@@ -564,6 +568,20 @@ def test_the_example_runs(capsys):
     runpy.run_path(str(ROOT / "examples" / "spacy_pipeline.py"))
 
     assert "Nobody<-nsubj-knew" in capsys.readouterr().out
+
+
+def test_the_language_of_a_model_of_several_is_that_of_the_config_or_of_each_doc(tmp_path):
+    parser = tiny_parser_of_two()
+    parser.save(tmp_path / "two")
+    texts = ["Hunden sover under bordet, det är inte konstigt.", "Hunden sover under bordet, det er ikke mærkeligt."]
+    named, identified = pipeline(str(tmp_path / "two"), language="Danish"), pipeline(str(tmp_path / "two"))
+
+    for nlp, treebanks in [(named, ["da_ddt"] * 2), (identified, ["sv_talbanken", "da_ddt"])]:
+        docs = list(nlp.pipe(texts))
+        for doc, treebank in zip(docs, treebanks, strict=True):
+            of_doc = [[token.text for token in sentence] for sentence in doc.sents]
+            parses = parser.using(language=treebank).parse(of_doc)
+            assert [sentence._.confidence for sentence in doc.sents] == [parse.confidence for parse in parses]
 
 
 def test_a_long_sentence_gets_one_tree(text_model, monkeypatch):

@@ -1,13 +1,28 @@
-"""The bundled English parser, as a new user sees it."""
+"""The bundled English parser, as a new user sees it, and the models of extra packages."""
+
+import json
+import subprocess
+import sys
 
 import pytest
 
 import treefine
 from treefine import ModelError
-from treefine.model.bundled import about, bundled_models, find_model
+from treefine.model.bundled import (
+    BUNDLED,
+    EXTRA_MODEL,
+    LANGUAGES_OF_MULTI,
+    about,
+    bundled_models,
+    find_model,
+    model_for,
+    unknown_language,
+)
+from treefine.segmenter.language import table
 from treefine.training.checkpoint import FolderNames
 
 MOST_BYTES = 42_000_000
+NORDIC = {"da": "Danish", "nb": "Norwegian Bokmål", "sv": "Swedish"}
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +37,8 @@ def test_english_is_bundled_with_a_description():
     assert known.scores["LAS"] > 80
 
 
-def test_all_bundled_models_together_are_at_most_42_megabytes():
-    files = [path for folder in bundled_models().values() for path in folder.rglob("*") if path.is_file()]
+def test_all_models_of_the_package_together_are_at_most_42_megabytes():
+    files = [path for path in BUNDLED.rglob("*") if path.is_file()]
 
     assert sum(path.stat().st_size for path in files) <= MOST_BYTES
     assert not [path for path in files if path.suffix in (".bin", ".pt", ".pkl", ".pickle")]
@@ -93,6 +108,7 @@ def test_a_text_without_words_has_no_sentence(nlp, text):
     assert nlp(text) == []
 
 
+@pytest.mark.usefixtures("only_own_models")
 def test_an_unknown_name_is_an_error_that_lists_the_bundled_models():
     with pytest.raises(ModelError, match=r"There is no model 'english'. Choose a bundled one \(en\)"):
         find_model("english")
@@ -113,3 +129,180 @@ def test_the_output_folder_of_a_training_stands_for_its_model(tmp_path):
 
 def test_a_folder_without_a_model_is_returned_unchanged(tmp_path):
     assert find_model(tmp_path) == tmp_path
+
+
+# Models of extra packages
+
+
+def language(name, code, *, is_main=True):
+    named = {"name": name, "language": code, "treebank": f"UD {name} 2.8", "licence": "CC BY-SA 4.0"}
+    return named | {"words": 80_000, "is_main": is_main, "scores": {"LAS from text": 80.5}}
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Return a function that installs a package with one model, of Danish and Swedish. There are no other packages."""
+    monkeypatch.setattr("importlib.metadata.entry_points", entry_points_in(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def make(name, module, *, code="from pathlib import Path\nFOLDER = Path(__file__).parent / 'model'\n"):
+        (tmp_path / module / "model").mkdir(parents=True)
+        (tmp_path / module / "__init__.py").write_text(code)
+        folder = tmp_path / module / "model"
+        (folder / "config.json").write_text(json.dumps({"languages": ["da", "sv"]}))
+        treebanks = {"da_ddt": language("Danish", "da"), "sv_talbanken": language("Swedish", "sv")}
+        treebanks["sv_lines"] = language("Swedish", "sv", is_main=False)
+        described = {"language": "2 languages", "treebank": "UD 2.8", "licence": "CC BY-SA 4.0", "encoder": "small"}
+        (folder / "about.json").write_text(json.dumps({**described, "languages": treebanks}))
+        metadata = tmp_path / f"{module}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text(f"[treefine.models]\n{name} = {module}:FOLDER\n")
+        return folder
+
+    return make
+
+
+def entry_points_in(folder):
+    from importlib.metadata import EntryPoints, distributions
+
+    def entry_points(*, group):
+        found = [each for one in distributions(path=[str(folder)]) for each in one.entry_points]
+        return EntryPoints(each for each in found if each.group == group)
+
+    return entry_points
+
+
+def test_a_model_of_another_package_is_bundled_too(install):
+    folder = install("nordic", "fake_nordic")
+
+    assert list(bundled_models()) == ["en", "nordic"]
+    assert find_model("nordic") == folder
+    assert about(folder).languages["sv_lines"].is_main is False
+
+
+def test_a_model_of_the_package_itself_wins_over_another_of_its_name(install):
+    install("en", "fake_english")
+
+    assert bundled_models() == {"en": BUNDLED / "en"}
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import nothing_like_this", "ModuleNotFoundError: No module named 'nothing_like_this'"),
+        ("", "AttributeError"),
+        ("FOLDER = 5", "TypeError"),
+        ("FOLDER = '/nowhere'", "ModelError: /nowhere is not the folder of a model."),
+    ],
+)
+def test_a_broken_package_is_left_out_with_one_warning(install, code, reason):
+    install("broken", f"fake_{abs(hash(code))}", code=code)
+
+    with pytest.warns(UserWarning, match="The model broken of fake_.* cannot be used") as caught:
+        found = bundled_models()
+
+    assert len(caught) == 1
+    assert reason in str(caught[0].message)
+    assert list(found) == ["en"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("en", ("en", "en")),
+        ("English", ("en", "en")),
+        ("en_ewt", ("en", "en")),
+        ("sv", ("nordic", "sv")),
+        (" SWEDISH ", ("nordic", "sv")),
+        ("sv_lines", ("nordic", "sv_lines")),
+        ("sv_pud", None),
+        ("Klingon", None),
+        ("", None),
+    ],
+)
+def test_the_model_for_a_language_is_found_by_code_name_or_treebank(install, asked, found):
+    install("nordic", "fake_nordic_2")
+
+    assert model_for(asked) == found
+
+
+def test_the_model_with_the_fewest_languages_is_preferred(install):
+    folder = install("all", "fake_all")
+    known = json.loads((folder / "about.json").read_text())
+    known["languages"]["en_ewt"] = language("English", "en")
+    (folder / "about.json").write_text(json.dumps(known))
+    (folder / "config.json").write_text(json.dumps({"languages": ["da", "en", "sv"]}))
+
+    assert model_for("en") == ("en", "en")
+    assert model_for("da") == ("all", "da")
+
+
+def test_a_damaged_model_does_not_hide_the_languages_of_others(install):
+    (install("nordic", "fake_nordic_3") / "about.json").write_text("{")
+
+    assert model_for("English") == ("en", "en")
+    assert model_for("sv") is None
+
+
+@pytest.mark.usefixtures("only_own_models")
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("sv", "Swedish is in the model multi: pip install treefine-multi."),
+        ("sv_talbanken", "Swedish is in the model multi: pip install treefine-multi."),
+        ("swedisch", "Did you mean sv? Swedish is in the model multi: pip install treefine-multi."),
+        ("english", "English is in the model en."),
+        ("foo", "or OWNER/NAME on the hub."),  # not Faroese
+    ],
+)
+def test_the_error_for_an_unknown_model_says_where_a_language_is(asked, said):
+    with pytest.raises(ModelError) as caught:
+        find_model(asked)
+
+    assert str(caught.value).startswith(f"There is no model '{asked}'. Choose a bundled one (en), or give the path")
+    assert str(caught.value).endswith(said)
+
+
+def test_the_error_for_a_language_names_the_installed_model(install):
+    install("nordic", "fake_nordic_4")
+
+    with pytest.raises(ModelError, match=r"Choose a bundled one \(en, nordic\).* Swedish is in the model nordic\.$"):
+        find_model("sv")
+
+
+@pytest.mark.usefixtures("only_own_models")
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("sw", "There is no language 'sw'. Did you mean sv (Swedish)? The model multi knows da, nb and sv."),
+        ("no", "There is no language 'no'. Did you mean nb (Norwegian Bokmål)? The model multi knows da, nb and sv."),
+        ("sv_pud", "There is no language 'sv_pud'. Did you mean sv (Swedish)? The model multi knows da, nb and sv."),
+        ("Klingon", "There is no language 'Klingon'. The model multi knows da, nb and sv."),
+        ("", "There is no language ''. The model multi knows da, nb and sv."),
+        (
+            "en",
+            "The model multi does not know English. English is in the model en. The model multi knows da, nb and sv.",
+        ),
+    ],
+)
+def test_an_unknown_language_is_an_error_with_the_nearest_one_and_a_list(asked, said):
+    assert str(unknown_language(asked, NORDIC, model="multi")) == said
+
+
+def test_the_languages_of_the_extra_model_are_those_that_errors_name():
+    known = table().names
+
+    assert {code: known[code] for code in LANGUAGES_OF_MULTI} == LANGUAGES_OF_MULTI
+    if EXTRA_MODEL not in bundled_models():
+        pytest.skip("treefine-multi is not installed")
+    described = about(bundled_models()[EXTRA_MODEL]).languages.values()
+    assert {each.language: each.name for each in described} == LANGUAGES_OF_MULTI
+    assert {each.language for each in described if each.is_main} == set(LANGUAGES_OF_MULTI)
+
+
+def test_finding_the_model_for_a_language_loads_no_torch():
+    code = "from treefine.model.bundled import model_for; model_for('sv')\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+
+    assert "torch" not in done.stdout.split()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.support.tiny import sample, write_encoder
-from treefine.model.create import create_biaffine_model, create_parser_model, root_label_of
+from treefine.model.create import PieceChoice, create_biaffine_model, create_parser_model, root_label_of
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import Graph
@@ -16,7 +16,7 @@ from treefine.treebank.sentence import Sentence
 def test_a_new_model_combines_a_pretrained_encoder_and_a_treebank(tmp_path, family, n_frequent):
     write_encoder(tmp_path / "encoder", family)
 
-    model = create_parser_model(tmp_path / "encoder", sample(), n_frequent=n_frequent)
+    model = create_parser_model(tmp_path / "encoder", sample(), pieces=PieceChoice(n_frequent))
 
     parser = Parser(model, device="cpu")
     parser.save(tmp_path / "model")
@@ -43,7 +43,7 @@ def test_a_smaller_vocabulary_gives_the_treebanks_words_the_same_scores(tmp_path
     write_encoder(tmp_path / "encoder", "xlm-roberta")
     whole = create_parser_model(tmp_path / "encoder", sample(20))
 
-    cut = create_parser_model(tmp_path / "encoder", sample(20), n_frequent=0)
+    cut = create_parser_model(tmp_path / "encoder", sample(20), pieces=PieceChoice(0))
 
     assert cut.settings.encoder.n_pieces < whole.settings.encoder.n_pieces
     with torch.no_grad():

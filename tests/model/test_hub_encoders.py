@@ -18,7 +18,7 @@ from tests.support.toy_treebanks import UD, UD_FOLDER, toy_treebanks
 from treefine.config import RelationSettings
 from treefine.errors import ModelError
 from treefine.model.batch import ROOT_PIECE, PieceInputs
-from treefine.model.create import create_parser_model
+from treefine.model.create import PieceChoice, create_parser_model
 from treefine.model.folder import fetch
 from treefine.model.hf_weights import load_encoder
 from treefine.model.subwords import Subwords
@@ -111,7 +111,7 @@ def test_a_vocabulary_that_is_cut_to_the_treebank_divides_its_words_as_before(na
     whole = Subwords.from_folder(hub / name)
     forms = [form for sentence in sentences for form in sentence.forms]
 
-    cut = create_parser_model(hub / name, sentences, n_frequent=0).subwords
+    cut = create_parser_model(hub / name, sentences, pieces=PieceChoice(0)).subwords
 
     def strings(subwords):
         return [[subwords.tokenizer.id_to_token(piece) for piece in word] for word in subwords.pieces_of(forms)]

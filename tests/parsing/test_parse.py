@@ -444,7 +444,7 @@ def test_the_confidence_of_a_sentence_includes_that_of_its_cut(nlp):
 
 
 def test_a_model_that_finds_sentences_also_cuts_the_text(nlp, monkeypatch):
-    def scores(model, windows):
+    def scores(model, windows, treebank=""):
         return [np.array([99.0 if "D" in token.form else -99.0 for token in window], "f4") for window in windows]
 
     monkeypatch.setattr(ParserModel, "finds_sentences", True, raising=False)

@@ -61,7 +61,7 @@ def test_trees_and_full_parses_agree_and_each_tag_has_its_probability(parser):
         scores = parser.steps(sentence)[-1 if parser is REFINING else 0].tag_scores
         assert list(parse.tag_confidences) == list(COLUMNS)
         tags = [getattr(parse.sentence, column) for column in COLUMNS]
-        rules = ruled_scripts(parser.model.vocabulary, COLUMNS, tags, sentence.forms)
+        rules = ruled_scripts(parser.model.vocabulary, COLUMNS, tags, sentence)
         is_free = np.array([rule is None for rule in rules])
         for column, of_column in zip(COLUMNS, scores, strict=True):
             shares = np.exp(of_column[1:] - of_column[1:].max(-1, keepdims=True))
@@ -93,7 +93,7 @@ def test_the_tags_of_a_step_are_those_with_the_highest_scores(parser):
             for column, scores in zip(COLUMNS, step.tag_scores, strict=True):
                 assert scores.shape == (len(sentence) + 1, len(parser.model.vocabulary.tags(column)))
             best = [scores[1:].argmax(-1).tolist() for scores in step.tag_scores]
-            assert list(map(list, step.tags)) == tag_names(parser.model.vocabulary, COLUMNS, best, sentence.forms)
+            assert list(map(list, step.tags)) == tag_names(parser.model.vocabulary, COLUMNS, best, sentence)
 
 
 @pytest.mark.parametrize("columns", ["all given", "lemmas", "features", "nothing given"])

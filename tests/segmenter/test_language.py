@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treefine.segmenter.language import LanguageCheck, code_of, identify, mismatch, table
+from treefine.segmenter.language import LanguageCheck, code_of, identify, mismatch, oddity, table
 
 SENTENCES = {
     "ar": "ذهب الولد إلى المدرسة في الصباح وعاد إلى البيت بعد الظهر",
@@ -45,6 +45,53 @@ UNCLEAR = {
     "a quotation": "He said: Guten Tag, wie geht es Ihnen, mein Herr? Then he sat down and began to read the paper.",
     "nothing": "",
 }
+MODEL = (  # the languages of a multilingual model
+    "af cy da de en es fa fi fo fr ga gd hr hy id is it ja ko lt lv mt nb nl nn pt ro ru sl sv th tr ug uk vi wo zh"
+).split()
+SCRIPTS = {
+    "Latin": ("cy", "Mae'r plant yn chwarae yn yr ardd."),
+    "Cyrillic": ("ru", "Сегодня утром мы пили чай на кухне."),
+    "Greek": ("el", "Τα παιδιά παίζουν στον κήπο."),
+    "Armenian": ("hy", "Երեխաները խաղում են այգում։"),
+    "Arabic": ("fa", "بچه‌ها در باغ بازی می‌کنند."),
+    "Thai": ("th", "เด็กๆ กำลังเล่นอยู่ในสวน"),
+    "Han": ("zh", "孩子们在花园里玩。"),
+    "traditional Han": ("zh", "孩子們在花園裡玩。"),
+    "Kana": ("ja", "こどもたちはにわであそんでいます。"),
+    "Hangul": ("ko", "아이들이 정원에서 놀고 있다."),
+    "Devanagari": ("hi", "बच्चे बगीचे में खेल रहे हैं।"),
+}
+CLOSE = {
+    "nb": "Jeg vet ikke hva hun sa, men vi kommer hjem igjen etter at møtet er ferdig.",
+    "nn": "Eg veit ikkje kva ho sa, men vi kjem heim att etter at møtet er ferdig.",
+    "da": "Jeg ved ikke, hvad hun sagde, men vi kommer hjem igen, efter at mødet er slut.",
+    "hr": "Ne znam što je rekla, ali vratit ćemo se kući nakon što sastanak završi.",
+    "sl": "Ne vem, kaj je rekla, ampak domov se bomo vrnili, ko bo sestanek končan.",
+    "fo": "Eg veit ikki, hvat hon segði, men vit koma heim aftur, tá ið fundurin er liðugur.",
+    "is": "Ég veit ekki hvað hún sagði, en við komum aftur heim þegar fundinum er lokið.",
+    "gd": "Chan eil fhios agam dè thuirt i, ach tillidh sinn dhachaigh às dèidh na coinneimh.",
+    "ga": "Níl a fhios agam cad a dúirt sí, ach fillfimid abhaile tar éis an chruinnithe.",
+    "af": "Ek weet nie wat sy gesê het nie, maar ons kom weer huis toe ná die vergadering.",
+    "nl": "Ik weet niet wat ze heeft gezegd, maar we komen na de vergadering weer naar huis.",
+}
+UNKNOWN = {
+    "Swahili": "Jana tulikwenda msituni kuokota uyoga kwa sababu hali ya hewa ilikuwa nzuri sana, na watoto walifurahi "
+    "kucheza chini ya miti mikubwa hadi jioni ilipofika.",
+    "Latin": "heri in silvam iimus ut fungos legeremus quod caelum serenum erat, et pueri sub arboribus magnis "
+    "usque ad vesperum laeti luserunt, deinde domum omnes redierunt atque cenaverunt.",
+    "Albanian": "dje shkuam në pyll dhe mblodhëm kërpudha sepse moti ishte shumë i bukur, kurse fëmijët luajtën nën "
+    "pemët e mëdha derisa erdhi mbrëmja dhe të gjithë u kthyen në shtëpi.",
+    "romanised Russian": "vchera my khodili v les i sobirali griby, potomu chto pogoda byla ochen khoroshaya, a deti "
+    "igrali pod bolshimi derevyami, poka ne nastupil vecher.",
+    "romanised Persian": "diruz be jangal raftim va gharch jam kardim chon hava kheyli khub bud va bachcheha zir-e "
+    "derakhthaye bozorg bazi kardand ta inke shab shod.",
+    "romanised Japanese": "kinou wa tenki ga totemo yokatta node mori ni itte kinoko wo torimashita soshite "
+    "kodomotachi wa yuugata made ookina ki no shita de asonde imashita.",
+    "romanised Hindi": "kal ham jangal mein gaye aur kukurmutte ikatthe kiye kyonki mausam bahut achchha tha aur "
+    "bachche shaam tak bade pedon ke neeche khelte rahe.",
+    "romanised Thai": "muea wan ni rao pai kep het nai pa phro akat di mak lae dek dek len yu tai ton mai yai chon "
+    "thueng yen laeo thuk khon ko klap ban.",
+}
 
 
 @pytest.mark.parametrize("code", SENTENCES)
@@ -53,6 +100,29 @@ def test_a_sentence_is_identified(code):
 
     assert found.language == code
     assert 0.5 < found.sure <= 1
+
+
+@pytest.mark.parametrize(("code", "sentence"), SCRIPTS.values(), ids=SCRIPTS)
+def test_a_short_sentence_in_any_script_is_identified(code, sentence):
+    assert identify(sentence).language == code
+
+
+@pytest.mark.parametrize("code", CLOSE)
+def test_close_languages_are_distinguished(code):
+    assert identify(CLOSE[code], among=MODEL).language == code
+
+
+def test_a_language_is_chosen_among_those_that_are_possible():
+    danish = SENTENCES["da"]
+
+    assert identify(danish, among=["nb", "en"]).language == "nb"
+    assert identify(danish, among=["da"]) == ("da", 1.0)
+    assert identify(danish, among=["ru", "xx"]) == ("", 0.0)
+    assert identify(danish, among=[]) == ("", 0.0)
+
+
+def test_a_short_text_is_less_sure_than_a_long_one():
+    assert identify("Det var").sure < 0.9 < identify(SENTENCES["da"]).sure
 
 
 @pytest.mark.parametrize("text", UNCLEAR.values(), ids=UNCLEAR)
@@ -82,6 +152,57 @@ def test_a_text_may_be_in_any_of_several_languages():
     assert mismatch(SENTENCES["en"] * 2, ["de"]) == "looks English"
 
 
+@pytest.mark.parametrize("text", UNKNOWN.values(), ids=UNKNOWN)
+def test_unknown_languages_and_romanised_texts_are_described(text):
+    assert mismatch(text, MODEL) == oddity(text, MODEL) == "is in an unknown language or romanised"
+
+
+@pytest.mark.parametrize("code", ["ar", "cs", "hu", "pl"])
+def test_a_language_that_the_model_lacks_is_named(code):
+    assert oddity(SENTENCES[code] * 2, MODEL) == f"looks {table().names[code]}"
+
+
+@pytest.mark.parametrize("sentences", [SENTENCES, CLOSE, dict(SCRIPTS.values())])
+def test_a_text_in_a_language_of_the_model_is_not_odd(sentences):
+    assert {oddity(sentences[code] * 3, MODEL) for code in MODEL if code in sentences} == {None}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("de", "en", "mixes German and English"),
+        ("fr", "tr", "mixes French and Turkish"),
+        ("en", "ja", "mixes English and Japanese"),
+    ],
+)
+def test_a_text_in_two_languages_is_odd_but_no_mismatch(first, second, expected):
+    text = f"{SENTENCES[first]} {SENTENCES[first]} {SENTENCES[second]} {SENTENCES[second]}"
+
+    assert oddity(text, MODEL) == expected
+    assert mismatch(text, MODEL) is None
+
+
+@pytest.mark.parametrize("text", UNCLEAR.values(), ids=UNCLEAR)
+def test_a_quotation_or_a_list_is_no_oddity(text):
+    assert oddity(text, MODEL) is None
+
+
+def test_half_a_text_in_an_unknown_script_is_no_mismatch():
+    assert mismatch("שלום" * 20 + "word" * 20, ["en"]) is None
+
+
+def test_the_warning_of_a_model_for_many_languages_counts_them():
+    warning = LanguageCheck(MODEL).warning(SENTENCES["pl"] * 2)
+
+    assert warning == "The text looks Polish, but the model is for 37 other languages; trees will be poor."
+
+
+def test_a_model_for_many_languages_accepts_texts_in_several():
+    check = LanguageCheck(MODEL)
+
+    assert [check.warning(SENTENCES[code]) for code in ("de", "en", "fi", "tr", "ja")] == [None] * 5
+
+
 def test_a_model_whose_language_is_not_known_never_warns():
     assert LanguageCheck(()).warning(SENTENCES["de"] * 2) is None
     assert LanguageCheck(["Klingon"]).warning(SENTENCES["de"] * 2) is None
@@ -107,15 +228,17 @@ def test_short_texts_are_checked_together_and_only_at_the_start():
 
 
 def test_languages_have_names():
-    assert code_of("Norwegian Nynorsk") == "nn"
-    assert len(table().names) == 39
+    assert (code_of("Norwegian Nynorsk"), code_of("Norwegian Bokmål")) == ("nn", "nb")
+    assert len(table().names) == 49
+    assert {*MODEL} < {*table().names}
 
 
 @settings(max_examples=20)
-@given(st.text(max_size=30))
-def test_any_text_can_be_identified(text):
-    found = identify(text)
+@given(st.text(max_size=30), st.none() | st.sets(st.sampled_from([*MODEL, "xx"])))
+def test_any_text_can_be_identified(text, among):
+    found = identify(text, among)
 
-    assert found.language in {"", *table().names}
+    assert found.language in {"", *(table().names if among is None else among)}
     assert 0 <= found.sure <= 1
     mismatch(text * 10, ["en", "xx"])
+    oddity(text * 10, ["en", "xx"])

@@ -39,7 +39,7 @@ def test_characters_of_unknown_scripts_are_distinguished_by_their_category():
 
 
 def test_an_alphabet_contains_the_frequent_characters_of_a_text():
-    assert Alphabet.of("aabbbcccc", 50, fewest=3).characters == "bc"
+    assert Alphabet.of("aabbbcccc", TINY, fewest=3).characters == "bc"
 
 
 def test_a_run_is_letters_and_digits_or_one_other_character_with_the_space_after_it():
@@ -165,3 +165,65 @@ def test_rows_of_different_lengths_equal_rows_on_their_own(lengths):
 
         for row, length in enumerate(lengths):
             assert torch.allclose(found[row, :length], layer(x[row : row + 1, :length])[0][0], atol=1e-6)
+
+
+@pytest.mark.parametrize("n_treebanks", [0, 2])
+def test_only_a_network_of_several_treebanks_has_a_vector_per_treebank(n_treebanks):
+    network = SegmenterNetwork(TINY, n_chars=5, n_treebanks=n_treebanks)
+
+    shapes = {name: tuple(each.shape) for name, each in network.state_dict().items() if "treebanks" in name}
+
+    assert shapes == ({"treebanks.weight": (3, TINY.char_width + TINY.kind_width)} if n_treebanks else {})
+    assert not n_treebanks or not network.treebanks.weight.any()  # all treebanks start alike
+
+
+def test_a_window_has_the_scores_of_its_treebank_and_row_0_is_an_unknown_one():
+    network, encoded = tiny_network(n_chars=len(ALPHABET), n_treebanks=2), ALPHABET.encode("ab ba.")
+
+    unknown, first, second, plain = (
+        network(windows).token[0]
+        for windows in (*(Windows.of([encoded], [number]) for number in range(3)), Windows.of([encoded]))
+    )
+    together = network(Windows.of([encoded] * 3, [2, 0, 1])).token
+
+    assert torch.equal(plain, unknown)
+    assert not torch.allclose(unknown, first)
+    assert not torch.allclose(first, second)
+    for found, alone in zip(together, (second, unknown, first), strict=True):
+        assert torch.allclose(found, alone, atol=1e-5)
+
+
+def test_the_vector_of_a_treebank_is_added_to_each_character():
+    network, windows = tiny_network(n_chars=len(ALPHABET), n_treebanks=1), Windows.of([ALPHABET.encode("ab ba")], [1])
+    expected = network(windows).token
+
+    network.chars.weight.data += network.treebanks.weight[1, : TINY.char_width]
+    network.kinds.weight.data += network.treebanks.weight[1, TINY.char_width :]
+    network.treebanks.weight.data.zero_()
+
+    assert torch.allclose(network(windows).token, expected, atol=1e-5)
+
+
+def test_each_letter_of_a_script_without_spaces_is_a_run_if_the_settings_say_so():
+    text, whole, split = "Go 中文ไป한국 あ1", ALPHABET, Alphabet("ab", 50, splits_unspaced=True)
+
+    starts = [np.flatnonzero(each.encode(text).starts_run).tolist() for each in (whole, split)]
+
+    assert starts == [[0, 3, 10], [0, 3, 4, 5, 6, 7, 10, 11]]
+
+
+def test_the_row_of_an_unspaced_letter_depends_on_the_next_character():
+    alphabet = Alphabet("ab", 1000, splits_unspaced=True)
+
+    rows = alphabet.encode("中文中国中文").hashes.tolist()
+
+    assert rows[0] == rows[4] != rows[2]
+    assert rows[5] != rows[1]  # the end of the text, and 文中
+
+
+def test_rows_do_not_depend_on_the_texts_before(monkeypatch):
+    monkeypatch.setattr("treefine.segmenter.network._MOST_ROWS", 2)
+    alphabet = Alphabet("ab", 50)
+
+    for text in ("Ab2 cd. x", "y" * 100, "ab3 cd. x"):
+        assert alphabet.encode(text).hashes.tolist() == Alphabet("ab", 50).encode(text).hashes.tolist()

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from tests.support.tiny import tiny_model
-from tests.support.tiny_segmenter import same_weights, texts, tiny_segmenter
+from tests.support.tiny_segmenter import HABITS, same_weights, texts, tiny_segmenter, tiny_segmenter_of_two
 from treefine.errors import TreefineError
 from treefine.model.bundled import find_model
 from treefine.parsing.parser import Parser
 from treefine.segmenter import cut as cuts
 from treefine.segmenter import segmenter as segment
 from treefine.segmenter.network import Windows
-from treefine.segmenter.segmenter import Segmenter
+from treefine.segmenter.segmenter import Habits, Segmenter
 from treefine.treebank.raw_text import text_of
 
 
@@ -422,3 +422,152 @@ def test_scores_differ_between_batches_by_far_less_than_the_tolerance():
     for row, text in enumerate(several):
         for whole, part in zip(together, segmenter._scores([text]), strict=True):
             assert (whole[row, : len(text)] - part[0]).abs().max() < 0.05 * segment._CLOSE
+
+
+SCRIPTS = {
+    "Latin": "Där är hunden. Đây là nhà?",
+    "Cyrillic": "Собака лает. Навіщо?",
+    "Armenian": "Շունը հաչում է։ Ինչո՞ւ։",
+    "Arabic": "سگ پارس می‌کند. چرا؟",
+    "Uyghur": "ئىت قاۋايدۇ. نېمىشقا؟",
+    "Thai": "หมาเห่า ทำไมล่ะ",
+    "Han": "狗在叫。為什麼？",
+    "kana": "犬が吠える。なぜですか？",
+    "Hangul": "개가 짖는다. 왜?",
+    "Devanagari": "कुत्ता भौंकता है। क्यों?",
+}
+
+
+@with_small_windows
+@given(
+    st.lists(st.sampled_from(list(SCRIPTS.values())), min_size=1, max_size=4).map(" ".join),
+    st.sampled_from(["", "es_one", "th_two"]),
+    st.integers(0, 3),
+)
+def test_a_text_in_any_script_survives_with_every_treebank(text, code, seed):
+    segmenter = tiny_segmenter_of_two(seed).for_treebank(code)
+
+    found = segmenter.segment(text)
+
+    assert text_of(sentences(found)) == text
+    assert text_of(sentences(segmenter.stream_lines([text]))) == text
+
+
+@with_small_windows
+@given(st.lists(texts, max_size=6), st.sampled_from(["", "es_one", "th_two"]))
+def test_texts_like_those_of_a_treebank_can_be_segmented_together_or_alone(several, code):
+    segmenter = tiny_segmenter_of_two().for_treebank(code)
+
+    assert segmenter.segment_all(several) == [segmenter.segment(text) for text in several]
+
+
+def test_a_segmenter_for_a_treebank_has_its_habits_and_number_and_shares_the_weights():
+    whole = tiny_segmenter_of_two()
+
+    for number, code in enumerate(["", "es_one", "th_two"]):
+        one = whole.for_treebank(code)
+        assert (one.multiwords, one.most_spaces, one.whole_spans) == (
+            HABITS[code].multiwords,
+            HABITS[code].most_spaces,
+            HABITS[code].whole_spans,
+        )
+        window = Windows.of([whole.alphabet.encode("ab del.")], [number])
+        assert torch.allclose(one._scores(["ab del."]).token, whole.network(window).token, atol=1e-6)
+        assert one.network is whole.network
+    assert (whole.treebank, whole.own_habits) == ("", HABITS[""])  # unchanged
+
+
+def test_an_unknown_treebank_has_neutral_habits():
+    known = tiny_segmenter_of_two().for_treebank("es_one")
+
+    unknown = known.for_treebank("xx_other")
+
+    assert unknown.own_habits == Habits(whole_spans=("url",))
+    assert unknown.treebank == ""
+    assert torch.equal(unknown._scores(["ab"]).token, known.for_treebank("")._scores(["ab"]).token)
+
+
+def test_a_segmenter_of_one_treebank_has_the_same_habits_for_any_code():
+    segmenter = tiny_segmenter()
+
+    assert segmenter.for_treebank("xx_other").own_habits == segmenter.own_habits
+    assert segmenter.for_treebank("xx_other").segment("ab del. 12") == segmenter.segment("ab del. 12")
+
+
+@pytest.fixture
+def folder_of_two(tmp_path, monkeypatch):
+    """Save a segmenter of two treebanks in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    tiny_segmenter_of_two().save("segmenter")
+    return Path("segmenter")
+
+
+def test_a_folder_of_several_treebanks_is_loaded_as_it_was_saved(folder_of_two):
+    loaded = Segmenter.from_folder(folder_of_two)
+    loaded.for_treebank("th_two").save("again")  # the whole segmenter
+
+    again = Segmenter.from_folder("again")
+
+    assert (again.treebanks, again.habits, again.treebank) == (("es_one", "th_two"), HABITS, "")
+    for code in ("", *again.treebanks):
+        text = "ab del. 12 é'中\n\n a b! okulki" * 20
+        assert again.for_treebank(code).segment(text) == loaded.for_treebank(code).segment(text)
+    assert list(json.loads((folder_of_two / "multiword.json").read_text())) == ["es_one"]  # no empty tables
+
+
+def test_a_folder_of_one_treebank_has_the_files_of_earlier_versions(folder):
+    config = json.loads((folder / "config.json").read_text())
+
+    assert config["format"] == 1
+    assert not {"treebanks", "habits"} & config.keys()
+    assert list(json.loads((folder / "multiword.json").read_text())) == ["forms", "endings", "beginnings"]
+    del config["segmenter"]["splits_unspaced"]  # earlier versions did not have it
+    (folder / "config.json").write_text(json.dumps(config))
+    assert Segmenter.from_folder(folder).own_habits == tiny_segmenter().own_habits
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": 1}, "The folder has format 1, not 2."),
+        ({"treebanks": []}, f"The list of treebanks is damaged. {AGAIN}"),
+        ({"treebanks": "es_one"}, f"The list of treebanks is damaged. {AGAIN}"),
+        ({"treebanks": ["es_one", ["th_two"]]}, f"The list of treebanks is damaged. {AGAIN}"),
+        ({"treebanks": ["es_one", "es_one"]}, f"The list of treebanks is damaged. {AGAIN}"),
+        ({"treebanks": ["es_one", ""]}, f"The list of treebanks is damaged. {AGAIN}"),
+        ({"treebanks": ["es_one"]}, f"The habits are damaged: they need one entry per treebank. {AGAIN}"),
+        ({"habits": None}, f"The habits are damaged: they need one entry per treebank. {AGAIN}"),
+        (
+            {"habits": {"": 1, "es_one": {}, "th_two": {}}},
+            f"The habits are damaged: they need one entry per treebank. {AGAIN}",
+        ),
+        ({"habits": {"": {}, "es_one": {}, "th_two": {}}}, f"most_spaces must be 0 or more, not None. {AGAIN}"),
+        (
+            {"habits": dict.fromkeys(["", "es_one", "th_two"], {"most_spaces": 0, "marks_ends": 1})},
+            f"marks_ends must be true or false, not 1. {AGAIN}",
+        ),
+        (
+            {"habits": dict.fromkeys(["", "es_one", "th_two"], {"most_spaces": 0, "whole_spans": ["x"]})},
+            "whole_spans = ['x']; known rules are",
+        ),
+    ],
+)
+def test_an_invalid_config_of_several_treebanks_is_an_error(folder_of_two, changes, message):
+    change(folder_of_two / "config.json", changes)
+
+    assert message in load_error(folder_of_two)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"xx_other": {}}, "xx_other is unknown"),
+        ({"es_one": {"forms": {}}}, "a part is missing or has the wrong type"),
+        ({"es_one": None}, "a part is missing or has the wrong type"),
+        ({"es_one": {"forms": {"del": ["x"]}, "endings": {}, "beginnings": {}}}, "['x'] must be several words"),
+    ],
+)
+def test_an_invalid_table_of_a_treebank_is_an_error(folder_of_two, changes, reason):
+    change(folder_of_two / "multiword.json", changes)
+
+    assert f"The table of multiword tokens is damaged ({reason}). {AGAIN}" in load_error(folder_of_two)

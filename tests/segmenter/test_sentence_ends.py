@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.tiny_segmenter import texts, tiny_segmenter
+from tests.support.tiny_segmenter import texts, tiny_segmenter, tiny_segmenter_of_two
 from treefine.config import SentenceEndSettings
 from treefine.segmenter import segmenter as segment
 from treefine.segmenter import sentence_ends
@@ -26,7 +26,7 @@ class HashScorer:
     def __init__(self):
         self.batches = []
 
-    def sentence_end_scores(self, windows):
+    def sentence_end_scores(self, windows, treebank=""):
         self.batches.append([list(window) for window in windows])
         return [np.array([self.score(window, place) for place in range(len(window))], "f4") for window in windows]
 
@@ -41,7 +41,7 @@ class WordScorer:
     def __init__(self, **scores):
         self.scores = scores
 
-    def sentence_end_scores(self, windows):
+    def sentence_end_scores(self, windows, treebank=""):
         return [np.array([self.scores.get(token.form, 0.0) for token in window], "f4") for window in windows]
 
 
@@ -267,3 +267,55 @@ def test_a_boundary_by_the_rules_of_line_ends_counts_as_certain():
 def test_settings_are_checked(values, message):
     with pytest.raises(ValueError, match=message):
         SentenceEndSettings(**values)
+
+
+class CodeScorer:
+    """Remembers the treebanks that it is asked about."""
+
+    def __init__(self):
+        self.seen = []
+
+    def sentence_end_scores(self, windows, treebank=""):
+        self.seen.append(treebank)
+        return [np.zeros(len(window), "f4") for window in windows]
+
+
+@pytest.mark.parametrize("code", ["", "es_one", "th_two", "xx_other"])
+def test_the_encoder_learns_which_treebank_it_reads(code):
+    scorer, whole = CodeScorer(), tiny_segmenter_of_two()
+
+    whole.with_encoder(scorer, SETTINGS).for_treebank(code).segment("ab. ba.")
+    whole.for_treebank(code).with_encoder(scorer, SETTINGS).segment_all(["ab. ba."])
+
+    assert set(scorer.seen) == {code if code in whole.treebanks else ""}
+
+
+def test_the_margin_and_the_titles_are_those_of_the_treebank():
+    whole = tiny_segmenter_of_two().with_encoder(WordScorer(), SETTINGS)
+
+    ends = {code: whole.for_treebank(code).sentence_ends for code in ("", *whole.treebanks)}
+
+    assert {code: each.has_margin for code, each in ends.items()} == {"": True, "es_one": True, "th_two": False}
+    assert {code: each.keeps_titles for code, each in ends.items()} == {"": False, "es_one": True, "th_two": False}
+
+
+def test_a_text_whose_sentences_are_not_marked_has_no_margin():
+    text = scored("หมาเห่า ทำไม")
+
+    found = {
+        has_margin: SentenceEnds(WordScorer(), SETTINGS, has_margin=has_margin).of_texts([text], most_spaces=0)[0]
+        for has_margin in (True, False)
+    }
+
+    last = text.text.index(" ") - 1
+    assert found[True].sentence[last] == -SETTINGS.margin / SETTINGS.temperature
+    assert found[False].sentence[last] == 0
+
+
+def test_tokens_of_a_text_without_spaces_have_empty_gaps():
+    text = Scored("狗叫。貓", np.full(4, ENDS, np.int8), np.zeros(4, np.float32))
+
+    found = [each for _, some in sentence_ends.placed_tokens([text], 0) for each in some]
+
+    assert [each.token for each in found] == [GapToken(form, "", "") for form in text.text]
+    assert [each.needs_margin for each in found] == [True, True, False, True]

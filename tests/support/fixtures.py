@@ -14,6 +14,12 @@ from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import write_treebank
 
 
+@pytest.fixture
+def only_own_models(monkeypatch):
+    """Hide the models of extra packages, which may be installed or not."""
+    monkeypatch.setattr("treefine.model.bundled.extra_models", lambda: iter(()))
+
+
 @pytest.fixture(scope="session")
 def text_model(tmp_path_factory):
     """Return the folder of a parser with a tagger and a segmenter; its output is random but deterministic."""

@@ -70,6 +70,7 @@ def tiny_model(
     family="bert",
     seed=1,
     scale=3.0,
+    treebanks=(),
 ):
     """Return an RNGTr with weights so large that its graphs differ from step to step and some are not trees."""
     subwords = Subwords(tokenizer())
@@ -81,7 +82,7 @@ def tiny_model(
         decode or DecodeSettings(),
         sentence_layers=sentence_layers,
     )
-    vocabulary = replace(vocabulary_of_sample(), words=(), chars=())
+    vocabulary = replace(vocabulary_of_sample(), words=(), chars=(), treebanks=treebanks)
     return _random(ParserModel(settings, vocabulary, subwords), seed, scale)
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from treefine.config import SegmenterSettings
 from treefine.segmenter.network import Alphabet, SegmenterNetwork
-from treefine.segmenter.segmenter import Segmenter
+from treefine.segmenter.segmenter import Habits, Segmenter
 from treefine.treebank.multiword import Multiwords
 
 TINY = SegmenterSettings(
@@ -18,16 +18,28 @@ ODD = " \n\r\t\x00\ud800\udc00\x0b\x85\u2028\u00a0\u3000\u200d\u0301\ufeff\x1b|\
 texts = st.text(st.one_of(st.sampled_from(ODD), st.characters()))  # includes surrogates
 
 
-def tiny_network(seed=0, *, n_chars=12):
+HABITS = {
+    "": Habits(whole_spans=("url",)),
+    "es_one": Habits(MULTIWORDS, most_spaces=1, whole_spans=("url", "title")),
+    "th_two": Habits(whole_spans=("url",), marks_ends=False),
+}
+
+
+def tiny_network(seed=0, *, n_chars=12, n_treebanks=0):
     torch.manual_seed(seed)
-    network = SegmenterNetwork(TINY, n_chars=n_chars)
+    network = SegmenterNetwork(TINY, n_chars=n_chars, n_treebanks=n_treebanks)
     for weight in network.parameters():
         torch.nn.init.normal_(weight, std=0.7)
     return network.eval()
 
 
 def tiny_segmenter(seed=0, *, most_spaces=1, multiwords=MULTIWORDS):
-    return Segmenter(tiny_network(seed), Alphabet("ab .'\n12é中", 50), multiwords, most_spaces=most_spaces)
+    return Segmenter(tiny_network(seed), Alphabet("ab .'\n12é中", 50), {"": Habits(multiwords, most_spaces)})
+
+
+def tiny_segmenter_of_two(seed=0):
+    network = tiny_network(seed, n_treebanks=2)
+    return Segmenter(network, Alphabet("ab .'\n12é中", 50), HABITS, treebanks=("es_one", "th_two"))
 
 
 def weights_of(network):

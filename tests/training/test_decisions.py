@@ -149,7 +149,7 @@ def test_every_step_of_training_keeps_the_decided_arcs(is_marked):
     learner = learner_of(model, SENTENCES, initial=InitialSettings(decided_share=1.0))
     torch.manual_seed(3)
 
-    steps = list(learner.steps(SENTENCES, blank(SENTENCES), None, stops=False, gold=GOLD))
+    steps = list(learner.steps(learner.model.batch_of(SENTENCES), blank(SENTENCES), None, stops=False, gold=GOLD))
 
     assert len(steps) > 1
     first = steps[0].graphs.decided

@@ -107,7 +107,7 @@ def test_the_gradient_is_that_of_each_steps_mean_loss_or_of_their_sum(settled, s
     (summed,), losses, learner = gradients_of("sum")
     each, each_losses, _ = gradients_of("each")
 
-    steps = list(learner.steps(SHORT[:6], start, learner.tags_of(SHORT[:6]), stops=stop))
+    steps = list(learner.steps(learner.model.batch_of(SHORT[:6]), start, learner.tags_of(SHORT[:6]), stops=stop))
     words = [sum(step.batch.lengths) for step in steps]
     assert words == ([n_words, n_words - len(SHORT[0])] if stop else [n_words] * 3)
     step_losses = [step_loss(step, gold) for step in steps]
@@ -142,7 +142,7 @@ def test_each_step_uses_the_weights_that_the_previous_step_updated(monkeypatch):
     gold = GoldBatch(Graphs.of(GOLD, model.vocabulary), None)
     batch, tags = model.batch_of(SHORT), model.given_tags(SHORT)
     graphs = other.decoder.graphs(model(batch, Graphs.of(blank(SHORT), model.vocabulary), tags), batch.is_word)
-    first = next(other.steps(SHORT, blank(SHORT), other.tags_of(SHORT)))
+    first = next(other.steps(other.model.batch_of(SHORT), blank(SHORT), other.tags_of(SHORT)))
     (step_loss(first, gold) / sum(first.batch.lengths)).backward()
     other.optimiser.update(0.0)
     again = replace(first, scores=model(batch, graphs, tags))
@@ -205,14 +205,16 @@ def test_the_size_of_a_sentence_counts_only_the_pieces_that_the_encoder_reads():
 
     learner = learner_of(model, [sentence])
 
-    assert learner.sizes == [model.batch_of([sentence]).inputs.pieces.shape[1]]
+    assert learner.inputs.sizes == [model.batch_of([sentence]).inputs.pieces.shape[1]]
 
 
 def test_an_epoch_sees_each_sentence_once_in_new_batches(monkeypatch):
     learner = learner_of(tiny_biaffine(), SHORT, training=TrainingSettings(epochs=10, batch_pieces=30))
-    seen, steps = [], learner.steps
+    seen, learn_from = [], learner.learn_from
     monkeypatch.setattr(
-        learner, "steps", lambda some, *rest, **more: seen.append(tuple(some)) or steps(some, *rest, **more)
+        learner,
+        "learn_from",
+        lambda numbers, *rest: seen.append([SHORT[each] for each in numbers]) or learn_from(numbers, *rest),
     )
 
     shares = [share for share, _ in learner.epoch(1)]
@@ -438,10 +440,10 @@ def test_sampled_heads_follow_their_probabilities_in_training_only():
 
     torch.manual_seed(1)
     learner.model.train()
-    drawn = [next(learner.steps(sentences, arcs, None)) for _ in range(200)]
-    best = next(learner.steps(sentences, arcs, None)).scores.best_heads
+    drawn = [next(learner.steps(learner.model.batch_of(sentences), arcs, None)) for _ in range(200)]
+    best = next(learner.steps(learner.model.batch_of(sentences), arcs, None)).scores.best_heads
     learner.model.eval()
-    parsed = next(learner.steps(sentences, arcs, None)).graphs.heads
+    parsed = next(learner.steps(learner.model.batch_of(sentences), arcs, None)).graphs.heads
 
     is_word = drawn[0].graphs.heads >= 0
     found = torch.stack([step.graphs.heads for step in drawn])
@@ -457,7 +459,7 @@ def test_no_head_is_sampled_by_default():
     without_dropout(learner.model)
     learner.model.train()
 
-    step = next(learner.steps(sentences, list(empty(sentences)), None))
+    step = next(learner.steps(learner.model.batch_of(sentences), list(empty(sentences)), None))
 
     is_word = step.graphs.heads >= 0
     assert torch.equal(step.graphs.heads[is_word], step.scores.best_heads[is_word])

@@ -12,7 +12,13 @@ from treefine.model.create import create_biaffine_model
 from treefine.model.hf_weights import load_encoder
 from treefine.parsing.parser import Parser
 from treefine.training.new_model import new_model
-from treefine.training.recipe import PretrainedSettings, RefineSettings, SegmenterTraining, TrainingSettings
+from treefine.training.recipe import (
+    PretrainedSettings,
+    RefineSettings,
+    SegmenterTraining,
+    TagTraining,
+    TrainingSettings,
+)
 from treefine.treebank.graph import Graph
 
 NO_GRAPH = RelationSettings(graph="none")
@@ -41,6 +47,9 @@ def saved(tmp_path):
         recipe = replace(recipe_for(model), encoder=encoder)
         if changes.get("relations", model.settings.relations) != NO_GRAPH:
             changes.setdefault("refine", replace(recipe.refine, max_steps=3))
+        if "tags" in changes:
+            own = changes["tags"]
+            changes["tags"] = TagTraining(own.source, own.columns, own.case, own.refined)
         return new_model(replace(recipe, **changes), sentences)
 
     return continue_with

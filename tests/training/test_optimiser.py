@@ -234,7 +234,7 @@ def test_a_weight_without_a_gradient_does_not_change():
     )
     before = weights_of(model)
 
-    step = next(learner.steps(sentences, blank(sentences), learner.tags_of(sentences)))
+    step = next(learner.steps(learner.model.batch_of(sentences), blank(sentences), learner.tags_of(sentences)))
     step.scores.labels(step.graphs.heads.clamp(min=0)).sum().backward()
     learner.optimiser.update(0.5)
 

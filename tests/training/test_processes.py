@@ -78,7 +78,9 @@ def sentences_and_arcs():
     model, sentences = double_model().eval(), [each for each in sample() if 4 < len(each) < 12]
     learner, found, arcs = learner_of(model, sentences, refine=RefineSettings(max_steps=20)), [], []
     with torch.no_grad():
-        for step in learner.steps(sentences, list(empty(sentences)), learner.tags_of(sentences)):
+        for step in learner.steps(
+            learner.model.batch_of(sentences), list(empty(sentences)), learner.tags_of(sentences)
+        ):
             for row, place in enumerate(step.sentences):
                 if step.converged[row]:
                     words = slice(1, len(sentences[place]) + 1)

@@ -1,6 +1,8 @@
 """The head that finds the sentences of running text: its windows, its loss, its training and its F1."""
 
 import math
+from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -94,7 +96,7 @@ def test_the_head_and_its_layers_learn_where_sentences_end(tags):
     windows = windows_of(text) + windows_of(text, start=20)
 
     def loss():
-        batch, inputs = model.text_batch([window.tokens for window in windows])
+        batch, inputs = model.text_batch([window.tokens for window in windows], [""] * len(windows))
         with torch.no_grad():
             return float(end_loss(model.sentence_end_logits(batch, inputs), windows))
 
@@ -145,7 +147,7 @@ class Head:
     def __init__(self, ends):
         self.left = list(ends)
 
-    def sentence_end_scores(self, windows):
+    def sentence_end_scores(self, windows, treebank=""):
         scores = []
         for window in windows:
             ends, self.left = self.left[: len(window)], self.left[len(window) :]
@@ -178,3 +180,60 @@ def test_f1_equals_that_of_the_official_scores(data):
 def test_a_treebank_without_sentences_has_no_windows():
     assert windows_of(raw_text([])) == []
     assert encoder_f1(SimpleNamespace(), []) == 0
+
+
+def of_treebanks(**sentences):
+    return [replace(each, treebank=code) for code, some in sentences.items() for each in some]
+
+
+def test_a_window_of_text_carries_its_treebank_and_mixes_none():
+    train = of_treebanks(aa_one=[Sentence.of_words(["a"] * 9)] * 60, bb_two=[Sentence.of_words(["b"] * 9)] * 60)
+    settings = SegmenterTraining(lowered=0)
+
+    windows = [
+        each for batch in RunningText(train, settings, unnamed=0).batches(np.random.default_rng(1)) for each in batch
+    ]
+
+    assert {(each.treebank, token.form) for each in windows for token in each.tokens} == {
+        ("aa_one", "a"),
+        ("bb_two", "b"),
+    }
+
+
+def test_a_share_of_the_windows_has_no_treebank():
+    train = of_treebanks(aa_one=[Sentence.of_words(["a"] * 9)] * 4000)
+    windows = {
+        share: [
+            each.treebank
+            for batch in RunningText(train, SegmenterTraining(), unnamed=share).batches(np.random.default_rng(1))
+            for each in batch
+        ]
+        for share in (0.0, 0.5, 1.0)
+    }
+
+    assert {share: set(codes) for share, codes in windows.items()} == {0: {"aa_one"}, 0.5: {"", "aa_one"}, 1: {""}}
+    assert 0.4 < windows[0.5].count("") / len(windows[0.5]) < 0.6
+
+
+def test_a_small_treebank_is_drawn_more_often_if_the_recipe_says_so():
+    train = of_treebanks(aa_one=[Sentence.of_words(["a"] * 10)] * 900, bb_two=[Sentence.of_words(["b"] * 10)] * 100)
+
+    def words(balance):
+        drawn = RunningText(train, SegmenterTraining(lowered=0), balance=balance).batches(np.random.default_rng(1))
+        return Counter(token.form for batch in drawn for each in batch for token in each.tokens)
+
+    assert words(1.0) == {"a": 9000, "b": 1000}
+    assert words(0.5)["b"] == pytest.approx(2500, rel=0.1)
+    assert words(0.5)["a"] == pytest.approx(7500, rel=0.1)
+
+
+def test_the_f1_of_several_treebanks_is_the_mean_of_their_f1():
+    gold = of_treebanks(aa_one=sample(), bb_two=sample())
+
+    class OnlyOne:
+        def sentence_end_scores(self, windows, treebank=""):
+            if treebank == "aa_one":
+                return Head(raw_text(sample()).ends_sentence).sentence_end_scores(windows)
+            return [np.zeros(len(window)) for window in windows]
+
+    assert encoder_f1(OnlyOne(), gold) == 0.5

@@ -5,6 +5,7 @@ import json
 import random
 import re
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tests.treebank.test_raw_text import sentence
 from treefine import Graph
 from treefine.cli.train import show
 from treefine.errors import ConfigError, TreefineError
+from treefine.evaluation.scores import Score
 from treefine.parsing.parser import Parser
 from treefine.segmenter.network import ENDS, ENDS_MULTIWORD, WITHIN, CutScores
 from treefine.segmenter.segmenter import Segmenter
@@ -29,14 +31,18 @@ from treefine.training.recipe import SegmenterTraining
 from treefine.training.segmenter import (
     NOWHERE,
     Documents,
+    MeanScore,
     SegmenterEpoch,
     SegmenterLearner,
+    TreebankTexts,
     cut_at_spaces,
     cut_loss,
     measured,
     new_segmenter,
     nothing_learned,
+    overall,
     targets,
+    without_some,
 )
 from treefine.treebank.raw_text import raw_text
 
@@ -200,7 +206,7 @@ def test_an_easy_treebank_is_learned_and_scored_on_raw_text():
     epochs = list(learner.epochs())
 
     best = [epoch for epoch in epochs if epoch.is_best][-1]
-    scores = measured(learner.segmenter, learner.text, learner.dev)
+    scores = measured(learner.segmenter, raw_text(learner.dev).text, learner.dev)
     assert scores == best.scores
     assert {name: round(score.f1, 2) for name, score in scores.items()} == {"Tokens": 1, "Sentences": 1, "Words": 1}
     assert epochs[0].scores["Words"].f1 < 0.9
@@ -342,6 +348,7 @@ def test_the_recipe_in_the_model_card_can_be_read_again(tmp_path):
     ("section", "fault"),
     [
         ("[segmenter]\nepochs = 0", "[segmenter] epochs = 0; it must be at least 1."),
+        ("[segmenter]\ndev_every = 0", "[segmenter] dev_every = 0; it must be at least 1."),
         ("[segmenter]\nepoch = 3", "[segmenter] epoch is unknown; did you mean epochs?"),
         ("[segmenter]\nlowered = 1.5", "[segmenter] lowered = 1.5; it must be at most 1."),
         ("[segmenter]\nwrapped = 0.6\nlines = 0.6", "[segmenter] wrapped and lines must not sum to more than 1."),
@@ -371,3 +378,129 @@ def test_a_treebank_without_space_marks_is_an_error(tmp_path):
     assert "[segmenter] CoNLL-X does not mark words that follow without a space. Remove this section." in str(
         error.value
     )
+
+
+def of_treebanks(**sentences):
+    return [replace(each, treebank=code) for code, some in sentences.items() for each in some]
+
+
+def test_each_treebank_is_drawn_as_a_text_of_its_own():
+    train = of_treebanks(aa_one=document("#A .", "#B ."), bb_two=document("C .", "D ."))
+
+    found = TreebankTexts(train).draw(PLAIN, np.random.default_rng(1))
+
+    assert {code: sorted(text.text.split()) for code, text in found} == {"aa_one": [*"..AB"], "bb_two": [*"..CD"]}
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0, 2.0, 2.5])
+def test_a_share_of_the_documents_is_drawn_and_all_are_drawn_before_one_is_repeated(share):
+    treebank = Documents.of(document("#A", "#B", "#C", "#D"))
+
+    counts = Counter(treebank.draw(PLAIN, np.random.default_rng(1), share=share).text.split())
+
+    assert sum(counts.values()) == max(1, round(4 * share))
+    assert max(counts.values()) - min(counts[each] for each in "ABCD") <= 1
+
+
+def test_with_a_balance_small_treebanks_are_drawn_more_often():
+    train = of_treebanks(aa_one=document(*["#a a a"] * 90), bb_two=document(*["#b b b"] * 10))
+
+    def words(balance):
+        found = TreebankTexts(train, balance).draw(PLAIN, np.random.default_rng(1))
+        return {code: len(text.spans) for code, text in found}
+
+    assert words(1.0) == {"aa_one": 270, "bb_two": 30}
+    assert words(0.5) == {"aa_one": 225, "bb_two": 75}
+    assert words(0.0) == {"aa_one": 150, "bb_two": 150}
+
+
+def test_codes_of_treebanks_are_left_out_for_a_share_of_the_windows():
+    rng = np.random.default_rng(1)
+
+    assert 50 < without_some(["aa_one"] * 1000, 0.1, rng).count("") < 150
+    assert without_some(["aa_one"] * 9, 0.0, rng) == ["aa_one"] * 9
+    before = rng.bit_generator.state
+    assert without_some([""] * 9, 0.1, rng) == [""] * 9
+    assert rng.bit_generator.state == before  # a single treebank is trained as by earlier versions
+
+
+def two_treebanks(n_sentences, seed):
+    """Return an easy treebank, and one in which the same text has no multiword tokens and "Mr." is two tokens."""
+    easy = easy_treebank(n_sentences, seed)
+    other = []
+    for each in easy_treebank(n_sentences, seed + 10):
+        tokens = []
+        for token in each.tokens():
+            parts = [("Mr", "SpaceAfter=No"), (".", token.misc)] if token.form == "Mr." else [(token.form, token.misc)]
+            tokens += parts
+        other.append(with_tree(sentence(*tokens)))
+    return of_treebanks(aa_one=easy, bb_two=other)
+
+
+def test_a_new_segmenter_has_the_habits_of_each_treebank():
+    spaced = [sentence(("a a", "_"), ("www.x", "SpaceAfter=No"), (".y", "_"))]
+    marked = [sentence(("de+l", "_"), (".", "_"))]
+
+    segmenter = new_segmenter(of_treebanks(aa_one=spaced, bb_two=marked), PLAIN)
+
+    assert segmenter.treebanks == ("aa_one", "bb_two")
+    one, two, unknown = (segmenter.for_treebank(code).own_habits for code in ("aa_one", "bb_two", ""))
+    assert (one.most_spaces, two.most_spaces, unknown.most_spaces) == (1, 0, 0)
+    assert (one.marks_ends, two.marks_ends, unknown.marks_ends) == (False, True, True)
+    assert (two.multiwords.split("del"), unknown.multiwords.split("del")) == (("de", "l"), ("del",))
+    assert "url" in two.whole_spans
+    assert "url" not in one.whole_spans
+    assert unknown.whole_spans == one.whole_spans  # those of all treebanks
+
+
+def test_windows_carry_the_numbers_of_their_treebanks(monkeypatch):
+    train = two_treebanks(30, 1)
+    settings = replace(SMALL, epochs=1, window=40, batch_windows=4)
+    codes = {}
+    for unnamed in (0.0, 1.0):
+        learner, seen = SegmenterLearner(train, two_treebanks(3, 2), settings, unnamed=unnamed), []
+        learner.network.register_forward_hook(lambda _, given, __, seen=seen: seen.extend(given[0].treebanks.tolist()))
+        learner.learn(1)
+        codes[unnamed] = set(seen)
+
+    assert codes == {0.0: {1, 2}, 1.0: {0}}
+
+
+def test_two_treebanks_are_learned_together_and_each_keeps_its_habits():
+    settings = replace(SMALL, learning_rate=1e-2, window=80, batch_windows=2, epochs=10, dev_every=4)
+    learner = SegmenterLearner(two_treebanks(120, 1), two_treebanks(30, 2), settings, balance=0.5)
+
+    epochs = list(learner.epochs())
+
+    assert [each.epoch for each in epochs] == [4, 8, 10]  # and the last
+    for code in ("aa_one", "bb_two"):
+        assert {name: round(each.f1, 1) for name, each in epochs[-1].by_treebank[code].items()} == {
+            "Tokens": 1,
+            "Sentences": 1,
+            "Words": 1,
+        }
+    assert epochs[-1].scores == overall(epochs[-1].by_treebank)
+    text = "cat Mr. sat."
+    found = {
+        code: [
+            token.form
+            for each in learner.segmenter.for_treebank(code).segment(text)
+            for token in each.sentence.tokens()
+        ]
+        for code in ("aa_one", "bb_two")
+    }
+    assert found == {"aa_one": ["cat", "Mr.", "sat", "."], "bb_two": ["cat", "Mr", ".", "sat", "."]}
+
+
+def test_the_score_of_several_treebanks_is_the_mean_of_their_f1():
+    one, two = {"Words": Score(2, 2, 2)}, {"Words": Score(200, 200, 100)}
+
+    assert overall({"aa_one": one, "bb_two": two}) == {"Words": MeanScore(0.75)}
+    assert overall({"": two}) == two
+
+
+def test_windows_of_different_lengths_share_a_batch():
+    train = of_treebanks(aa_one=document("a b ."), bb_two=document(*["c d e ."] * 30))
+    learner = SegmenterLearner(train, two_treebanks(2, 2), replace(SMALL, epochs=1, window=50, batch_windows=8))
+
+    assert np.isfinite(learner.learn(1))

@@ -253,7 +253,9 @@ def test_sentences_with_decided_arcs_learn_only_their_trees_and_all_gradients_ar
     taught, n_decided = with_targets(gold, targets), 0
     torch.manual_seed(3)
 
-    for step in learner.steps(SENTENCES, [each.arcs for each in SENTENCES], None, stops=False, gold=gold.graphs):
+    for step in learner.steps(
+        learner.model.batch_of(SENTENCES), [each.arcs for each in SENTENCES], None, stops=False, gold=gold.graphs
+    ):
         loss = step_loss(step, taught)
         loss.backward()
 

@@ -169,18 +169,21 @@ def main_options(
 def models_command(as_json: JsonOption = False) -> None:
     """List the bundled models and their test scores.
 
-    Each model is scored on the test set of its treebank.
+    Each model is scored on the test set of its treebank. A model of several languages has a second table with the
+    scores in each of them.
     """
     found = []
     for name, folder in bundled_models().items():
         known = asdict(about(folder))
-        scores = known.pop("scores")
+        scores, languages = known.pop("scores"), known.pop("languages")
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         found.append({"name": name, **known, "bytes": size, "scores": scores})
+        if languages:
+            found[-1]["languages"] = languages
     if as_json:
         typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
     elif found:
-        typer.echo(_model_table(found))
+        typer.echo("\n\n".join([_model_table(found), *_language_tables(found)]))
     else:
         typer.echo("This installation has no bundled models.")
 
@@ -192,6 +195,27 @@ def _model_table(found: Sequence[dict[str, Any]]) -> str:
     for each in found:
         scores = ", ".join(f"{name} {score:.2f}" for name, score in each["scores"].items())
         rows.append([*(str(each[name]) for name in header[:5]), f"{each['bytes'] / 1e6:.1f} MB", scores])
+    return _text_table(rows)
+
+
+def _language_tables(found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield a text table for each model of several languages, with one row per treebank.
+
+    A row starts with what the option --lang takes: the language, or the treebank if the language stands for another.
+    """
+    measures = ["LAS from text", "LAS from words"]
+    for each in found:
+        rows = [["code", "language", "treebank", *measures, "note"]]
+        for treebank, known in each.get("languages", {}).items():
+            scores = [f"{known['scores'][name]:.2f}" if name in known["scores"] else "" for name in measures]
+            code = known["language"] if known["is_main"] else treebank
+            rows.append([code, known["name"], known["treebank"], *scores, known["note"]])
+        if len(rows) > 1:
+            yield f"{each['name']}:\n{_text_table(rows)}"
+
+
+def _text_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells as text, with a line under the first row."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])

@@ -29,7 +29,7 @@ from treefine.config import BATCH_PIECES, Precision, TagChoice
 from treefine.cores import thread_count, use_threads
 from treefine.errors import TreebankError, TreefineError
 from treefine.evaluation import tables
-from treefine.model.bundled import bundled_models
+from treefine.model.bundled import bundled_models, find_model, model_for
 from treefine.parsing.options import ParserOptions, Trust
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Keep
@@ -40,12 +40,23 @@ if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
 
 _Model = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--model",
         metavar="NAME|DIR",
         help="Bundled model, folder of a model or of a training, or OWNER/NAME on the Hugging Face hub.",
         autocompletion=completing(bundled_models),
+        show_default="en, or the model of the language",
+    ),
+]
+_Language = Annotated[
+    str | None,
+    typer.Option(
+        "--lang",
+        metavar="CODE",
+        help="Language of the input: a code or name such as sv or Swedish, or a treebank such as sv_talbanken. "
+        "`treefine models` lists them.",
+        show_default="with --model multi, identified from the text",
     ),
 ]
 _Output = Annotated[
@@ -191,6 +202,7 @@ ThreadsOption = Annotated[
         show_default="the cores that this process may use, or OMP_NUM_THREADS",
     ),
 ]
+_DEFAULT_MODEL = "en"
 _WORKERS = "Processes that read and write treebanks while the GPU parses; no effect on a CPU."
 
 
@@ -203,7 +215,8 @@ def parse_command(
             show_default="standard input",
         ),
     ] = None,
-    model: _Model = "en",
+    model: _Model = None,
+    language: _Language = None,
     output: _Output = "-",
     shape: _Shape = None,
     kind: Annotated[
@@ -289,6 +302,7 @@ def parse_command(
     In a treebank, only heads, labels and the enhanced arcs that repeat them are replaced; the model may also fill in
     blank tags, features and lemmas. Heads in the input are ignored unless --keep selects them.
     """
+    model = model or model_of(language)
     inputs = find_inputs(sources or (), kind=kind, is_text=is_text, output=output, encoding=encoding)
     if kind is None and (note := treebank_note(inputs)):
         say(note)
@@ -305,6 +319,7 @@ def parse_command(
         is_projective=projective,
         keep=keep,
         k=k,
+        language=language,
         device=device,
         precision=precision,
         batch_pieces=batch_pieces,
@@ -333,7 +348,8 @@ def refine_command(
             show_default="standard input",
         ),
     ] = None,
-    model: _Model = "en",
+    model: _Model = None,
+    language: _Language = None,
     output: _Output = "-",
     shape: _Shape = None,
     kind: TreebankKindOption = None,
@@ -378,6 +394,7 @@ def refine_command(
     (nsubj:outer as nsubj) or under its newer name (dobj as obj). If neither is known, the model does not read the arc,
     but its head still counts (--trust). A summary of the changes is printed on standard error.
     """
+    model = model or model_of(language)
     inputs = find_treebank_inputs(sources or (), kind=kind, output=output, encoding=encoding)
     options = ParserOptions(
         initial="given",
@@ -388,6 +405,7 @@ def refine_command(
         is_projective=projective,
         keep=keep,
         k=k,
+        language=language,
         device=device,
         precision=precision,
         batch_pieces=batch_pieces,
@@ -396,6 +414,14 @@ def refine_command(
     wanted = OutputOptions(show_steps, confidence, review, resume, changes, k, others, model, force)
     choice = ModelChoice(model, options, label_map, trust_from)
     _run(inputs, output, shape, wanted, choice, threads=threads, reports_changes=True, workers=workers)
+
+
+def model_of(language: str | None) -> str:
+    """Return the name of the bundled model for a language: `en` if none is named."""
+    if language is None:
+        return _DEFAULT_MODEL
+    found = model_for(language)
+    return find_model(language).name if found is None else found[0]  # find_model raises an error that names the way out
 
 
 def trust_of(text: str | None) -> Trust | list[Trust] | None:

@@ -18,7 +18,7 @@ from treefine.cli.terminal import completing, say
 from treefine.config import Precision
 from treefine.cores import torch_threads, use_threads
 from treefine.errors import TreefineError
-from treefine.model.bundled import bundled_models
+from treefine.model.bundled import EXTRA_MODEL, bundled_models
 from treefine.serving.limits import ServerLimits
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 _MOST_WORKERS = 4
+_DEFAULT_MODELS = ("en", EXTRA_MODEL)  # those of them that are installed
 
 
 def serve_command(
@@ -36,7 +37,7 @@ def serve_command(
             metavar="[NAME=]NAME|DIR",
             help="Bundled model, model folder, or OWNER/NAME on the Hugging Face hub; NAME= sets its name for clients. "
             "Can be repeated; the first model is the default one.",
-            show_default="en",
+            show_default="en, and multi if it is installed",
             autocompletion=completing(bundled_models),
         ),
     ] = None,
@@ -150,7 +151,7 @@ def serve_command(
         raise TreefineError(f"The server needs {error.name}.", hint=hint) from error
     from treefine.parsing.parser import Parser  # loads torch
 
-    named = _named(models or ["en"])
+    named = _named(models or [each for each in _DEFAULT_MODELS if each in bundled_models()] or ["en"])
     limits = ServerLimits(
         max_bytes=max_bytes,
         max_words=max_words,

@@ -22,8 +22,10 @@ from treefine.drawing.html import GENERATOR
 from treefine.errors import EmptyError, LongSentenceWarning, TreebankError, TreefineError
 from treefine.evaluation import tables
 from treefine.fast.file_workers import FileParser, FilePart, FileReport, missing_tags
+from treefine.model.vocabulary import language_of
 from treefine.parsing.annotate import with_newdoc
 from treefine.parsing.table import Content, csv_texts
+from treefine.segmenter.language import table
 from treefine.treebank.conllu import cut_treebank, texts_in_file
 from treefine.treebank.constraints import CONSTRAIN, label_warning
 from treefine.treebank.files import name_of
@@ -57,7 +59,7 @@ def run_jobs(
     with ExitStack() as stack:
         advance = stack.enter_context(progress("Parsing", bytes_in(inputs), in_bytes=True, is_shown=not is_drawn_over))
         runner = JobRunner(parser, options, advance, changes=changes, may_be_empty=len(inputs) > 1)
-        runner.text_check = TextCheck(parser.languages, runner.on_warning)
+        runner.text_check = TextCheck(parser.new_language_check(), runner.on_warning)
         if options.review is not None:
             listed = stack.enter_context(open_stdout("tree"))
             runner.review = Review(options.review, listed.write, is_extra=jobs[0].target != "-")
@@ -165,6 +167,7 @@ class JobRunner:
     on_empty: Callable[[TreefineError], None] = _report
     n_empty: int = 0
     lost: dict[Format, Counter[str]] = field(default_factory=dict)  # items that each output format cannot hold
+    _told: set[tuple[str, str]] = field(default_factory=set)  # files and their languages that were printed
 
     def run(self, job: Job) -> None:
         """Parse the sentences of a job and write its output."""
@@ -229,6 +232,7 @@ class JobRunner:
         names_files = _names_files(job)
         for sentence in self.parser.stream_trees(sentences, skip=skip):
             given = read.popleft()
+            self._tell_language(sentence)
             yield replace(given.found, sentence=with_newdoc(sentence) if names_files else sentence)
             self.advance(given.n_bytes, sentences=1)
 
@@ -238,6 +242,7 @@ class JobRunner:
         names_files = _names_files(job)
         for parse in self.parser.stream_segmented(self._sentences(job, skip, read), skip=skip):
             given = read.popleft()
+            self._tell_language(parse.sentence)
             if self.changes is not None:
                 parse = self.changes.add(parse, given.found.sentence.arcs)
             if self.write_changes is not None:
@@ -246,6 +251,15 @@ class JobRunner:
                 self.review.see(parse)
             yield replace(parse, sentence=with_newdoc(parse.sentence)) if names_files else parse
             self.advance(given.n_bytes, sentences=1)
+
+    def _tell_language(self, sentence: Sentence) -> None:
+        """Print the language that was identified, once for each file."""
+        place = (sentence.path, sentence.treebank)
+        if self.parser.plan().choice.guesses and place not in self._told:
+            self._told.add(place)
+            code = language_of(sentence.treebank)
+            name = f"{table().names.get(code, code)} ({code})" if code else "not identified"
+            say(f"treefine: {sentence.path + ': ' if sentence.path else ''}language {name}")
 
     def _sentences(self, job: Job, skip: int, read: deque[_Read]) -> Iterator[Segmented]:
         """Yield the sentences of all inputs in the format of the output; add all but the first `skip` to `read`.

@@ -24,8 +24,8 @@ _UNFINISHED = frozenset(",;:-–—，、；：")
 class TextCheck:
     """Watches the sentences of texts, and gives each of two warnings at most once."""
 
-    def __init__(self, languages: Sequence[str], on_warning: Callable[[TreefineError], None]) -> None:
-        self._on_warning, self._language, self._is_advised = on_warning, LanguageCheck(languages), False
+    def __init__(self, language: LanguageCheck, on_warning: Callable[[TreefineError], None]) -> None:
+        self._on_warning, self._language, self._is_advised = on_warning, language, False
 
     def watched(self, found: Iterable[Segmented], path: str, *, is_lines: bool) -> Iterator[Segmented]:
         """Yield these sentences; warn when enough of them were seen, or after the last."""

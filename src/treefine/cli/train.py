@@ -6,8 +6,9 @@ import json
 import os
 import shlex
 import sys
+import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +19,8 @@ import typer
 from treefine.cli.parse import DeviceOption, ThreadsOption
 from treefine.cli.terminal import completing, is_quiet, say, warn
 from treefine.cores import use_threads
-from treefine.errors import RenamedSettingWarning
+from treefine.errors import RenamedSettingWarning, TreefineError
+from treefine.model.bundled import bundled_models
 from treefine.training.recipe import EMPTY, NEW_ENCODER, NEW_INITIALS, bundled_recipes
 from treefine.treebank.formats import FORMATS
 
@@ -30,11 +32,27 @@ def train_command(
     recipe: Annotated[
         str,
         typer.Argument(
-            metavar="RECIPE",
-            help="TOML file, or the name of a bundled recipe.",
+            metavar="[RECIPE]",
+            help="TOML file, or the name of a bundled recipe. Not needed with --from.",
             autocompletion=completing(bundled_recipes),
         ),
-    ],
+    ] = "",
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="MODEL",
+            help="Fine-tune this model, such as multi, on --train with settings that suit its size.",
+            autocompletion=completing(bundled_models),
+        ),
+    ] = "",
+    treebanks: Annotated[
+        list[str] | None,
+        typer.Option("--train", metavar="FILE", help="With --from: treebank to train on. Can be repeated."),
+    ] = None,
+    dev: Annotated[
+        str, typer.Option("--dev", metavar="FILE", help="With --from: treebank for choosing the best epoch.")
+    ] = "",
     output: Annotated[
         str,
         typer.Option(
@@ -63,7 +81,8 @@ def train_command(
     """Train a parser.
 
     The recipe and its files are checked before training starts. The model is saved in DIR/model, and the scores of each
-    epoch in DIR/metrics.jsonl.
+    epoch in DIR/metrics.jsonl. With --from, no recipe is needed: its settings are those that `treefine new-recipe`
+    would write.
     """
     from treefine.parsing.plan import find_device  # loads torch
     from treefine.training.abilities import abilities, command_for
@@ -75,8 +94,8 @@ def train_command(
     folder, is_first = Path(output), os.environ.get("RANK", "0") == "0"  # among the processes of torchrun
     chosen = find_device(device)
     use_threads(threads)
-    with _renamed_settings_shown(is_first):
-        prepared = prepare(recipe, changes or ())
+    with _renamed_settings_shown(is_first), _recipe_of(recipe, start, treebanks or (), dev) as path:
+        prepared = prepare(path, changes or ())
         if is_first and output:
             check_folder(folder, prepared, is_resumed=resume)
     model = folder / FolderNames.model
@@ -103,6 +122,27 @@ def train_command(
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_how_to_continue(folder)) from None
     typer.echo(f"The model is in {model}. To try it: {command_for(prepared, model)}")
+
+
+@contextmanager
+def _recipe_of(recipe: str, start: str, train: Sequence[str], dev: str) -> Iterator[str]:
+    """Yield the recipe to train: the one that the user named, or a new one that fine-tunes a model."""
+    if not start and (train or dev):
+        raise TreefineError("--train and --dev need --from.", hint="Name the model to fine-tune, such as --from multi.")
+    if start and (recipe or not train or not dev):
+        hint = "Name --train and --dev, and no recipe; or set encoder.fine_tune_from in the recipe."
+        raise TreefineError("--from needs a treebank to train on and a dev set.", hint=hint)
+    if not (recipe or start):
+        raise TreefineError("Name a recipe, or a model to fine-tune with --from.", hint="See treefine train --help.")
+    if recipe:
+        yield recipe
+        return
+    from treefine.training.new_recipe import RecipeRequest, new_recipe
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"{Path(start).name}-fine-tuned.toml")
+        path.write_text(new_recipe(RecipeRequest(tuple(train), dev, start), path.name).text, encoding="utf-8")
+        yield str(path)
 
 
 def _how_to_continue(folder: Path) -> str:

@@ -157,7 +157,7 @@ class Engine:
         assert subwords is not None
         self.plan = plan
         n_tags = len(settings.tags.columns) if settings.tags.source != "none" else 0
-        self.n_columns = n_tags + settings.tags.case
+        self.n_columns = n_tags + settings.tags.case + bool(plan.model.vocabulary.treebanks)
         self.n_positions = settings.encoder.n_positions
         self.most = most_pieces_of_word(self.n_positions)
         self.special = (subwords.cls_id, subwords.pad_id, subwords.sep_id)

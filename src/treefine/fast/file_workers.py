@@ -9,7 +9,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from queue import SimpleQueue
 from types import TracebackType
@@ -68,6 +68,7 @@ class WorkerSettings:
     reads_marks: bool = True  # whether Keep= marks are respected
     most_words: int = MOST_WORDS  # a longer sentence is parsed in parts
     written_tags: WrittenTags = "given"
+    treebank: str = ""  # of all sentences, for a model of several
 
     @classmethod
     def of(cls, parser: Parser) -> WorkerSettings | None:
@@ -78,6 +79,8 @@ class WorkerSettings:
             names = initial.names
             initial = initial.initial
         if model.subwords is None or initial not in (empty, given) or parser.keep == "given" or parser.trust:
+            return None
+        if parser.plan().choice.guesses:  # a worker sees only parts of a file
             return None
         return cls(
             model.subwords.tokenizer.to_str(),
@@ -91,6 +94,7 @@ class WorkerSettings:
             reads_marks=parser.keep == "marked",
             most_words=parser.plan().most_words,
             written_tags=parser.plan().written_tags,
+            treebank=parser.plan().choice.named,
         )
 
 
@@ -162,7 +166,7 @@ class Scribe:
                     bypasses_engine = True
                     unknown = unknown or label_warning(sentence, constraints, settings.vocabulary.labels)
                 bypasses_engine = bypasses_engine or len(sentence) > settings.most_words
-                sentences.append(sentence)
+                sentences.append(replace(sentence, treebank=settings.treebank))
         except TreebankError as error:
             fault = error
         arcs = list(self._initial(sentences)) if settings.reads_arcs else None
@@ -175,8 +179,9 @@ class Scribe:
         self, part: FilePart, trees: PackedTrees, n_sentences: int, skip: int = 0, is_start: bool = False
     ) -> WrittenPart:
         """Write the first `n_sentences` of a part with their trees, without the first `skip` of them."""
-        sentences = map(part.converted, islice(part.sentences(), n_sentences))
         settings = self._settings
+        converted = map(part.converted, islice(part.sentences(), n_sentences))
+        sentences = (replace(each, treebank=settings.treebank) for each in converted)
         found = filled(sentences, trees, settings.vocabulary, settings.tags, settings.written_tags)
         return write_part(part.named(found)[skip:], is_start=is_start)
 

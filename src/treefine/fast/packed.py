@@ -100,7 +100,7 @@ def filled(
     for sentence in sentences:
         words = slice(start, start + len(sentence))
         arcs = Arcs(tuple(heads[words]), tuple(labels[words]))
-        names = tag_names(vocabulary, columns, [ids[words] for ids in tag_ids], sentence.forms) if tag_ids else []
+        names = tag_names(vocabulary, columns, [ids[words] for ids in tag_ids], sentence) if tag_ids else []
         yield with_parse(sentence, arcs, columns, names, written, is_sure[words], kept=tags.given)
         start = words.stop
 

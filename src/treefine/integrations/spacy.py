@@ -13,7 +13,7 @@ import re
 import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -58,6 +58,7 @@ class ComponentOptions:
     """The config of the component; None leaves a choice to the model."""
 
     model: str = "en"  # a bundled parser, the path of a folder, or OWNER/NAME on the hub
+    language: str | None = None  # for a model of several: a code, a treebank or an English name; None: identified
     initial: Literal["doc", "empty"] | None = None  # "doc": the heads and labels of the Doc
     max_steps: int | None = None  # T
     stop_above: float | None = None  # the confidence above which a sentence is not refined further
@@ -99,6 +100,7 @@ def create(
     nlp: Language,
     name: str,
     model: Any,  # `ComponentOptions` checks the types, because it reports errors in one line
+    language: Any,
     initial: Any,
     max_steps: Any,
     stop_above: Any,
@@ -108,7 +110,7 @@ def create(
     precision: Any,
 ) -> TreefineComponent:
     """Create the component; a model that is on this machine is loaded at once."""
-    values = (model, initial, max_steps, stop_above, tags, confidence, device, precision)
+    values = (model, language, initial, max_steps, stop_above, tags, confidence, device, precision)
     options = dict(zip(asdict(ComponentOptions()), values, strict=True))
     return TreefineComponent(name, read_settings(ComponentOptions, options))
 
@@ -129,7 +131,9 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
 
         options = self.options
         own_tags = None if options.tags == "best" else options.tags  # "best" needs an initial parse
-        own = Parser.from_pretrained(folder, tags=own_tags, device=options.device, precision=options.precision)
+        own = Parser.from_pretrained(
+            folder, language=options.language, tags=own_tags, device=options.device, precision=options.precision
+        )
         initial, steps = "given" if options.initial == "doc" else options.initial, options.max_steps
         trust = CAUTIOUS_TRUST if initial == "given" else None  # the same for each Doc, alone or in a pipe
         stop = options.stop_above
@@ -182,8 +186,15 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
         cut = [split_sentences(doc, None if parser.segmenter is None else segment) for doc in docs]
         with_words = [each for sentences in cut for each in sentences if each.words]
         reads_all = parser.tags == "given" or self.options.tags == "best"
-        columns = COLUMNS if reads_all else parser.plan().read_columns
-        read = [_read(each.words, columns, arcs=starts_from_doc) for each in with_words]
+        plan = parser.plan()
+        columns = COLUMNS if reads_all else plan.read_columns
+        # Each Doc has its own language, whatever else is in the batch.
+        treebanks = [plan.choice.of_text(doc.text) for doc in docs]
+        of_words = [each for each, sentences in zip(treebanks, cut, strict=True) for one in sentences if one.words]
+        read = [
+            replace(_read(each.words, columns, arcs=starts_from_doc), treebank=treebank)
+            for each, treebank in zip(with_words, of_words, strict=True)
+        ]
         parses: list[Parse] = list(parser.stream(read)) if self.options.confidence else []
         trees = [each.sentence for each in parses] if self.options.confidence else list(parser.stream_trees(read))
         remaining = iter(trees)

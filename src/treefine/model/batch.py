@@ -136,6 +136,8 @@ def owners(n_pieces: Sequence[int], cut: Sequence[range]) -> list[int]:
     >>> owners([1, 1, 2, 1, 1, 1], [range(0, 3), range(2, 5), range(3, 6)])
     [0, 0, 0, 1, 2, 2]
     """
+    if len(cut) == 1:
+        return [0] * len(n_pieces)
     ends = [0, *accumulate(n_pieces)]
     n_words = len(n_pieces)
     best = [(-1, 0)] * n_words

@@ -1,18 +1,84 @@
-"""The bundled parsers: their names, folders and descriptions. Listing them does not import torch."""
+"""The bundled parsers: their names, folders, languages and descriptions. Listing them does not import torch.
+
+The English parser comes with the package. Others come with extra packages, which name their folders as entry points.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
+from typing import NamedTuple
 
 from treefine.config import read_settings
-from treefine.errors import ModelError
+from treefine.errors import ModelError, TreefineError
 from treefine.model.weight_files import LAYOUT, read_json
 
 BUNDLED = Path(__file__).parent.parent / "models"
 ABOUT = "about.json"  # in the folder of a bundled model
+_SHORTEST_NAME = 4  # letters; shorter names of models are often similar to codes of languages by chance
+ENTRY_POINTS = "treefine.models"  # the group in which an extra package names its models
 _TRAINED, _RECIPE = "model", "recipe.json"  # in the output folder of a training; see `FolderNames` in training
+
+# The languages of the model in treefine-multi, known without that package so that errors can name it.
+EXTRA_MODEL, EXTRA_PACKAGE = "multi", "treefine-multi"
+LANGUAGES_OF_MULTI: Mapping[str, str] = {
+    "af": "Afrikaans",
+    "cy": "Welsh",
+    "da": "Danish",
+    "de": "German",
+    "en": "English",
+    "es": "Spanish",
+    "fa": "Persian",
+    "fi": "Finnish",
+    "fo": "Faroese",
+    "fr": "French",
+    "ga": "Irish",
+    "gd": "Scottish Gaelic",
+    "hr": "Croatian",
+    "hy": "Armenian",
+    "id": "Indonesian",
+    "is": "Icelandic",
+    "it": "Italian",
+    "ja": "Japanese",
+    "ko": "Korean",
+    "lt": "Lithuanian",
+    "lv": "Latvian",
+    "mt": "Maltese",
+    "nb": "Norwegian Bokmål",
+    "nn": "Norwegian Nynorsk",
+    "pt": "Portuguese",
+    "ro": "Romanian",
+    "ru": "Russian",
+    "sl": "Slovenian",
+    "sv": "Swedish",
+    "th": "Thai",
+    "tr": "Turkish",
+    "ug": "Uyghur",
+    "uk": "Ukrainian",
+    "vi": "Vietnamese",
+    "wo": "Wolof",
+    "zh": "Chinese",
+}
+
+
+@dataclass(frozen=True)
+class LanguageAbout:
+    """The description of one treebank of a parser of several languages."""
+
+    name: str  # of the language, in English
+    language: str  # its code
+    treebank: str  # such as "UD Swedish Talbanken 2.3"
+    licence: str
+    words: int  # in its training set
+    is_main: bool  # whether the code of the language means this treebank
+    scores: dict[str, float] = field(default_factory=dict)  # on its test set, in %
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -24,11 +90,29 @@ class About:
     licence: str
     encoder: str
     scores: dict[str, float] = field(default_factory=dict)  # on the treebank's test set, in %
+    languages: dict[str, LanguageAbout] = field(default_factory=dict)  # of a parser of several, by treebank code
 
 
 def bundled_models() -> dict[str, Path]:
-    """Return the folders of the bundled parsers, by name."""
-    return {folder.name: folder for folder in sorted(BUNDLED.glob("*")) if (folder / LAYOUT.config).is_file()}
+    """Return the folders of the bundled parsers by name: those of this package, then those of extra packages."""
+    own = {folder.name: folder for folder in sorted(BUNDLED.glob("*")) if (folder / LAYOUT.config).is_file()}
+    return own | {name: folder for name, folder in extra_models() if name not in own}
+
+
+def extra_models() -> Iterator[tuple[str, Path]]:
+    """Yield the names and folders that installed packages offer; warn about a package that cannot be used."""
+    from importlib.metadata import entry_points  # takes some milliseconds
+
+    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda each: each.name):
+        try:
+            folder = Path(entry.load())
+            if not (folder / LAYOUT.config).is_file():
+                raise ModelError(f"{folder} is not the folder of a model.")
+        except Exception as error:  # the package of someone else may fail in any way
+            reason = f"{type(error).__name__}: {error}".split("\n")[0]
+            warnings.warn(f"The model {entry.name} of {entry.value} cannot be used ({reason}).", stacklevel=3)
+            continue
+        yield entry.name, folder
 
 
 def about(folder: Path) -> About:
@@ -49,8 +133,8 @@ def find_model(name: str | os.PathLike[str]) -> Path:
         return known[asked]
     if "/" not in asked and "\\" not in asked and not Path(name).exists():
         bundled = f"Choose a bundled one ({', '.join(known)}), or give" if known else "No model is bundled; give"
-        hint = f"{bundled} the path of a folder, or OWNER/NAME on the hub."
-        raise ModelError(f"There is no model {asked!r}.", hint=hint)
+        hint = f"{bundled} the path of a folder, or OWNER/NAME on the hub. {_about_language(asked)}"
+        raise ModelError(f"There is no model {asked!r}.", hint=hint.rstrip())
     if Path(name).name == _TRAINED and not Path(name).exists():
         trained_model(Path(name).parent)  # raises an error if that training has not finished
     from treefine.model.folder import fetch  # imports torch
@@ -68,3 +152,120 @@ def trained_model(folder: Path) -> Path:
         hint = "Wait until it ends, or continue it with treefine train --resume."
         raise ModelError("This training has not finished, so there is no model yet.", hint=hint, path=str(folder))
     return folder
+
+
+class _Known(NamedTuple):
+    """A language of a bundled parser."""
+
+    code: str
+    name: str  # in English
+
+
+def _languages(folder: Path) -> dict[str, _Known]:
+    """Map the code and the English name of each language of a parser, and each treebank, to what it is called there."""
+    config = read_json(folder / LAYOUT.config)
+    codes = [str(code) for code in config.get("languages") or ()]
+    found = {code: _Known(code, LANGUAGES_OF_MULTI.get(code, code)) for code in codes}
+    described = about(folder) if (folder / ABOUT).is_file() else None
+    if described is None:
+        return found
+    for treebank, each in described.languages.items():
+        own = _Known(each.language, each.name)
+        found |= {each.language: own, each.name.lower(): own, treebank: _Known(treebank, each.name)}
+    if len(codes) == 1 and not described.languages:
+        own = _Known(codes[0], described.language)
+        found |= {codes[0]: own, described.language.lower(): own}
+        named = re.search(r"(\S+) [\d.]+$", described.treebank)  # EWT in "UD English EWT 2.16"
+        if named:
+            found[f"{codes[0]}_{named[1].lower()}"] = own
+    return found
+
+
+def _place_of(language: str) -> tuple[str, _Known] | None:
+    """Return the bundled parser for a language, and the language; prefer the parser with the fewest languages."""
+    asked = language.strip().lower()
+    fitting = []
+    for name, folder in bundled_models().items():
+        with suppress(TreefineError):  # the error of a damaged model is reported where it is used
+            languages = _languages(folder)
+            if asked in languages:
+                fitting.append((name, languages))
+    if not fitting:
+        return None
+    name, languages = min(fitting, key=lambda each: len({found.code for found in each[1].values()}))
+    return name, languages[asked]
+
+
+def model_for(language: str) -> tuple[str, str] | None:
+    """Return the bundled parser for a language, and the code of the language for its option `language`.
+
+    The language is a code, an English name, or the code of a treebank. Return None if no bundled parser knows it. Of
+    several parsers, the one with the fewest languages is returned.
+
+    >>> model_for("English"), model_for("en_ewt"), model_for("Klingon")
+    (('en', 'en'), ('en', 'en'), None)
+    """
+    found = _place_of(language)
+    return None if found is None else (found[0], found[1].code)
+
+
+def unknown_language(asked: str, known: Mapping[str, str], *, model: str = "") -> ModelError:
+    """Return the error for a language that a model does not know; `known` maps its codes to English names.
+
+    >>> print(unknown_language("swedisch", {"da": "Danish", "sv": "Swedish"}, model="multi"))
+    There is no language 'swedisch'. Did you mean sv (Swedish)? The model multi knows da and sv.
+    >>> print(unknown_language("English", {"da": "Danish", "sv": "Swedish"}))
+    This model does not know English. English is in the model en. The model knows da and sv.
+    """
+    codes = " and ".join(filter(None, [", ".join([*known][:-1]), *[*known][-1:]]))
+    knows = f"The model{f' {model}' if model else ''} knows {codes or 'no language by name'}."
+    elsewhere = _where(asked)
+    if elsewhere and _language(asked) not in known:
+        message = f"{f'The model {model}' if model else 'This model'} does not know {_name_of(asked)}."
+        return ModelError(message, hint=f"{elsewhere} {knows}")
+    near = _nearest(asked, known)
+    hint = f"Did you mean {near} ({known[near]})? {knows}" if near else knows
+    return ModelError(f"There is no language {asked[:40]!r}.", hint=hint)
+
+
+def _about_language(asked: str) -> str:
+    """Say in which model a language is that was given as the name of a model; empty if it is not like a language."""
+    found = _where(asked)
+    near = _nearest(asked, LANGUAGES_OF_MULTI) if not found and len(asked) >= _SHORTEST_NAME else ""
+    return f"Did you mean {near}? {_where(near)}" if near else found
+
+
+def _where(asked: str) -> str:
+    """Say in which model a language is, and how to install it; empty if it is in none."""
+    found = _place_of(asked)
+    if found is not None:
+        return f"{found[1].name} is in the model {found[0]}."
+    name = "" if EXTRA_MODEL in bundled_models() else _name_of(asked)
+    return f"{name} is in the model {EXTRA_MODEL}: pip install {EXTRA_PACKAGE}." if name else ""
+
+
+def _name_of(asked: str) -> str:
+    """Return the English name of a language that is or could be installed; empty if it is not known."""
+    found = _place_of(asked)
+    if found is not None:
+        return found[1].name
+    language = _language(asked)
+    names = (name for code, name in LANGUAGES_OF_MULTI.items() if language in (code, name.lower()))
+    return next(names, "")
+
+
+def _language(asked: str) -> str:
+    return asked.strip().lower().partition("_")[0]  # of a treebank
+
+
+def _nearest(asked: str, known: Mapping[str, str]) -> str:
+    """Return the code of the language whose code or English name is most similar; empty if none is.
+
+    >>> _nearest("sw", {"sl": "Slovenian", "sv": "Swedish"}), _nearest("Slovenia", {"sl": "Slovenian"})
+    ('sv', 'sl')
+    """
+    language = _language(asked)
+    names = {name.lower(): code for code, name in known.items()} | {code: code for code in known}
+    begun = [name for name in names if len(language) > 1 and name.startswith(language)]
+    close = [language] if language in names else begun or get_close_matches(language, names, 1)
+    return names[close[0]] if close else ""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 
@@ -16,8 +18,9 @@ from treefine.config import (
     ScorerSettings,
     TagSettings,
 )
+from treefine.errors import ConfigError
 from treefine.model.encoder import TransformerEncoder
-from treefine.model.folder import fetch
+from treefine.model.folder import fetch, from_four_bits, in_four_bits
 from treefine.model.hf_weights import fill, load_encoder
 from treefine.model.parser_model import ParserModel
 from treefine.model.shrink_vocabulary import cut_subwords
@@ -38,6 +41,25 @@ def root_label_of(sentences: Iterable[Sentence]) -> str:
     return under_root.pop() if is_one and not under_root & elsewhere else ""
 
 
+@dataclass(frozen=True)
+class PieceChoice:
+    """The pieces of a pretrained encoder that a model keeps, and their precision."""
+
+    n_frequent: int | None = None  # keep the pieces of the treebank and this many others, the most frequent; None: all
+    most_pieces: int = 0  # keep at most this many pieces of the treebank, the most frequent; 0: all
+    table_bits: Literal[4, 32] = 32  # of a number in their embeddings; 4: they are rounded and not trained
+    shares: Mapping[str, float] = field(default_factory=dict)  # how much a word of each treebank counts; 1 if not named
+
+    def cut(self, subwords: Subwords, sentences: Iterable[Sentence]) -> tuple[Subwords, list[int]]:
+        """Return subwords with these pieces, and the old id of each piece."""
+        words: Counter[str] = Counter()
+        for sentence in sentences:
+            share = self.shares.get(sentence.treebank, 1)
+            for form in sentence.forms:
+                words[form] += share  # type: ignore[assignment]  # a share need not be whole
+        return cut_subwords(subwords, words, self.n_frequent or 0, most_pieces=self.most_pieces)
+
+
 def create_parser_model(
     encoder: str | os.PathLike[str],
     sentences: Iterable[Sentence],
@@ -47,23 +69,29 @@ def create_parser_model(
     scorer: ScorerSettings | None = None,
     decode: DecodeSettings | None = None,
     sentence_layers: int = 0,
-    n_frequent: int | None = None,
+    pieces: PieceChoice | None = None,
+    fewest: int = 1,
     seed: int = 1,
 ) -> ParserModel:
     """Create RNGTr (or SynTr, with `relations.graph = "none"`) over a pretrained encoder from a folder or the hub.
 
-    `sentences` is the training treebank; the model gets its labels and tags. With `n_frequent`, the piece embeddings
-    are cut to the pieces that the treebank uses and the `n_frequent` most frequent others.
+    `sentences` is the training treebank; the model gets its labels, its tags, and features and lemma scripts that occur
+    at least `fewest` times.
     """
     folder = fetch(encoder)
     shape, weights = load_encoder(folder)
     subwords = Subwords.from_folder(folder)
-    sentences = list(sentences)
-    if n_frequent is not None:
-        words = {form for sentence in sentences for form in sentence.forms}
-        subwords, rows = cut_subwords(subwords, words, n_frequent)
+    sentences, pieces = list(sentences), pieces or PieceChoice()
+    if pieces.n_frequent is not None:
+        subwords, rows = pieces.cut(subwords, sentences)
         weights["pieces.weight"] = weights["pieces.weight"][rows]
         shape = replace(shape, n_pieces=len(rows))
+    if pieces.table_bits == 4:
+        try:
+            shape = replace(shape, table_bits=4)
+        except ValueError as error:
+            raise ConfigError(f"{error}.", hint="Set table_bits = 32 in [encoder].", path=str(folder)) from None
+        weights["pieces.weight"] = from_four_bits(*in_four_bits(weights["pieces.weight"]))
     settings = ModelSettings(
         shape,
         relations or RelationSettings(),
@@ -73,7 +101,8 @@ def create_parser_model(
         sentence_layers=sentence_layers,
     )
     columns, given = settings.tags.columns, settings.tags.given
-    vocabulary = replace(Vocabulary.of_treebank(sentences, columns=columns, given=given), words=(), chars=())
+    found = Vocabulary.of_treebank(sentences, columns=columns, given=given, fewest=fewest)
+    vocabulary = replace(found, words=(), chars=())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = ParserModel(settings, vocabulary, subwords)

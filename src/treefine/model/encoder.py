@@ -41,6 +41,7 @@ class TransformerEncoder(nn.Module):
         self.width = settings.width
         self.double_specials = double_specials
         self.pieces = nn.Embedding(settings.n_pieces, settings.embedding_width)
+        self.pieces.weight.requires_grad_(settings.table_bits > 4)
         self.positions = nn.Embedding(settings.n_positions, settings.embedding_width)
         self.tags = nn.ModuleList(TagEmbedding(number, settings.embedding_width) for number in n_tags)
         self.root = nn.Parameter(torch.empty(settings.embedding_width))
@@ -106,7 +107,8 @@ class TransformerEncoder(nn.Module):
             x = x * torch.where(words < 0, 2, 1)[..., None]
         if tags is not None:
             for table, column in zip(self.tags, tags.unbind(-1), strict=False):  # only running text has the last one
-                x = x + table(column)
+                if table.n_tags:  # a column without vectors is not read
+                    x = x + table(column)
         x = self.dropout(self.norm(x + self.positions(places)))
         embedded: Tensor = x if self.widen is None else self.widen(x)
         return embedded
@@ -172,6 +174,7 @@ class TagEmbedding(nn.Module):
 
     def __init__(self, n_tags: int, width: int) -> None:
         super().__init__()
+        self.n_tags = n_tags
         self.weight = nn.Parameter(torch.empty(n_tags, width))
         nn.init.normal_(self.weight, std=0.02)
 

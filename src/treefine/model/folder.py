@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -17,8 +17,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from treefine.config import BiLSTMSettings, ModelSettings, TransformerSettings, named_columns, read_settings
+from treefine.config import BLOCK, BiLSTMSettings, ModelSettings, TransformerSettings, named_columns, read_settings
 from treefine.errors import ModelError
+from treefine.model.bundled import bundled_models
 from treefine.model.parser_model import ParserModel
 from treefine.model.subwords import TOKENIZER_FILES, Subwords
 from treefine.model.vocabulary import Vocabulary
@@ -83,10 +84,38 @@ NARROWEST = 16  # a shorter row would hardly be smaller in int8, because of its 
 LARGEST = 127
 
 
-def rounded(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return each matrix as int8 with one scale per row, so that its largest number is ±127; the rest as float16."""
+def in_four_bits(table: Tensor) -> tuple[Tensor, Tensor]:
+    """Round a table to whole numbers from -8 to 7, with one scale for each block of a row. Return both.
+
+    Two numbers share a byte: one of the first half of the block, in its low bits, and one of the second half. The
+    largest number of a block becomes -8, as in the format q4_0 of llama.cpp, so that rounding again changes nothing.
+    """
+    blocks = table.float().view(len(table), -1, BLOCK)  # [row, block, number]
+    largest = blocks.gather(-1, blocks.abs().argmax(-1, keepdim=True))
+    scale = (largest / -8).half()
+    by = torch.where(scale == 0, 1, scale.float())
+    numbers = ((blocks / by).round().clamp(-8, 7) + 8).to(torch.uint8)
+    low, high = numbers.chunk(2, dim=-1)
+    return (low | (high << 4)).flatten(1), scale.squeeze(-1)
+
+
+def from_four_bits(numbers: Tensor, scale: Tensor) -> Tensor:
+    """Return the table that `in_four_bits` rounded, in float32."""
+    pairs = numbers.view(len(numbers), -1, BLOCK // 2)  # [row, block, byte]
+    whole = torch.cat([pairs & 15, pairs >> 4], dim=-1).float() - 8
+    return (whole * scale.float().unsqueeze(-1)).flatten(1)
+
+
+def rounded(weights: Mapping[str, Tensor], *, in_four: Collection[str] = ()) -> dict[str, Tensor]:
+    """Return each matrix as int8 with one scale per row, so that its largest number is ±127; the rest as float16.
+
+    The tables whose names are `in_four` are rounded to four bits.
+    """
     found: dict[str, Tensor] = {}
     for name, weight in weights.items():
+        if name in in_four:
+            found[name], found[name + SCALE] = in_four_bits(weight)
+            continue
         if weight.dim() < 2 or weight.size(-1) < NARROWEST:
             found[name] = weight.half()
             continue
@@ -101,16 +130,23 @@ def restored(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     found = {}
     for name, weight in weights.items():
         scale = weights.get(name + SCALE)
-        has_scale = scale is not None and scale.is_floating_point() and scale.shape == weight.shape[:-1]
-        if weight.dtype == torch.int8 and scale is not None and has_scale:
-            found[name] = weight.float() * scale.float().unsqueeze(-1)
+        if scale is not None and scale.is_floating_point() and _fits(weight, scale):
+            is_four = weight.dtype == torch.uint8
+            found[name] = from_four_bits(weight, scale) if is_four else weight.float() * scale.float().unsqueeze(-1)
         elif not (name.endswith(SCALE) and _is_rounded(weights.get(name.removesuffix(SCALE)))):
             found[name] = weight.float() if weight.is_floating_point() else weight
     return found
 
 
 def _is_rounded(weight: Tensor | None) -> bool:
-    return weight is not None and weight.dtype == torch.int8
+    return weight is not None and weight.dtype in (torch.int8, torch.uint8)
+
+
+def _fits(weight: Tensor, scale: Tensor) -> bool:
+    """Return whether the scales are those of this rounded weight: one per row in int8, one per block in four bits."""
+    if weight.dtype == torch.uint8 and weight.dim() == 2:
+        return scale.shape == (len(weight), weight.shape[1] * 2 // BLOCK) and weight.shape[1] * 2 % BLOCK == 0
+    return weight.dtype == torch.int8 and scale.shape == weight.shape[:-1]
 
 
 class _NoFirstNumbers(TorchFunctionMode):
@@ -142,7 +178,13 @@ def write_model(model: ParserModel, folder: Path, *, dtype: torch.dtype, notes: 
     if dtype not in (torch.float32, torch.float16, torch.int8):
         raise ModelError(f"Weights cannot be saved as {dtype}.", hint="Choose torch.float32, float16 or int8.")
     weights = {name: each.detach().cpu().contiguous() for name, each in model.state_dict().items()}
-    stored = rounded(weights) if dtype == torch.int8 else {name: each.to(dtype) for name, each in weights.items()}
+    encoder = model.settings.encoder
+    in_four = ("encoder.pieces.weight",) if isinstance(encoder, TransformerSettings) and encoder.table_bits == 4 else ()
+    if dtype == torch.int8:
+        stored = rounded(weights, in_four=in_four)
+    else:  # what has only four bits does not get larger
+        stored = rounded({name: weights.pop(name) for name in in_four}, in_four=in_four)
+        stored |= {name: each.to(dtype) for name, each in weights.items()}
     for name, each in stored.items():
         if not each.isfinite().all():
             raise ModelError(f"The weight {name} has a value that is not finite in {dtype}; nothing was saved.")
@@ -184,10 +226,12 @@ def load_model(folder: Path) -> ParserModel:
 
 
 def fetch(name: str | os.PathLike[str]) -> Path:
-    """Return the local folder of this name, or download the model from the hub. Only the hub needs a network."""
+    """Return the folder of a local model, of a bundled one, or of one on the hub. Only the hub needs a network."""
     folder, hub_name = Path(name), os.fspath(name)
     if folder.is_dir() and hub_name:
         return folder
+    if hub_name in (known := bundled_models()):
+        return known[hub_name]
     is_path = hub_name.count("/") > 1 or hub_name.startswith((".", "/", "~")) or "\\" in hub_name or folder.exists()
     if is_path or not hub_name:
         raise ModelError("There is no such model folder.", path=hub_name)

@@ -30,7 +30,9 @@ class ParserModel(nn.Module):
         self.settings, self.vocabulary, self.subwords = settings, vocabulary, subwords
         columns = settings.tags.columns if settings.tags.source != "none" else ()
         n_tags = tuple(len(vocabulary.tags(column)) for column in columns)
-        n_inputs = n_tags + (N_CASES,) * settings.tags.case
+        n_inputs = tuple(0 if name in settings.tags.unread else n for name, n in zip(columns, n_tags, strict=True))
+        n_inputs += (N_CASES,) * settings.tags.case
+        n_inputs += (len(vocabulary.treebanks),) * bool(vocabulary.treebanks)
         n_inputs += (N_GAPS,) * bool(settings.sentence_layers)  # the last one: only running text has it
         n_labels = len(vocabulary.labels)
         self.encoder: TransformerEncoder | BiLSTMEncoder  # or one of `treefine.fast`
@@ -138,10 +140,16 @@ class ParserModel(nn.Module):
         return None if flat is None else torch.from_numpy(padded(flat, [len(sentence) for sentence in sentences], 0))
 
     def text_batch(
-        self, windows: Sequence[Sequence[GapToken]], *, padded_to: int = 1
+        self, windows: Sequence[Sequence[GapToken]], treebanks: Sequence[str] = (), *, padded_to: int = 1
     ) -> tuple[Batch, Int[Tensor, "batch word column"]]:
-        """Return stretches of running text as a batch, and what the encoder reads of their tokens besides pieces."""
-        sentences = [Sentence.of_words([token.form for token in window]) for window in windows]
+        """Return stretches of running text as a batch, and what the encoder reads of their tokens besides pieces.
+
+        `treebanks` has the code of each stretch's treebank, or "" if it is unknown; it may be left out.
+        """
+        sentences = [
+            replace(Sentence.of_words([token.form for token in window]), treebank=treebank)
+            for window, treebank in zip(windows, treebanks or [""] * len(windows), strict=True)
+        ]
         gaps = np.array([gap_kinds(token) for window in windows for token in window], np.int32)[:, None]
         flat = inputs_of(sentences, self.vocabulary, self.settings.tags, read=())
         if flat is None:
@@ -159,9 +167,9 @@ class ParserModel(nn.Module):
         return logits
 
     @torch.no_grad()
-    def sentence_end_scores(self, windows: Sequence[Sequence[GapToken]]) -> list[np.ndarray]:
+    def sentence_end_scores(self, windows: Sequence[Sequence[GapToken]], treebank: str = "") -> list[np.ndarray]:
         """Return one score per token of each window; above zero, a sentence ends after the token."""
-        batch, tags = self.text_batch(windows, padded_to=4)
+        batch, tags = self.text_batch(windows, [treebank] * len(windows), padded_to=4)
         device = self.sentence_ends.weight.device if self.sentence_ends is not None else torch.device("cpu")
         logits = self.sentence_end_logits(batch.to(device), tags.to(device)).cpu().numpy()
         return [row[1 : len(window) + 1] for row, window in zip(logits, windows, strict=True)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -22,12 +22,15 @@ _UNUSED = re.compile(r"\[unused\d+\]")  # BERT's spare pieces have low ids but a
 _BYTES = {f"<0x{byte:02X}>" for byte in range(256)}  # as SentencePiece writes them
 
 
-def cut_subwords(subwords: Subwords, words: Iterable[str], n_frequent: int) -> tuple[Subwords, list[int]]:
+def cut_subwords(
+    subwords: Subwords, words: Iterable[str] | Mapping[str, float], n_frequent: int, *, most_pieces: int = 0
+) -> tuple[Subwords, list[int]]:
     """Return subwords that split `words` as before, with a smaller vocabulary, and the old id of each new piece.
 
     The embedding table becomes `old_table[old_ids]`. The vocabulary keeps the pieces of `words`, special and added
-    pieces, the `n_frequent` most frequent others, and the shorter pieces that unseen words fall back to. See
-    docs/design.md, 'Smaller vocabularies'.
+    pieces, the `n_frequent` most frequent others, and the shorter pieces that unseen words fall back to. The values of
+    a mapping `words` are how often they occur. With `most_pieces`, only that many of their pieces are kept, the most
+    frequent ones, and words with other pieces are split into shorter ones. See docs/design.md, 'Smaller vocabularies'.
     """
     settings = json.loads(subwords.tokenizer.to_str())
     model: _Model = settings["model"]
@@ -36,8 +39,11 @@ def cut_subwords(subwords: Subwords, words: Iterable[str], n_frequent: int) -> t
         raise ModelError(f"The vocabulary of a {model['type']} tokenizer cannot be shrunk.", hint=hint)
     special = {token["content"] for token in settings["added_tokens"]} | set(subwords.special.values())
     names = {number: piece for piece, number in subwords.tokenizer.get_vocab().items()}
-    words = set(words)
-    used = {names[number] for ids in subwords.all_pieces_of(list(words)) for number in ids}
+    words, counted = Counter(words), Counter[str]()
+    for count, ids in zip(words.values(), subwords.all_pieces_of(list(words)), strict=True):
+        for number in ids:
+            counted[names[number]] += count  # weighted counts need not be whole
+    used = {piece for piece, _ in counted.most_common(most_pieces or None)}
     scripts = {_script(character) for word in words for character in word}
     letters = {piece for piece in names.values() if len(piece) == 1 and _script(piece) in scripts}
     alphabet = set(ByteLevel.alphabet()) if subwords.is_byte_level else _BYTES if model.get("byte_fallback") else set()

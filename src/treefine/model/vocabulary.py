@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -22,7 +22,7 @@ UNSEEN = -1  # the id of a label that the model has no name for
 NO_HEAD = -1  # the head of ROOT, of padding, and of a word whose head is not given
 N_CASES = 5  # see `case_of`
 FEWEST_LEMMAS = 2  # occurrences of a lemma script that is worth learning
-_NAMES = ("labels", "upos", "xpos", "feats", "lemma", "words", "chars")
+_NAMES = ("labels", "upos", "xpos", "feats", "lemma", "words", "chars", "treebanks")
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Vocabulary:
     lemma_rules: tuple[str, ...] = ()  # as `LemmaRules.lines` writes them
     words: tuple[str, ...] = ()  # lower-cased
     chars: tuple[str, ...] = ()
+    treebanks: tuple[str, ...] = ()  # codes of the treebanks that a model of several tells apart, such as sv_talbanken
+    blank: tuple[str, ...] = ()  # columns that one of these treebanks lacks, such as "mt_mudt feats"
 
     @classmethod
     def of_treebank(
@@ -50,14 +52,18 @@ class Vocabulary:
         *,
         columns: Sequence[Column] = COLUMNS,
         given: Sequence[Column] = (),
+        fewest: int = 1,
         min_words: int = 2,
     ) -> Vocabulary:
         """Return the labels, tags, features and characters of a treebank, its frequent lemma scripts and words.
 
-        A word is frequent if it occurs `min_words` times or more. `columns` are those that the model predicts: they
-        decide which tags the lemma rules depend on. There are no rules for tags that are `given`, not predicted.
+        A word is frequent if it occurs `min_words` times or more. Features, lemma scripts and lemma rules that occur
+        less than `fewest` times are left out. `columns` are those that the model predicts: they decide which tags the
+        lemma rules depend on. There are no rules for tags that are `given`, not predicted. If the sentences name their
+        treebanks, the rules are those of each language.
         """
         counted: dict[str, Counter[str]] = {name: Counter() for name in _NAMES}
+        n_filled: Counter[tuple[str, Column]] = Counter()
         tagged: Counter[tuple[str, str, str]] = Counter()  # the form, tag and lemma script of each word
         for sentence in sentences:
             counted["labels"].update(sentence.labels)
@@ -66,13 +72,18 @@ class Vocabulary:
             counted["feats"].update(sentence.feats)
             scripts = tags_in(sentence, "lemma")
             counted["lemma"].update(filter(None, scripts))
-            tags: Sequence[str] = getattr(sentence, lemma_tag(columns))
+            if sentence.treebank:
+                counted["treebanks"][sentence.treebank] += len(sentence)
+                for column in ("feats", "lemma"):
+                    n_filled[sentence.treebank, column] += sum(map(BLANK.__ne__, getattr(sentence, column)))
+            tags = [rule_tag(tag, sentence.treebank) for tag in getattr(sentence, lemma_tag(columns))]
             tagged.update(each for each in zip(sentence.forms, tags, scripts, strict=True) if each[2])
             for form in sentence.forms:
                 counted["words"][form.lower()] += 1
                 counted["chars"].update(form)
-        counted["words"] = Counter({word: n for word, n in counted["words"].items() if n >= min_words})
-        counted["lemma"] = Counter({script: n for script, n in counted["lemma"].items() if n >= FEWEST_LEMMAS})
+        counted["words"] = _at_least(min_words, counted["words"])
+        counted["lemma"] = _at_least(max(fewest, FEWEST_LEMMAS), counted["lemma"])
+        counted["feats"] = _at_least(fewest, counted["feats"])
         for name in ("labels", "upos", "xpos"):
             counted[name].pop(BLANK, None)
         if len(counted["feats"]) == 1:  # the column is blank
@@ -83,7 +94,8 @@ class Vocabulary:
             )
         names = {name: tuple(sorted(counter)) for name, counter in counted.items()}
         has_rules = {"lemma", lemma_tag(columns)} <= set(columns).difference(given)
-        return cls(**names, lemma_rules=LemmaRules.of(tagged).lines() if has_rules else ())
+        rules = LemmaRules.of(tagged, fewest=min(fewest, FEWEST_LEMMAS)) if has_rules else LemmaRules({})
+        return cls(**names, lemma_rules=rules.lines(), blank=_blank_columns(n_filled, counted["treebanks"]))
 
     def __post_init__(self) -> None:
         if not self.labels:
@@ -123,6 +135,14 @@ class Vocabulary:
     def _lemma_rules(self) -> LemmaRules:
         return LemmaRules.read(self.lemma_rules)
 
+    def lemma_rule(self, form: str, tag: str, treebank: str) -> str | None:
+        """Return the lemma script by a rule for this tag in the language of the treebank, or None if no rule fits."""
+        return self._lemma_rules.script(form, rule_tag(tag, treebank if self.treebanks else ""))
+
+    def treebank_id(self, treebank: str) -> int:
+        """Return the number of a treebank, counted from 1; 0 for an unknown one."""
+        return self._ids["treebanks"].get(treebank, -1) + 1
+
     def word_ids(self, words: Sequence[str]) -> list[int]:
         """Return the id of each word, counted from 2; 1 for an unknown word. 0 is ROOT."""
         ids = self._ids["words"]
@@ -132,6 +152,35 @@ class Vocabulary:
         """Return the ids of a word's first `most` characters, counted from 2; 1 for an unknown one. 0 is padding."""
         ids = self._ids["chars"]
         return [ids.get(char, -1) + 2 for char in word[:most]]
+
+
+def _at_least(fewest: int, counted: Counter[str]) -> Counter[str]:
+    return Counter({name: n for name, n in counted.items() if n >= fewest})
+
+
+def _blank_columns(n_filled: Mapping[tuple[str, Column], int], n_words: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the columns that treebanks lack: no features at all, or lemmas of less than half of the words."""
+    fewest = {"feats": 0, "lemma": 0.5}
+    lacking = [key for key, number in n_filled.items() if number <= fewest[key[1]] * n_words[key[0]]]
+    return tuple(" ".join(key) for key in sorted(lacking))
+
+
+def language_of(treebank: str) -> str:
+    """Return the language of a treebank by its code.
+
+    >>> language_of("sv_talbanken"), language_of("")
+    ('sv', '')
+    """
+    return treebank.partition("_")[0]
+
+
+def rule_tag(tag: str, treebank: str) -> str:
+    """Return a tag as lemma rules name it: with the language, if the treebank is known.
+
+    >>> rule_tag("NOUN", "sv_talbanken"), rule_tag("NOUN", "")
+    ('sv NOUN', 'NOUN')
+    """
+    return f"{language_of(treebank)} {tag}" if treebank else tag
 
 
 def flat_arcs(
@@ -177,15 +226,19 @@ def tags_in(sentence: Sentence, column: Column) -> Sequence[str]:
 
 
 def tag_names(
-    vocabulary: Vocabulary, columns: Sequence[Column], ids: Sequence[Sequence[int]], forms: Sequence[str]
+    vocabulary: Vocabulary, columns: Sequence[Column], ids: Sequence[Sequence[int]], sentence: Sentence
 ) -> list[list[str]]:
     """Return the tags of the words of a sentence, by column, from their ids, which count from 0.
 
     A lemma is made from its form: by a rule for its tag if there is one, else by the script that the model chose.
     """
     found = [[vocabulary.tags(column)[number] for number in each] for column, each in zip(columns, ids, strict=True)]
-    if "lemma" in columns:
-        place, rules = columns.index("lemma"), ruled_scripts(vocabulary, columns, found, forms)
+    for place, column in enumerate(columns):
+        if f"{sentence.treebank} {column}" in vocabulary.blank:
+            found[place] = [BLANK] * len(sentence)
+    if "lemma" in columns and f"{sentence.treebank} lemma" not in vocabulary.blank:
+        place, rules = columns.index("lemma"), ruled_scripts(vocabulary, columns, found, sentence)
+        forms = sentence.forms
         found[place] = [
             lemma_of(form, rule or script) for form, rule, script in zip(forms, rules, found[place], strict=True)
         ]
@@ -198,13 +251,13 @@ def lemma_tag(columns: Iterable[Column]) -> Column:
 
 
 def ruled_scripts(
-    vocabulary: Vocabulary, columns: Sequence[Column], tags: Sequence[Sequence[str]], forms: Sequence[str]
+    vocabulary: Vocabulary, columns: Sequence[Column], tags: Sequence[Sequence[str]], sentence: Sentence
 ) -> list[str | None]:
     """Return the lemma script of each word by a rule for its tag, or None if no rule fits."""
     if "lemma" not in columns or (column := lemma_tag(columns)) not in columns:
-        return [None] * len(forms)
-    find = vocabulary._lemma_rules.script
-    return [find(form, tag) for form, tag in zip(forms, tags[columns.index(column)], strict=True)]
+        return [None] * len(sentence)
+    find, treebank = vocabulary.lemma_rule, sentence.treebank
+    return [find(form, tag, treebank) for form, tag in zip(sentence.forms, tags[columns.index(column)], strict=True)]
 
 
 def inputs_of(
@@ -212,9 +265,10 @@ def inputs_of(
 ) -> Int[np.ndarray, "word column"] | None:
     """Return what a model reads of the words besides their pieces, or None if that is nothing.
 
-    These are their own tags in the columns to `read`, and the case of their letters. Other columns hold 0.
+    These are their own tags in the columns to `read`, the case of their letters, and the number of their treebank if
+    the model tells treebanks apart. Other columns hold 0.
     """
-    if not read and not tags.case:
+    if not read and not tags.case and not vocabulary.treebanks:
         return None
     columns = tags.columns if tags.source != "none" else ()
     forms = list(chain.from_iterable(each.forms for each in sentences))
@@ -224,4 +278,7 @@ def inputs_of(
     found = [own]
     if tags.case:
         found.append(np.array(list(map(case_of, forms)), np.int32).reshape(-1, 1))
+    if vocabulary.treebanks:
+        ids = np.array([vocabulary.treebank_id(each.treebank) for each in sentences], np.int32)
+        found.append(np.repeat(ids, list(map(len, sentences)))[:, None])
     return np.concatenate(found, axis=1)

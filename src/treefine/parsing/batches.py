@@ -144,7 +144,7 @@ def run_items(
             warn_if_long(plan, item)
 
         def on_some(numbers: Sequence[int], chunk: list[Item] = chunk) -> list[Result]:
-            return work(plan, [chunk[number] for number in numbers])
+            return by_calibration(plan, [chunk[number] for number in numbers], work)
 
         def on_one(number: int, chunk: list[Item] = chunk) -> TreefineError:
             return chunk[number].sentence.error(NO_MEMORY, hint=NO_MEMORY_HINT)
@@ -176,13 +176,26 @@ def run_items(
         skip = 0
 
 
+def by_calibration(plan: Plan, items: Sequence[Item], work: Work[Result]) -> list[Result]:
+    """Return the results of `work`, for the sentences of each treebank with its own calibration."""
+    treebanks = [item.sentence.treebank for item in items] if plan.model.settings.calibration else []
+    if len(set(treebanks)) < 2:
+        return work(plan.for_treebank(treebanks[0]) if treebanks else plan, items)
+    found: dict[int, Result] = {}
+    for treebank in dict.fromkeys(treebanks):
+        places = [place for place, each in enumerate(treebanks) if each == treebank]
+        results = work(plan.for_treebank(treebank), [items[place] for place in places])
+        found.update(zip(places, results, strict=True))
+    return [found[place] for place in range(len(items))]
+
+
 def items_of(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
     """Yield each sentence with its initial parse and its constraints; raise an error if they do not fit it.
 
-    If the trust in an initial parse is "auto", its weight is estimated from the first sentences (`SAMPLE_SENTENCES`),
-    which are read ahead.
+    A model of several treebanks learns which one each sentence belongs to. If the trust in an initial parse is "auto",
+    its weight is estimated from the first sentences (`SAMPLE_SENTENCES`), which are read ahead.
     """
-    items = _items_of(plan, sentences)
+    items = _items_of(plan, plan.choice.of_sentences(sentences))
     return _weighed(plan, items) if AUTO in plan.trust else items
 
 

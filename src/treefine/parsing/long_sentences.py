@@ -202,7 +202,7 @@ def _part(item: Item, words: range, main: range) -> Item:
     """Return one part as a sentence, without the initial arcs and the constraints that leave it."""
     sentence, part = item.sentence, slice(words.start - 1, words.stop - 1)
     tags = {column: getattr(sentence, column)[part] for column in COLUMNS}
-    own = Sentence.of_words(sentence.forms[part]).with_tags(**tags)
+    own = replace(Sentence.of_words(sentence.forms[part]).with_tags(**tags), treebank=sentence.treebank)
     own = replace(own, path=sentence.path, line=sentence.line, number=sentence.number)
     pieces = None if item.pieces is None else item.pieces[part]
     evidence = tuple(each._replace(arcs=_arcs_within(each.arcs, words)) for each in item.evidence)

@@ -57,6 +57,8 @@ class ParserOptions:
     keep: The heads and labels of the input to keep: "marked" keeps those marked in MISC, "given" keeps all that are
         filled in, "nothing" keeps none. Default: "marked".
     k: The number of best trees in a Parse. Default: 1.
+    language: The language of the input, for a model of several languages: a code such as "sv", an English name, or a
+        treebank such as "sv_talbanken", whose habits the model then follows. Default: identified from the text.
     device: A torch device. Default: a GPU if there is one.
     precision: "float32" or "int8" on a CPU; "float32", "float16" or "bfloat16" on a GPU. Default: the model's setting
         (`en`: int8 or float16), else "float32".
@@ -72,6 +74,7 @@ class ParserOptions:
     is_projective: bool | None = None
     keep: Keep | None = None
     k: int | None = None
+    language: str | None = None
     device: str | torch.device | None = None
     precision: Precision | None = None
     batch_pieces: int | None = None
@@ -103,6 +106,7 @@ class OptionValues(TypedDict, total=False):
     is_projective: bool | None
     keep: Keep | None
     k: int | None
+    language: str | None
     device: str | torch.device | None
     precision: Precision | None
     batch_pieces: int | None
@@ -134,6 +138,7 @@ _TYPES: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "is_projective": (lambda value: isinstance(value, bool), "True or False"),
     "keep": (lambda value: isinstance(value, str), '"marked", "given" or "nothing"'),
     "k": (is_whole_number, "a whole number, such as 3"),
+    "language": (lambda value: isinstance(value, str), 'a code or a name, such as "sv" or "Swedish"'),
     "device": (
         lambda value: isinstance(value, str) or type(value).__module__ == "torch",
         'a name such as "cpu", or a torch.device',

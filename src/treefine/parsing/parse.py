@@ -14,6 +14,7 @@ from treefine.drawing.picture import Picture, shown_tags, step_pictures
 from treefine.drawing.sentences import to_html, to_svg
 from treefine.drawing.text import draw_text
 from treefine.errors import TreefineError, is_list_like
+from treefine.model.vocabulary import language_of
 from treefine.parsing.annotate import with_confidence, with_rank
 from treefine.parsing.confidence import Confidence, RankedTree, agreement
 from treefine.parsing.table import Content, import_package, table_of
@@ -169,6 +170,11 @@ class Parse:
     def text(self) -> str:
         """The sentence as written, with line breaks as spaces."""
         return own_text(self.sentence)
+
+    @property
+    def language(self) -> str:
+        """The code of the language, such as "sv", if the model knows several; empty if it is not identified."""
+        return language_of(self.sentence.treebank)
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -361,6 +367,8 @@ class Parse:
         whole: dict[str, Any] = {"sent_id": self.sentence.sent_id, "text": self.text}
         whole |= {"start": self.start, "end": self.end}
         whole |= {"confidence": _rounded(self.confidence), "words": words, "steps": steps}
+        if self.language:
+            whole["language"] = self.language
         if self.cut_confidence < 1:
             whole["cut_confidence"] = _rounded(self.cut_confidence)
         if self.trees:

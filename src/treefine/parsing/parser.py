@@ -27,7 +27,7 @@ from treefine.errors import (
     is_list_like,
     is_whole_number,
 )
-from treefine.model.bundled import ABOUT, about, find_model
+from treefine.model.bundled import ABOUT, about, bundled_models, find_model, model_for
 from treefine.model.folder import load_model, new_folder, push_folder, write_model
 from treefine.model.parser_model import ParserModel
 from treefine.model.weight_files import LAYOUT
@@ -109,7 +109,7 @@ class Parser:
         self._plan = Plan.of(self.model, self.options, _trees_of(self.initial))
         self._running = _Running()  # filled on first use; shared with `using`
         self.languages = tuple(languages) or model.settings.languages
-        self._language_check = LanguageCheck(self.languages)  # shared with `using`
+        self._language_check = self.new_language_check()  # shared with `using`
         self._name = ""  # of the model, as the user gave it
         self._treebank = ""  # on which it was trained, if it is known
 
@@ -145,6 +145,10 @@ class Parser:
             hint = 'Write the name of a bundled model, such as "en", or the path of a model folder.'
             raise ModelError(f"The name of a model must be a string or a path, not {described(name)}.", hint=hint)
         given = options_of(options).given
+        if isinstance(name, str) and name not in bundled_models() and not Path(name).exists():
+            found = model_for(name)  # a language, such as "sv"
+            if found is not None:
+                name, given["language"] = found[0], given.get("language", found[1])
         given["device"] = find_device(given.get("device"))  # report a wrong device before reading any file
         folder = find_model(name)
         if given.get("initial") is None and (folder / LAYOUT.initial).is_dir():
@@ -152,7 +156,7 @@ class Parser:
         has_segmenter = (folder / LAYOUT.segmenter).is_dir()
         segmenter = Segmenter.from_folder(folder / LAYOUT.segmenter) if has_segmenter else None
         source = about(folder) if (folder / ABOUT).is_file() else None
-        languages = () if source is None else (source.language,)
+        languages = () if source is None or source.languages else (source.language,)
         parser = cls(load_model(folder), segmenter=segmenter, languages=languages, **given)
         parser._name, parser._treebank = os.fspath(name), "" if source is None else source.treebank
         return parser
@@ -174,7 +178,8 @@ class Parser:
         other._name, other._treebank = self._name, self._treebank
         if other.precision == self.precision:
             other._running = self._running
-        other._language_check = self._language_check
+        if other._plan.choice == self._plan.choice:
+            other._language_check = self._language_check
         return other
 
     def __call__(self, text: str) -> Parses:
@@ -355,7 +360,7 @@ class Parser:
             raise TreefineError(f"skip must be a number of sentences, not {described(skip)}.")
         plan, found = self.plan(constraints), given_sentences(sentences)
         if self.engine is not None:
-            return self.engine.stream_sentences(plan, found, skip=skip)
+            return self.engine.stream_sentences(plan, plan.choice.of_sentences(found), skip=skip)
         return (parsed for _, parsed in run(plan, found, trees, skip=skip))
 
     def parse_file(
@@ -383,15 +388,25 @@ class Parser:
 
     def segment(self, chunks: Iterable[str]) -> Iterator[Segmented]:
         """Segment a text that comes in chunks into sentences and words, without parsing it."""
-        return self.text_segmenter().stream(checked_strings(chunks, "chunks"))
+        treebank, chunks = self._plan.choice.of_chunks(checked_strings(chunks, "chunks"))
+        return _of_treebank(self.text_segmenter(treebank).stream(chunks), treebank)
 
     def segment_all(self, texts: Sequence[str]) -> list[list[Segmented]]:
-        """Segment several texts, as `segment` does; short texts share a batch."""
-        return self.text_segmenter().segment_all(texts)
+        """Segment several texts, as `segment` does; short texts in the same language share a batch."""
+        treebanks = [self._plan.choice.of_text(text) for text in texts]
+        found: dict[int, list[Segmented]] = {}
+        for treebank in dict.fromkeys(treebanks):
+            numbers = [number for number, each in enumerate(treebanks) if each == treebank]
+            cut = self.text_segmenter(treebank).segment_all([texts[number] for number in numbers])
+            found.update(
+                (number, list(_of_treebank(each, treebank))) for number, each in zip(numbers, cut, strict=True)
+            )
+        return [found[number] for number in range(len(texts))]
 
     def segment_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
         """Segment a text with one sentence per line into words, without parsing it."""
-        return self.text_segmenter().stream_lines(checked_strings(lines, "lines"))
+        treebank, lines = self._plan.choice.of_chunks(checked_strings(lines, "lines"))
+        return _of_treebank(self.text_segmenter(treebank).stream_lines(lines), treebank)
 
     def stream_segmented(
         self,
@@ -428,14 +443,22 @@ class Parser:
         if warning is not None:
             warnings.warn(warning, LanguageWarning, stacklevel=stacklevel)
 
-    def text_segmenter(self) -> Segmenter:
-        """Return the segmenter, with the encoder of the model if the model finds sentences too."""
+    def new_language_check(self) -> LanguageCheck:
+        """Return a check that warns about texts in other languages, or in a language that is hard to identify."""
+        return self._plan.choice.check(self.languages)
+
+    def text_segmenter(self, treebank: str = "") -> Segmenter:
+        """Return the segmenter, with the encoder of the model if the model finds sentences too.
+
+        A segmenter of several treebanks follows the habits of this one.
+        """
         if self.segmenter is None:
             hint = "Pass lists of words, or a file that is already split into words (--from words)."
             raise ModelError("This model has no segmenter, so it cannot read text.", hint=hint)
+        segmenter = self.segmenter.for_treebank(treebank)
         if not self.model.finds_sentences:
-            return self.segmenter
-        return self.segmenter.with_encoder(self.running, self.model.settings.sentence_ends)
+            return segmenter
+        return segmenter.with_encoder(self.running, self.model.settings.sentence_ends)
 
     def steps(self, sentence: Words, *, constraints: ConstraintsLike | None = None) -> list[Step]:
         """Return the steps G¹ … Gᵀ of one sentence, each with its graph, tree, scores and probabilities.
@@ -581,16 +604,24 @@ class Parser:
         return from_file(os.fspath(initial))
 
 
+def _of_treebank(found: Iterable[Segmented], treebank: str) -> Iterator[Segmented]:
+    """Yield the sentences with the code of their treebank, if there is one."""
+    if not treebank:
+        return iter(found)
+    return (replace(each, sentence=replace(each.sentence, treebank=treebank)) for each in found)
+
+
 def _trees_of(initial: Parser | InitialParser) -> InitialParser:
     """Return an initial parser as a function; a Parser ignores marks: constraints are put into its graph afterwards."""
     return from_parser(initial.using(keep="nothing").stream_trees) if isinstance(initial, Parser) else initial
 
 
 def load(name: str | os.PathLike[str] = "en", **options: Unpack[OptionValues]) -> Parser:
-    """Load a parser: a bundled model, a model folder, or OWNER/NAME from the hub. Only the hub needs a network.
+    """Load a parser: a bundled model, a language such as "sv", a model folder, or OWNER/NAME from the hub.
 
-    The options are `initial`, `trust`, `max_steps`, `stop_above`, `tags`, `is_projective`, `keep`, `k`, `device`,
-    `precision` and `batch_pieces`, for example `k=3`; `help(treefine.ParserOptions)` explains them. Raises ModelError
-    if there is no such model or it cannot be used, and TreefineError if an option is not valid.
+    Only the hub needs a network. The options are `initial`, `trust`, `max_steps`, `stop_above`, `tags`,
+    `is_projective`, `keep`, `k`, `language`, `device`, `precision` and `batch_pieces`, for example `k=3`;
+    `help(treefine.ParserOptions)` explains them. Raises ModelError if there is no such model or it cannot be used, and
+    TreefineError if an option is not valid.
     """
     return Parser.from_pretrained(name, **options)

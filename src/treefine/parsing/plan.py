@@ -35,6 +35,7 @@ from treefine.parsing.constrained import allowed_of, with_decisions
 from treefine.parsing.decode import Decoder, dependents, made_trees
 from treefine.parsing.initial import InitialParser, empty, is_given, is_of_others, parsers_in
 from treefine.parsing.invariance import stable_scores
+from treefine.parsing.languages import LanguageChoice
 from treefine.parsing.options import ParserOptions, Trust
 from treefine.parsing.refine import BatchStep, SureTags, Tags, refine, sureness
 from treefine.treebank.constraints import CONSTRAIN, Constrain, Constraints, Keep
@@ -67,6 +68,7 @@ class Plan:
     confidence: ConfidenceSettings
     shape: fast.BatchShape
     most_words: int  # a longer sentence is parsed in parts
+    choice: LanguageChoice
 
     @classmethod
     def of(cls, model: ParserModel, options: ParserOptions, initial: InitialParser) -> Plan:
@@ -98,7 +100,13 @@ class Plan:
             confidence=model.settings.confidence,
             shape=fast.batch_shape(model, device, batch_pieces),
             most_words=MOST_WORDS,
+            choice=LanguageChoice.of(model.settings, model.vocabulary, options.language),
         )
+
+    def for_treebank(self, treebank: str) -> Plan:
+        """Return the plan with the calibration of a treebank, if the model has one."""
+        found = self.model.settings.calibration.get(treebank)
+        return self if found is None else replace(self, confidence=found)
 
     @property
     def predicts_tags(self) -> bool:

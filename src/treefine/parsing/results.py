@@ -64,13 +64,13 @@ def steps_of(
     step: BatchStep,
     decoder: Decoder,
     model: ParserModel,
-    forms: Sequence[Sequence[str]],
+    sentences: Sequence[Sentence],
     constraints: Sequence[Constraints] = (),
 ) -> list[Step]:
-    """Split a step of a batch into one Step per sentence. `forms` are the words of each sentence of the step."""
+    """Split a step of a batch into one Step per sentence. `sentences` are those of the step."""
     decided = constraints or [FREE] * len(step.batch)
     trees = decoder.trees(step.scores, step.graphs, step.batch.is_word)
-    labels, tags = decoder.labels_of(step.scores, step.graphs), predicted_tags(step, model, forms)
+    labels, tags = decoder.labels_of(step.scores, step.graphs), predicted_tags(step, model, sentences)
     converged, graphs, best = step.converged.tolist(), step.graphs.listed(), trees.listed()
     return [
         Step(
@@ -88,16 +88,16 @@ def steps_of(
     ]
 
 
-def predicted_tags(step: BatchStep, model: ParserModel, forms: Sequence[Sequence[str]]) -> list[TagNames]:
+def predicted_tags(step: BatchStep, model: ParserModel, sentences: Sequence[Sentence]) -> list[TagNames]:
     """Return the best tags of each sentence's words, column by column; empty without a tagger.
 
-    `forms` are the words of each sentence of the step: a lemma is made from its form.
+    `sentences` are those of the step: a lemma is made from its form.
     """
     columns = model.settings.tags.columns if step.scores.tags else ()
     best = [scores.argmax(-1).tolist() for scores in step.scores.tags]  # one copy to the host per column
     return [
-        tuple(map(tuple, tag_names(model.vocabulary, columns, [each[row][1 : len(words) + 1] for each in best], words)))
-        for row, words in enumerate(forms)
+        tuple(map(tuple, tag_names(model.vocabulary, columns, [each[row][1 : len(one) + 1] for each in best], one)))
+        for row, one in enumerate(sentences)
     ]
 
 
@@ -120,9 +120,9 @@ def found_tags(
         return {step.sentences[row]: FoundTags() for row in ending}
     if not (ending if plan.model.settings.tags.refined else step.t == 1):
         return {}
-    forms = [items[number].sentence.forms for number in step.sentences]
-    names = predicted_tags(step, plan.model, forms)
-    is_sure = [[]] * len(forms) if plan.sure_tags is None else plan.sure_tags.of(step.scores.tags).tolist()
+    sentences = [items[number].sentence for number in step.sentences]
+    names = predicted_tags(step, plan.model, sentences)
+    is_sure = [[]] * len(sentences) if plan.sure_tags is None else plan.sure_tags.of(step.scores.tags).tolist()
     sure = [
         log_best(scores / plan.confidence.tag_temperature(column)).exp().tolist()
         for column, scores in zip(plan.model.settings.tags.columns, step.scores.tags, strict=True)
@@ -131,22 +131,22 @@ def found_tags(
     return {
         number: FoundTags(
             names[row],
-            is_sure[row][1 : len(words) + 1],
-            _tag_confidences(plan, [each[row][1 : len(words) + 1] for each in sure], names[row], words),
+            is_sure[row][1 : len(one) + 1],
+            _tag_confidences(plan, [each[row][1 : len(one) + 1] for each in sure], names[row], one),
         )
-        for row, (number, words) in enumerate(zip(step.sentences, forms, strict=True))
+        for row, (number, one) in enumerate(zip(step.sentences, sentences, strict=True))
     }
 
 
 def _tag_confidences(
-    plan: Plan, sure: Sequence[Sequence[float]], names: TagNames, forms: Sequence[str]
+    plan: Plan, sure: Sequence[Sequence[float]], names: TagNames, sentence: Sentence
 ) -> tuple[tuple[float, ...], ...]:
     """Return the confidence in the tags of one sentence. A lemma by a rule is as sure as its tag, or more."""
     columns, vocabulary = plan.model.settings.tags.columns, plan.model.vocabulary
     found = [tuple(each) for each in sure]
     if sure and {"lemma", lemma_tag(columns)} <= set(columns):
         place, tag = columns.index("lemma"), columns.index(lemma_tag(columns))
-        rules = ruled_scripts(vocabulary, columns, names, forms)
+        rules = ruled_scripts(vocabulary, columns, names, sentence)
         found[place] = tuple(
             own if rule is None else max(0.0, 1 - plan.confidence.lemma_doubt * (1 - of_tag))
             for own, of_tag, rule in zip(sure[place], sure[tag], rules, strict=True)
@@ -357,8 +357,8 @@ def steps(plan: Plan, items: Sequence[Item]) -> list[list[Step]]:
     found: list[list[Step]] = [[] for _ in items]
     for step in refine_items(plan, items, wants_trees=True):
         decided = [items[number].constraints for number in step.sentences]
-        forms = [items[number].sentence.forms for number in step.sentences]
-        for row, each in enumerate(steps_of(step, plan.decoder, plan.model, forms, decided)):
+        sentences = [items[number].sentence for number in step.sentences]
+        for row, each in enumerate(steps_of(step, plan.decoder, plan.model, sentences, decided)):
             found[step.sentences[row]].append(each)
     return found
 

@@ -1,38 +1,50 @@
-"""Identify the language of a text by its letters, n-grams of letters and frequent words. Needs no torch.
+"""Identify the language of a text by its script, n-grams of letters and words. Needs no torch.
 
-The table `languages.json` has the most frequent n-grams and words of each language, counted in CC0 sentences of the
-Common Voice project. `python -m benchmarks language --build` writes it.
+The table `languages.json` has the most frequent n-grams and words of each language. They were counted in CC0 sentences
+of the Common Voice project and in the train files of UD treebanks with a CC BY-SA, CC BY or LGPL-LR licence; some
+languages have only one of the two. `python -m benchmarks language --build` writes the table.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import unicodedata
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 TABLE = "languages.json"
-LONGEST_GRAM = 3  # letters; _ marks the start and the end of a word
-RAREST = -9.0  # the logarithm of the probability of an n-gram that is not in the table of a language
-PER_LEVEL = 0.5  # the table stores logarithms in steps of this size
+LONGEST_GRAM = 4  # letters; _ marks the start and the end of a word
+LONGEST_WORD = 12  # letters; a word up to this length is counted as a whole too
+PER_LEVEL, N_LEVELS = 0.5, 26  # the table stores negative log probabilities in steps of this size, if they are lower
+_LANE = 24  # bits for the score of a text in one language
 SAMPLE = 2_000  # characters that are enough to identify a language
-_SOFTEN = 5.0  # n-grams overlap, so their scores count less when probabilities are computed
-_FEWEST_LETTERS, _FEWEST_OF_OTHER_SCRIPT = 100, 10  # for a warning
+_SOFTEN, _SOFTEN_PER_CHAR = 6.0, 0.05  # n-grams overlap, so their scores count less, above all in long texts
+_FEWEST_LETTERS, _FEWEST_OF_OTHER_SCRIPT = 60, 10  # for a warning
 _FEW_LANGUAGES = 2  # a script of more languages, such as Cyrillic, has others that are not in the table
-_CLEAR_MARGIN = 0.3  # per letter: the difference of scores for a warning
+_CLEAR_MARGIN = 0.8  # per letter: the difference of scores for a warning
 _FREQUENT_SHARE = 0.1  # of the words: how many must be frequent words for a warning; lists of names have fewer
+USUAL_LETTERS = 200  # of the texts from which `usual` was computed
+_STRANGE = 4.0  # standard deviations: how strange a text of an unknown language is
+_LONGEST_WORDS = 10  # letters per word: lists of medicines or species have longer words
+_UNKNOWN = "is in an unknown language"
+_MIXED_SHARE = 0.2  # of a text: how much must be in a second language
+_SENTENCE_END = re.compile(r"(?<=[.!?…؟։।。！？])\s*|\n+")
+_ADDRESS = re.compile(r"\S*[/@#\\]\S*")
+SURE = 0.95  # probability below which a language is in doubt
+_MANY_LANGUAGES = 5  # a warning names the languages of a model only if it has fewer
 
 
 class Identified(NamedTuple):
     """The most probable language of a text."""
 
-    language: str  # the ISO 639 code; empty if the text has no letters, or is in the script of no known language
-    sure: float  # the probability that this is right, from 0 to 1, if the language is one of the known languages
+    language: str  # the ISO 639 code; empty if the text has no letters, or is in the script of no possible language
+    sure: float  # the probability that this is right, from 0 to 1, if the language is one of the possible languages
 
 
 class LanguageTable(NamedTuple):
@@ -41,22 +53,28 @@ class LanguageTable(NamedTuple):
     names: dict[str, str]  # in English
     scripts: dict[str, tuple[str, ...]]  # the first words of the Unicode names of their letters
     words: dict[str, frozenset[str]]  # frequent words
-    grams: dict[str, dict[str, float]]  # by n-gram: log probability above RAREST
+    usual: dict[str, tuple[float, float]]  # mean and standard deviation of `familiarity` in texts of this language
+    grams: dict[str, dict[str, str]]  # n-grams with spaces between them, by level
 
 
-def identify(text: str) -> Identified:
+def identify(text: str, among: Collection[str] | None = None) -> Identified:
     """Return the most probable language of a text, and how sure that is. Longer texts are identified by their start.
+
+    `among` are the codes of the possible languages: all that are known, by default.
 
     >>> identify("Der Hund schläft unter dem Tisch.").language, identify("Le chien dort sous la table.").language
     ('de', 'fr')
+    >>> identify("Hunden sover under bordet.", among=["en", "da"]).language
+    'da'
     >>> identify("12 %")
     Identified(language='', sure=0.0)
     """
-    scores = _scores(text)
+    scores = _scores(text, among)
     if not scores:
         return Identified("", 0.0)
     best = max(scores, key=lambda each: scores[each])
-    return Identified(best, 1 / sum(math.exp((score - scores[best]) / _SOFTEN) for score in scores.values()))
+    soften = _SOFTEN + _SOFTEN_PER_CHAR * len(text[:SAMPLE])
+    return Identified(best, 1 / sum(math.exp((score - scores[best]) / soften) for score in scores.values()))
 
 
 def code_of(language: str) -> str | None:
@@ -69,10 +87,23 @@ def code_of(language: str) -> str | None:
     return next((code for code, name in table().names.items() if asked in (code, name.lower())), None)
 
 
-def mismatch(text: str, languages: Collection[str]) -> str | None:
-    """Describe the language of a text that is clearly in none of these languages, such as "looks German".
+def oddity(text: str, languages: Collection[str]) -> str | None:
+    """Describe why one text is not in one of these languages, such as "looks German" or "mixes English and German".
 
     Return None if it may be in one of them, if the text is too short, or if none of these languages is known.
+
+    >>> oddity("The dog sleeps under the table in the kitchen. 狗在厨房的桌子下面睡觉。", ["en", "zh"])
+    'mixes English and Chinese'
+    """
+    is_known = any(each in table().names for each in languages)
+    return (_mixture(text) if is_known else None) or mismatch(text, languages)
+
+
+def mismatch(text: str, languages: Collection[str]) -> str | None:
+    """Describe the language of texts that are clearly in none of these languages, such as "looks German".
+
+    Return None if they may be in one of them, if they are too short, or if none of these languages is known. Languages
+    that are not in the table and romanised text are noticed too, because few of their n-grams are known.
     """
     known, text = table(), text[:SAMPLE]
     wanted = [each for each in languages if each in known.names]
@@ -80,25 +111,101 @@ def mismatch(text: str, languages: Collection[str]) -> str | None:
     n_letters = scripts.total()
     if not wanted or n_letters < _FEWEST_OF_OTHER_SCRIPT:
         return None
-    of_wanted = {script for each in wanted for script in known.scripts[each]}
+    scores, of_wanted = _scores(text), {script for each in wanted for script in known.scripts[each]}
     if 2 * sum(scripts[each] for each in of_wanted) < n_letters:
         (script, _), *_ = scripts.most_common(1)
-        is_rare = 0 < len(_scores(text)) <= _FEW_LANGUAGES
+        is_rare = 0 < len(scores) <= _FEW_LANGUAGES
         return f"looks {known.names[identify(text).language]}" if is_rare else f"is in {script.title()} script"
-    scores = _scores(text)
+    if n_letters < _FEWEST_LETTERS or not scores:
+        return None
     best = max(scores, key=lambda each: scores[each])
     margin = (scores[best] - max(scores.get(each, 0.0) for each in wanted)) / n_letters
     words = words_of(text)
     n_frequent = sum(word in known.words[best] for word in words)
-    is_clear = margin > _CLEAR_MARGIN and n_frequent > _FREQUENT_SHARE * len(words)
-    return f"looks {known.names[best]}" if n_letters >= _FEWEST_LETTERS and is_clear else None
+    if margin > _CLEAR_MARGIN and n_frequent > _FREQUENT_SHARE * len(words):
+        return f"looks {known.names[best]}"
+    if strangeness(text) > _STRANGE:
+        return f"{_UNKNOWN} or romanised" if "LATIN" in known.scripts[best] else _UNKNOWN
+    return None
+
+
+def strangeness(text: str) -> float:
+    """Return by how many standard deviations a text has fewer known n-grams than is usual.
+
+    The n-grams of a sentence are compared with those of its most probable language, so a text may have several. Return
+    0 if the text has too few plain words, or is a list of long words.
+    """
+    n_letters, n_words, total = 0, 0, 0.0
+    for language, part in _parts(text[:SAMPLE]).items():
+        words = plain_words(part)
+        n_own = sum(map(len, words))
+        mean, spread = table().usual[language]
+        total += n_own * (mean - familiarity(words, grams_of(language))) / spread
+        n_letters, n_words = n_letters + n_own, n_words + len(words)
+    if n_letters < _FEWEST_LETTERS or n_letters > _LONGEST_WORDS * n_words:
+        return 0.0
+    return total / n_letters * min(1.0, math.sqrt(n_letters / USUAL_LETTERS))
+
+
+def familiarity(words: Iterable[str], known: Collection[str]) -> float:
+    """Return the share of the n-grams of three letters and more that are known."""
+    counts = {gram: number for gram, number in grams(" ".join(words)).items() if len(gram) > 2}
+    return sum(number for gram, number in counts.items() if gram in known) / max(1, sum(counts.values()))
+
+
+def plain_words(text: str) -> list[str]:
+    """Return the words without capitals, digits and inner punctuation: no names, addresses or code.
+
+    >>> plain_words("See Anna, or (better) read_me.txt!")
+    ['or', 'better']
+    """
+    words = [(token, words_of(token)) for token in text.split() if token == token.lower()]
+    return [found[0] for token, found in words if len(found) == 1 and not any(map(str.isdigit, token))]
+
+
+def _mixture(text: str) -> str | None:
+    """Name two languages if each is clearly the language of some sentences of a text."""
+    parts = _parts(text[:SAMPLE])
+    if len(parts) < 2:
+        return None
+    first, second = sorted(parts, key=lambda each: -len(parts[each]))[:2]
+    is_large = len(parts[second]) >= _MIXED_SHARE * len(text[:SAMPLE])
+    found = [mismatch(parts[first], [second]), mismatch(parts[second], [first])] if is_large else [None]
+    are_clear = all(each is not None and not each.startswith(_UNKNOWN) for each in found)
+    return f"mixes {table().names[first]} and {table().names[second]}" if are_clear else None
+
+
+def _parts(text: str) -> dict[str, str]:
+    """Return the sentences in each language, without addresses."""
+    parts: dict[str, list[str]] = defaultdict(list)
+    for sentence in _SENTENCE_END.split(_ADDRESS.sub(" ", text)):
+        parts[identify(sentence).language].append(sentence)
+    return {language: " ".join(sentences) for language, sentences in parts.items() if language}
+
+
+def doubt(text: str, languages: Collection[str]) -> str | None:
+    """Describe a text whose language, one of these, is hard to identify, such as "may be Danish or Norwegian Bokmål".
+
+    >>> doubt("Hun er her.", ["da", "nb", "en"]), doubt("Der Hund schläft unter dem Tisch.", ["de", "en"])
+    ('may be Danish or Norwegian Bokmål', None)
+    """
+    guess = identify(text, languages)
+    if not guess.language or guess.sure >= SURE:
+        return None
+    second = identify(text, [each for each in languages if each != guess.language]).language
+    names = " or ".join(sorted(table().names[each] for each in (guess.language, second) if each))
+    return f"may be {names}"
 
 
 @dataclass
 class LanguageCheck:
-    """Checks the start of some texts once; `languages` are the names or codes of the model's languages."""
+    """Checks the start of some texts once; `languages` are the names or codes of the model's languages.
+
+    If it `guesses`, the language is identified, and it also warns about a text that mixes languages or is hard to tell.
+    """
 
     languages: Collection[str]
+    guesses: bool = False
     _seen: str = field(default="", init=False)
     _next: int = field(default=0, init=False)  # the length at which the text is checked again
 
@@ -113,24 +220,33 @@ class LanguageCheck:
         codes = [code_of(each) for each in self.languages]
         known = [each for each in codes if each is not None]
         found = mismatch(self._seen, known) if len(known) == len(codes) else None
+        if found is None and self.guesses and (found := oddity(text, known) or doubt(text, known)):
+            self.languages = ()
+            guess = table().names[identify(text, known).language]
+            return f"The text {found}; it is parsed as {guess}. If that is wrong, name its language."
         if found is None:
             return None
         self.languages = ()
         names = " and ".join(table().names[each] for each in known)
-        return f"The text {found}, but the model is for {names}; trees will be poor."
+        is_for = names if len(known) < _MANY_LANGUAGES else f"{len(known)} other languages"
+        return f"The text {found}, but the model is for {is_for}; trees will be poor."
 
 
 def grams(text: str) -> Counter[str]:
-    """Count the n-grams of a text, in lower case. They do not cross word boundaries.
+    """Count the n-grams of a text and its words, in lower case. N-grams do not cross word boundaries.
 
     >>> sorted(grams("To 2"))
-    ['_t', '_to', 'o', 'o_', 't', 'to', 'to_']
+    ['_t', '_to', '_to_', 'o', 'o_', 't', 'to', 'to_']
+    >>> "_words_" in grams("some words")
+    True
     """
     found: Counter[str] = Counter()
     for word in words_of(text):
         marked = f"_{word}_"
         for length in range(1, LONGEST_GRAM + 1):
-            found.update(marked[start : start + length] for start in range(len(marked) - length + 1))
+            found.update([marked[start : start + length] for start in range(len(marked) - length + 1)])
+        if LONGEST_GRAM < len(marked) <= LONGEST_WORD + 2:
+            found[marked] += 1
     del found["_"]
     return found
 
@@ -139,30 +255,49 @@ def grams(text: str) -> Counter[str]:
 def table() -> LanguageTable:
     """Read the table of languages, on first use."""
     read = json.loads(Path(__file__).with_name(TABLE).read_text(encoding="utf-8"))
-    found: dict[str, dict[str, float]] = {}
-    for code, language in read.items():
-        for level, some in language["grams"].items():
-            weight = -PER_LEVEL * int(level) - RAREST
-            for gram in some.split():
-                found.setdefault(gram, {})[code] = weight
     return LanguageTable(
         {code: each["name"] for code, each in read.items()},
         {code: tuple(each["scripts"].split()) for code, each in read.items()},
         {code: frozenset(each["words"].split()) for code, each in read.items()},
-        found,
+        {code: tuple(each["usual"]) for code, each in read.items()},
+        {code: each["grams"] for code, each in read.items()},
     )
 
 
-def _scores(text: str) -> dict[str, float]:
-    """Return the score of each language that is written in the main script of the text."""
+@cache
+def grams_of(language: str) -> frozenset[str]:
+    """Return the n-grams of a language that are in the table."""
+    return frozenset(gram for some in table().grams[language].values() for gram in some.split())
+
+
+def _scores(text: str, among: Collection[str] | None = None) -> dict[str, float]:
+    """Return the score of each language that is written in the main script of the text.
+
+    A score is the logarithm of the probability of the n-grams, above that of n-grams which are not in the table.
+    """
     known, text = table(), text[:SAMPLE]
     scripts = Counter(scripts_of(text)).most_common(1)
-    scores = {code: 0.0 for code in known.names if scripts and scripts[0][0] in known.scripts[code]}
-    for gram, number in grams(text).items():
-        for code, weight in known.grams.get(gram, {}).items():
-            if code in scores:
-                scores[code] += number * weight
-    return scores
+    codes = [code for code in known.scripts if scripts and scripts[0][0] in known.scripts[code]]
+    possible = [code for code in known.names if among is None or code in among]
+    weights = _packed_weights(tuple(codes))
+    packed = sum([number * weights.get(gram, 0) for gram, number in grams(text).items()])
+    scores = {code: PER_LEVEL * (packed >> _LANE * place & (1 << _LANE) - 1) for place, code in enumerate(codes)}
+    return {code: score for code, score in scores.items() if code in possible}
+
+
+@cache
+def _packed_weights(languages: tuple[str, ...]) -> dict[str, int]:
+    """Return the weights of each n-gram, in levels: one integer that has `_LANE` bits per language.
+
+    One multiplication and one addition per n-gram then change the scores of all these languages.
+    """
+    packed: dict[str, int] = defaultdict(int)
+    for place, code in enumerate(languages):
+        for level, some in table().grams[code].items():
+            weight = N_LEVELS - int(level) << _LANE * place
+            for gram in some.split():
+                packed[gram] += weight
+    return dict(packed)
 
 
 def words_of(text: str) -> list[str]:

@@ -25,7 +25,13 @@ N_RESERVED = 2  # rows for padding and UNKNOWN, before all others
 WITHIN, ENDS, ENDS_MULTIWORD = 0, 1, 2  # the position of a character in its token
 _NEARLY_EVEN = 0.8  # share of a batch that is not padding, above which padding is faster than packing
 _DIGIT = re.compile(r"\d")
-_SPACE, _LETTER, _OTHER = 0, 1, 2  # groups of characters; adjacent letters form one run
+_MOST_ROWS, _LONGEST_KNOWN = 500_000, 40  # runs whose rows are remembered, and characters in such a run
+_SPACE, _LETTER, _OTHER, _UNSPACED = 0, 1, 2, 3  # groups of characters; adjacent letters form one run
+# Letters of scripts that put no spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana and Han.
+_UNSPACED_SCRIPTS = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff]"
+)
 
 
 @dataclass(frozen=True)
@@ -49,16 +55,18 @@ class Encoded:
 class Alphabet:
     """The characters that a network knows. Other characters are mapped to similar ones, or to UNKNOWN."""
 
-    def __init__(self, characters: str, n_hashes: int) -> None:
-        self.characters, self.n_hashes = characters, n_hashes
+    def __init__(self, characters: str, n_hashes: int, *, splits_unspaced: bool = False) -> None:
+        self.characters, self.n_hashes, self.splits_unspaced = characters, n_hashes, splits_unspaced
         self._numbers = {each: number for number, each in enumerate(characters, start=N_RESERVED)}
         self._kinds = {name: number for number, name in enumerate(CATEGORIES, start=N_RESERVED)}
         self._seen: dict[int, tuple[int, int, int]] = {}  # results of `_described`
+        self._rows = _Rows(n_hashes)
 
     @classmethod
-    def of(cls, text: str, n_hashes: int, *, fewest: int = 3) -> Alphabet:
+    def of(cls, text: str, settings: SegmenterSettings, *, fewest: int = 3) -> Alphabet:
         """Return the alphabet of the characters that a text has at least `fewest` times."""
-        return cls("".join(sorted(each for each, count in Counter(text).items() if count >= fewest)), n_hashes)
+        characters = "".join(sorted(each for each, count in Counter(text).items() if count >= fewest))
+        return cls(characters, settings.n_hashes, splits_unspaced=settings.splits_unspaced)
 
     def __len__(self) -> int:
         """Return the number of rows of a table of characters."""
@@ -73,7 +81,7 @@ class Alphabet:
         before = np.concatenate([[_SPACE], groups[:-1]])
         starts = (groups != _SPACE) & ((groups != _LETTER) | (before != _LETTER))
         starts[:1] = True
-        return Encoded(chars, kinds, starts, self._hashes(text, starts))
+        return Encoded(chars, kinds, starts, self._hashes(text, starts, groups == _UNSPACED))
 
     def _described(self, code: int) -> tuple[int, int, int]:
         """Return the row of a character, the row of its category, and its group."""
@@ -83,18 +91,38 @@ class Alphabet:
         number = self._numbers.get(character) or self._numbers.get(_plain(character), UNKNOWN)
         is_letter = category[0] in "LMN" or category == "Cf"
         group = _SPACE if character.isspace() else _LETTER if is_letter else _OTHER
+        if group == _LETTER and self.splits_unspaced and _UNSPACED_SCRIPTS.match(character):
+            group = _UNSPACED
         self._seen[code] = number, self._kinds[category], group
         return self._seen[code]
 
-    def _hashes(self, text: str, starts: np.ndarray) -> np.ndarray:
-        """Return the row of each character's run. Runs that differ only in case and digits share a row."""
+    def _hashes(self, text: str, starts: np.ndarray, is_unspaced: np.ndarray) -> np.ndarray:
+        """Return the row of each character's run. Runs that differ only in case and digits share a row.
+
+        The row of a letter of a script without spaces is that of this letter and the next character.
+        """
         first = np.flatnonzero(starts)
+        stops = np.append(first[1:], len(text))[: len(first)]  # an empty text has no run
+        ends = np.minimum(stops + is_unspaced[first], len(text)) if is_unspaced.any() else stops
         text = _DIGIT.sub("0", text)
-        rows = [
-            zlib.crc32(text[start:stop].rstrip().lower().encode("utf-8", "surrogatepass")) % self.n_hashes + N_RESERVED
-            for start, stop in zip(first.tolist(), [*first[1:].tolist(), len(text)], strict=False)
-        ]
-        return np.repeat(np.array(rows, dtype=np.int64), np.diff([*first, len(text)]))
+        if len(self._rows) > _MOST_ROWS:
+            self._rows = _Rows(self.n_hashes)
+        known = self._rows
+        rows = [known[text[start:stop]] for start, stop in zip(first.tolist(), ends.tolist(), strict=True)]
+        return np.repeat(np.array(rows, dtype=np.int64), stops - first)
+
+
+class _Rows(dict[str, int]):
+    """The row of each run so far, with 0 for each digit."""
+
+    def __init__(self, n_hashes: int) -> None:
+        self.n_hashes = n_hashes
+
+    def __missing__(self, run: str) -> int:
+        row = zlib.crc32(run.rstrip().lower().encode("utf-8", "surrogatepass")) % self.n_hashes + N_RESERVED
+        if len(run) <= _LONGEST_KNOWN:
+            self[run] = row
+        return row
 
 
 def _plain(character: str) -> str:
@@ -118,10 +146,11 @@ class Windows:
     first_char: Int[Tensor, "batch run"]  # of each run
     last_char: Int[Tensor, "batch run"]
     hashes: Int[Tensor, "batch run"]
+    treebanks: Int[Tensor, " batch"]  # the number of the window's treebank; 0: unknown
 
     @classmethod
-    def of(cls, stretches: Sequence[Encoded]) -> Windows:
-        """Return the batch of these stretches. No stretch may be empty."""
+    def of(cls, stretches: Sequence[Encoded], treebanks: Sequence[int] | None = None) -> Windows:
+        """Return the batch of these stretches, with the numbers of their treebanks. No stretch may be empty."""
         chars, kinds, run_of, first, last, hashes = [], [], [], [], [], []
         for each in stretches:
             starts = each.starts_run.copy()
@@ -133,12 +162,13 @@ class Windows:
             first.append(places)
             last.append(np.append(places[1:], len(each)) - 1)
             hashes.append(each.hashes[places])
-        padded = [_padded(rows) for rows in (chars, kinds, run_of, first, last, hashes)]
-        return cls(tuple(map(len, chars)), tuple(map(len, first)), *padded)
+        tensors = [_padded(rows) for rows in (chars, kinds, run_of, first, last, hashes)]
+        tensors.append(torch.tensor([0] * len(chars) if treebanks is None else treebanks))
+        return cls(tuple(map(len, chars)), tuple(map(len, first)), *tensors)
 
     def to(self, device: torch.device) -> Windows:
         """Return the batch on a device."""
-        tensors = (self.chars, self.kinds, self.run_of, self.first_char, self.last_char, self.hashes)
+        tensors = (self.chars, self.kinds, self.run_of, self.first_char, self.last_char, self.hashes, self.treebanks)
         return Windows(self.lengths, self.n_runs, *[each.to(device, non_blocking=True) for each in tensors])
 
 
@@ -157,9 +187,13 @@ class CutScores(NamedTuple):
 
 
 class SegmenterNetwork(nn.Module):
-    """A BiLSTM over characters and one over runs of letters. The sum of their outputs scores each character."""
+    """A BiLSTM over characters and one over runs of letters. The sum of their outputs scores each character.
 
-    def __init__(self, settings: SegmenterSettings, *, n_chars: int) -> None:
+    A network of several treebanks also has a vector per treebank, which it adds to each character. Vector 0 is that of
+    an unknown treebank.
+    """
+
+    def __init__(self, settings: SegmenterSettings, *, n_chars: int, n_treebanks: int = 0) -> None:
         super().__init__()
         self.settings = settings
         self.chars = nn.Embedding(n_chars, settings.char_width)
@@ -168,6 +202,9 @@ class SegmenterNetwork(nn.Module):
         nn.init.zeros_(self.hashes.weight)  # a run that is not in the training text has no effect
         self.dropout = SharedDropout(settings.dropout)
         width = settings.char_width + settings.kind_width
+        self.treebanks = nn.Embedding(n_treebanks + 1, width) if n_treebanks else None
+        if self.treebanks is not None:
+            nn.init.zeros_(self.treebanks.weight)
         self.char_layers = _layers(width, settings.char_hidden, settings.char_layers)
         width = 4 * settings.char_hidden + settings.hash_width
         self.run_layers = _layers(width, settings.run_hidden, settings.run_layers)
@@ -179,7 +216,10 @@ class SegmenterNetwork(nn.Module):
         """Return the scores of each character. Training masks a share `hidden` of characters and twice that of runs."""
         chars, hashes = _hide(windows.chars, hidden), _hide(windows.hashes, 2 * hidden)
         spelled = torch.cat([self.chars(chars), self.kinds(windows.kinds)], dim=-1)
-        x = self._through(self.char_layers, self.dropout(spelled), windows.lengths)  # [batch, char, width]
+        spelled = self.dropout(spelled)
+        if self.treebanks is not None:
+            spelled = spelled + self.treebanks(windows.treebanks)[:, None]
+        x = self._through(self.char_layers, spelled, windows.lengths)  # [batch, char, width]
         ends = [_at(x, windows.first_char), _at(x, windows.last_char), self.dropout(self.hashes(hashes))]
         runs = self._through(self.run_layers, torch.cat(ends, dim=-1), windows.n_runs)  # [batch, run, width]
         both = self.of_char(x) + _at(self.of_run(runs), windows.run_of)  # [batch, char, width]

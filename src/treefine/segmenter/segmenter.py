@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -34,41 +35,83 @@ BLOCK_WINDOWS = (
     8  # windows of a long text that are scored before its first sentences come out; more would not be faster
 )
 IN_BATCH = 4  # windows; grouped the same way every time, because rounding depends on the batch; each core has a batch
+GPU_WINDOWS = 256  # windows in a block and in a batch on a GPU
 AT_ONCE = 32  # short texts or lines in a batch
-_FORMAT = 1  # the version of the folder format; a later treefine may write a higher one
+_FORMAT = 1  # the version of the folder format; a later treefine may write a higher one …
+_FORMAT_OF_SEVERAL = 2  # … and that of a segmenter of several treebanks
 _CONFIG, _WEIGHTS, _MULTIWORDS = "config.json", "segmenter.safetensors", "multiword.json"
 _AGAIN = "Copy or download it again."
 _CRLF = "\r\n"
 _CLOSE = 1e-3  # a smaller margin may have the other sign in another batch
 
 
-class Segmenter:
-    """A network and the multiword tokens of a treebank, ready to segment text.
+@dataclass(frozen=True)
+class Habits:
+    """The rules by which a treebank cuts text into tokens and words, apart from what the network learns."""
 
-    `most_spaces` is the maximum number of spaces in a token. `whole_spans` are names of rules that keep URLs and the
-    like whole. Without `sentence_ends`, the network alone decides where sentences end. They belong to a parser and are
-    not saved.
+    multiwords: Multiwords = field(default_factory=Multiwords)
+    most_spaces: int = 0  # maximum number of spaces in a token
+    whole_spans: tuple[str, ...] = ()  # names of rules that keep URLs and the like whole
+    marks_ends: bool = True  # whether most sentences end in final punctuation; in Thai they do not
+
+
+class Segmenter:
+    """A network and the habits of one or more treebanks, ready to segment text.
+
+    `habits` are those of each treebank by its code. The key "" has those of a text whose treebank is not known, or
+    those of the only treebank. `treebanks` are the codes in the order of the network's table. `for_treebank` returns
+    the segmenter for texts like those of one treebank. Without `sentence_ends`, the network alone decides where
+    sentences end. They belong to a parser and are not saved.
     """
 
     def __init__(
         self,
         network: SegmenterNetwork,
         alphabet: Alphabet,
-        multiwords: Multiwords,
+        habits: Mapping[str, Habits],
         *,
-        most_spaces: int = 0,
-        whole_spans: Sequence[str] = (),
+        treebanks: Sequence[str] = (),
         sentence_ends: SentenceEnds | None = None,
     ) -> None:
         self.network, self.alphabet = network.eval(), alphabet
-        self.multiwords, self.most_spaces = multiwords, most_spaces
-        self.whole_spans, self.sentence_ends = tuple(whole_spans), sentence_ends
+        self.habits, self.treebanks = {"": Habits(), **habits}, tuple(treebanks)
+        self.treebank = ""
+        self.sentence_ends = sentence_ends
+
+    def for_treebank(self, code: str) -> Segmenter:
+        """Return a segmenter with the same network and the habits of this treebank; neutral ones if it is unknown."""
+        other = copy(self)  # it shares the weights
+        other.treebank = code if code in self.treebanks else ""
+        if self.sentence_ends is not None:
+            other = other.with_encoder(self.sentence_ends.scorer, self.sentence_ends.settings)
+        return other
 
     def with_encoder(self, scorer: SentenceScorer, settings: SentenceEndSettings) -> Segmenter:
         """Return a segmenter with the same network in which the encoder of a parser also scores sentence ends."""
-        other = copy(self)  # it shares the weights
-        other.sentence_ends = SentenceEnds(scorer, settings, keeps_titles="title" in self.whole_spans)
+        other = copy(self)
+        keeps_titles, has_margin = "title" in self.whole_spans, self.own_habits.marks_ends
+        other.sentence_ends = SentenceEnds(scorer, settings, keeps_titles, has_margin, self.treebank)
         return other
+
+    @property
+    def own_habits(self) -> Habits:
+        """The habits of the treebank that this segmenter is for."""
+        return self.habits[self.treebank]
+
+    @property
+    def multiwords(self) -> Multiwords:
+        """Rules for splitting multiword tokens."""
+        return self.own_habits.multiwords
+
+    @property
+    def most_spaces(self) -> int:
+        """The maximum number of spaces in a token."""
+        return self.own_habits.most_spaces
+
+    @property
+    def whole_spans(self) -> tuple[str, ...]:
+        """The names of rules that keep URLs and the like whole."""
+        return self.own_habits.whole_spans
 
     @classmethod
     def from_folder(cls, folder: str | os.PathLike[str]) -> Segmenter:
@@ -77,27 +120,27 @@ class Segmenter:
         config = read_json(path)
         if not _is_ours(config):
             raise ModelError("This is not a segmenter's config.", hint="Is this a segmenter's folder?", path=str(path))
-        if config["format"] != _FORMAT:
+        wanted = _FORMAT_OF_SEVERAL if "treebanks" in config else _FORMAT
+        if config["format"] != wanted:
             hint = f"It was saved by treefine {config.get('treefine')}; this is {__version__}."
-            raise ModelError(f"The folder has format {config['format']!r}, not {_FORMAT}.", hint=hint, path=str(path))
+            raise ModelError(f"The folder has format {config['format']!r}, not {wanted}.", hint=hint, path=str(path))
         settings = read_settings(SegmenterSettings, config["segmenter"], path=str(path))
-        characters, most_spaces = config.get("alphabet"), config.get("most_spaces")
+        characters = config.get("alphabet")
         if not isinstance(characters, str) or len(set(characters)) < len(characters):
             raise ModelError("The alphabet is damaged: characters must not repeat.", hint=_AGAIN, path=str(path))
-        if type(most_spaces) is not int or most_spaces < 0:
-            raise ModelError(f"most_spaces must be 0 or more, not {most_spaces!r}.", hint=_AGAIN, path=str(path))
-        whole_spans = config.get("whole_spans", [])
-        if not isinstance(whole_spans, list) or not {*map(str, whole_spans)} <= {*WHOLE_SPANS}:
-            known = ", ".join(WHOLE_SPANS)
-            raise ModelError(f"whole_spans = {whole_spans!r}; known rules are {known}.", hint=_AGAIN, path=str(path))
-        alphabet = Alphabet(characters, settings.n_hashes)
+        treebanks, listed = _listed_habits(config, path)
+        alphabet = Alphabet(characters, settings.n_hashes, splits_unspaced=settings.splits_unspaced)
         with unfilled():
-            network = SegmenterNetwork(settings, n_chars=len(alphabet))
+            network = SegmenterNetwork(settings, n_chars=len(alphabet), n_treebanks=len(treebanks))
         weights = restored(read_weights(Path(folder, _WEIGHTS)))
         check_weights(weights, network.state_dict(), path=str(Path(folder, _WEIGHTS)))
         network.load_state_dict(weights, assign=True)
-        multiwords = _read_multiwords(Path(folder, _MULTIWORDS))
-        return cls(network, alphabet, multiwords, most_spaces=most_spaces, whole_spans=whole_spans)
+        tables = read_json(Path(folder, _MULTIWORDS))
+        if not treebanks:
+            tables = {"": tables}
+        multiwords = _read_multiwords(tables, listed, Path(folder, _MULTIWORDS))
+        habits = {code: _habits(each, multiwords.get(code, Multiwords()), path) for code, each in listed.items()}
+        return cls(network, alphabet, habits, treebanks=treebanks)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a self-contained folder, which replaces an older segmenter once it is complete."""
@@ -106,11 +149,22 @@ class Segmenter:
 
     def write(self, folder: Path) -> None:
         """Write the files into an existing folder, with weights in eight bits."""
-        values = {"segmenter": asdict(self.network.settings), "alphabet": self.alphabet.characters}
-        version = {"treefine": __version__, "format": _FORMAT}
-        tokens = {"most_spaces": self.most_spaces, "whole_spans": list(self.whole_spans)}
-        write_json(folder / _CONFIG, {**version, **values, **tokens})
-        write_json(folder / _MULTIWORDS, asdict(self.multiwords))
+        values: dict[str, Any] = {"treefine": __version__, "format": _FORMAT}
+        values |= {"segmenter": asdict(self.network.settings), "alphabet": self.alphabet.characters}
+        habits = {
+            code: {"most_spaces": each.most_spaces, "whole_spans": list(each.whole_spans)}
+            | ({} if each.marks_ends else {"marks_ends": False})
+            for code, each in self.habits.items()
+        }
+        tables = {code: asdict(each.multiwords) for code, each in self.habits.items() if each.multiwords.forms}
+        if self.treebanks:
+            values |= {"format": _FORMAT_OF_SEVERAL, "treebanks": list(self.treebanks), "habits": habits}
+            text = json.dumps(tables, ensure_ascii=False, separators=(",", ":"))
+            (folder / _MULTIWORDS).write_text(text + "\n", encoding="utf-8")
+        else:
+            values |= habits[""]
+            write_json(folder / _MULTIWORDS, asdict(self.multiwords))
+        write_json(folder / _CONFIG, values)
         weights = {name: each.detach().cpu() for name, each in self.network.state_dict().items()}
         small = {name: each.contiguous() for name, each in rounded(weights).items()}
         for name, each in small.items():
@@ -181,7 +235,7 @@ class Segmenter:
 
     def scored(self, chunks: Iterable[str]) -> Iterator[Scored]:
         r"""Yield the scores of a text without \r\n."""
-        size = STRIDE * BLOCK_WINDOWS
+        size = STRIDE * (GPU_WINDOWS if self.device.type == "cuda" else BLOCK_WINDOWS)
         before, parts, n_waiting = "", list[str](), 0
         for chunk in chunks:
             parts.append(chunk)
@@ -227,7 +281,8 @@ class Segmenter:
             for left in range(start, stop, STRIDE)
         ]
         tokens, ends = [], []
-        groups = [windows[first : first + IN_BATCH] for first in range(0, len(windows), IN_BATCH)]
+        in_batch = GPU_WINDOWS if self.device.type == "cuda" else IN_BATCH
+        groups = [windows[first : first + in_batch] for first in range(0, len(windows), in_batch)]
         found = on_all_cores(lambda some: self._scores([text for text, _, _ in some]), groups)
         for some, scores in zip(groups, found, strict=True):
             token, sentence = scores.token.argmax(-1).to(torch.int8).numpy(), scores.sentence.numpy()
@@ -243,7 +298,9 @@ class Segmenter:
 
     def _scores(self, texts: Sequence[str]) -> CutScores:
         """Return the scores of some windows, on the CPU."""
-        windows = Windows.of([self.alphabet.encode(text) for text in texts]).to(self.device)
+        number = self.treebanks.index(self.treebank) + 1 if self.treebank else 0
+        numbers = [number] * len(texts)
+        windows = Windows.of([self.alphabet.encode(text) for text in texts], numbers).to(self.device)
         # The steps of an LSTM are so short that more threads would mostly wait.
         with torch.inference_mode(), torch_threads(1):
             token, sentence = self.network(windows)
@@ -306,18 +363,51 @@ def _is_ours(config: Mapping[str, Any]) -> bool:
     return "format" in config and "segmenter" in config
 
 
-def _read_multiwords(path: Path) -> Multiwords:
-    values = read_json(path)
+def _listed_habits(config: Mapping[str, Any], path: Path) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return the codes of the treebanks, none if there is only one treebank, and the habits by code, unchecked."""
+    if "treebanks" not in config:
+        return (), {"": config}
+    treebanks, habits = config["treebanks"], config.get("habits")
+    is_valid = isinstance(treebanks, list) and all(isinstance(each, str) and each for each in treebanks)
+    if not is_valid or not treebanks or len({*treebanks}) < len(treebanks):
+        raise ModelError("The list of treebanks is damaged.", hint=_AGAIN, path=str(path))
+    has_entries = isinstance(habits, dict) and all(isinstance(each, dict) for each in habits.values())
+    if not isinstance(habits, dict) or not has_entries or habits.keys() != {"", *treebanks}:
+        raise ModelError("The habits are damaged: they need one entry per treebank.", hint=_AGAIN, path=str(path))
+    return tuple(treebanks), habits
+
+
+def _habits(values: Mapping[str, Any], multiwords: Multiwords, path: Path) -> Habits:
+    most_spaces, whole_spans = values.get("most_spaces"), values.get("whole_spans", [])
+    if type(most_spaces) is not int or most_spaces < 0:
+        raise ModelError(f"most_spaces must be 0 or more, not {most_spaces!r}.", hint=_AGAIN, path=str(path))
+    if not isinstance(whole_spans, list) or not {*map(str, whole_spans)} <= {*WHOLE_SPANS}:
+        known = ", ".join(WHOLE_SPANS)
+        raise ModelError(f"whole_spans = {whole_spans!r}; known rules are {known}.", hint=_AGAIN, path=str(path))
+    marks_ends = values.get("marks_ends", True)
+    if type(marks_ends) is not bool:
+        raise ModelError(f"marks_ends must be true or false, not {marks_ends!r}.", hint=_AGAIN, path=str(path))
+    return Habits(multiwords, most_spaces, tuple(whole_spans), marks_ends)
+
+
+def _read_multiwords(tables: Mapping[str, Any], codes: Iterable[str], path: Path) -> dict[str, Multiwords]:
+    """Read the table of each treebank that has one."""
     try:
-        forms = {form: _words(words) for form, words in values.pop("forms").items()}
-        endings = _rules(values.pop("endings"), joined=0)
-        beginnings = _rules(values.pop("beginnings"), joined=-1)
-        if values:
-            raise ValueError(f"{next(iter(values))} is unknown")
+        if unknown := tables.keys() - {*codes}:
+            raise ValueError(f"{min(unknown)} is unknown")
+        return {code: _multiwords(dict(values)) for code, values in tables.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         reason = error if isinstance(error, ValueError) else "a part is missing or has the wrong type"
         message = f"The table of multiword tokens is damaged ({reason})."
         raise ModelError(message, hint=_AGAIN, path=str(path)) from error
+
+
+def _multiwords(values: dict[str, Any]) -> Multiwords:
+    forms = {form: _words(words) for form, words in values.pop("forms").items()}
+    endings = _rules(values.pop("endings"), joined=0)
+    beginnings = _rules(values.pop("beginnings"), joined=-1)
+    if values:
+        raise ValueError(f"{next(iter(values))} is unknown")
     return Multiwords(forms, endings, beginnings)
 
 

@@ -41,8 +41,11 @@ _MODIFIERS = "\ufe0e\ufe0f\u200d\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3
 class SentenceScorer(Protocol):
     """A model that scores where sentences end, such as a ParserModel."""
 
-    def sentence_end_scores(self, windows: Sequence[Sequence[GapToken]]) -> list[np.ndarray]:
-        """Return one score per token of each window; above zero, the sentence ends after the token."""
+    def sentence_end_scores(self, windows: Sequence[Sequence[GapToken]], treebank: str = "") -> list[np.ndarray]:
+        """Return one score per token of each window; above zero, the sentence ends after the token.
+
+        `treebank` is the code of the treebank that the text is like; empty if it is unknown.
+        """
         ...  # pragma: no cover
 
 
@@ -71,6 +74,8 @@ class SentenceEnds:
     scorer: SentenceScorer
     settings: SentenceEndSettings
     keeps_titles: bool = False  # whether no sentence ends after a title such as Prof.
+    has_margin: bool = True  # whether the margin counts; not if most sentences end without punctuation, as in Thai
+    treebank: str = ""  # code of the treebank that the text is like; empty: unknown
 
     def of_stream(self, stretches: Iterable[Scored], *, most_spaces: int) -> Iterator[Scored]:
         """Yield a text that comes in stretches, with the combined score at the last character of each token."""
@@ -116,7 +121,7 @@ class SentenceEnds:
         if not places:
             return text
         last = np.array([each.last for each in places]) - start
-        needs_margin = np.array([each.needs_margin for each in places])
+        needs_margin = np.array([each.needs_margin and self.has_margin for each in places])
         sentence = text.sentence.astype(np.float32)  # a copy
         sentence[last] = combined(np.concatenate(encoder), sentence[last], needs_margin, self.settings)
         if self.keeps_titles:
@@ -127,7 +132,7 @@ class SentenceEnds:
         """Return the encoder's score of each token of the windows, without their context."""
 
         def scored(some: Sequence[_Window]) -> list[np.ndarray]:
-            scores = self.scorer.sentence_end_scores([each.tokens for each in some])
+            scores = self.scorer.sentence_end_scores([each.tokens for each in some], self.treebank)
             return [row[each.first : each.stop] for row, each in zip(scores, some, strict=True)]
 
         groups = [windows[first : first + WINDOWS_IN_BATCH] for first in range(0, len(windows), WINDOWS_IN_BATCH)]

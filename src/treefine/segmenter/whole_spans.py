@@ -6,12 +6,15 @@ A treebank may split them in its own way, so training chooses the rules that agr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from treefine.treebank.raw_text import RawText
+from treefine.treebank.raw_text import RawText, Span
 
+# Thai, Lao, Tibetan, Burmese, Khmer, kana and Han, which put no spaces between words, and their punctuation.
+_UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3000-\u301f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef"
+_PART = re.compile(f"[^{_UNSPACED}]+")
 _EMOJI = "[\u2190-\u2bff\u3030\u303d\U0001f000-\U0001faff]"
 TITLES = (
     "Mr",
@@ -34,7 +37,7 @@ TITLES = (
 _PATTERNS = {
     "emoji": rf"{_EMOJI}(?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|\u200d{_EMOJI})+|[\U0001f1e6-\U0001f1ff]{{2}}",
     "e-mail": r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
-    "url": r"(?<!\w)(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?()\[\]{}'’”…*]/?",
+    "url": rf"(?<![^\W{_UNSPACED}])(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?()\[\]{{}}'’”…*]/?",
     "mention": r"(?<![\w@])@[^\W\d]\w+",
     "heart": r"(?<!\S)</?3+(?!\S)",
     "phone": r"(?<![\w-])(?:\d{3}-)?\d{3}-\d{4}(?![\w-])",
@@ -55,9 +58,16 @@ def is_inside(text: str, rules: Iterable[str]) -> np.ndarray:
     """
     mask = np.zeros(len(text), dtype=bool)
     for name in rules:
-        for found in WHOLE_SPANS[name].finditer(text):
-            mask[found.start() : found.end() - 1] = True
+        for start, stop in _spans(name, text):
+            mask[start : stop - 1] = True
     return mask
+
+
+def _spans(name: str, text: str) -> Iterator[Span]:
+    """Yield the spans that a rule keeps whole. A letter of a script without spaces is not part of a span."""
+    for found in WHOLE_SPANS[name].finditer(text):
+        for part in _PART.finditer(text, found.start(), found.end()):
+            yield part.span()
 
 
 def agreeing_rules(text: RawText) -> tuple[str, ...]:
@@ -68,5 +78,5 @@ def agreeing_rules(text: RawText) -> tuple[str, ...]:
 
 
 def _agreement(name: str, text: str, ends: np.ndarray) -> float:
-    whole = [not ends[each.start() : each.end() - 1].any() for each in WHOLE_SPANS[name].finditer(text)]
+    whole = [not ends[start : stop - 1].any() for start, stop in _spans(name, text)]
     return sum(whole) / len(whole) if whole else 1.0

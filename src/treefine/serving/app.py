@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain
 from time import perf_counter
 from typing import Any
@@ -26,8 +26,10 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treefine.errors import TreefineError
+from treefine.model.vocabulary import language_of
 from treefine.parsing.parse import Parse
 from treefine.parsing.parser import Parser
+from treefine.segmenter.language import code_of, table
 from treefine.serving.jobs import ParseJob
 from treefine.serving.limits import (
     BusyError,
@@ -42,6 +44,7 @@ from treefine.serving.page import docs_routes, graphs_of, page_routes
 from treefine.serving.schema import (
     ERRORS,
     HealthJson,
+    LanguageJson,
     ModelJson,
     ParseAnswer,
     ParseRequest,
@@ -134,19 +137,19 @@ def _api_routes(served: Served, metrics: ServerMetrics) -> APIRouter:
     @router.post("/v1/parse", response_model=ParseAnswer, responses={**ERRORS, **_CONLLU}, tags=["parse"])
     async def parse(request: ParseRequest) -> Response:
         """Parse a text, or sentences that are already divided into words."""
-        service = served.find(request.model)
-        return await service.within_time(_parse(request, service, Parse.to_dict))
+        service = served.find(request.model, language=request.language)
+        return await service.within_time(_parse(request, service, _parse_json))
 
     @router.post("/v1/refine", response_model=RefineAnswer, responses={**ERRORS, **_CONLLU}, tags=["parse"])
     async def refine(request: RefineRequest) -> Response:
         """Correct the trees of another parser, and list the changes."""
-        service = served.find(request.model)
+        service = served.find(request.model, language=request.language)
         return await service.within_time(_parse(request, service, _refined_json))
 
     @router.post("/v1/steps", response_model=StepsAnswer, responses=ERRORS, tags=["parse"])
     async def steps(request: StepsRequest) -> Response:
         """Parse, and draw every graph from the initial one to the tree."""
-        service = served.find(request.model)
+        service = served.find(request.model, language=request.language)
         return await service.within_time(_steps(request, service))
 
     @router.get("/v1/models", tags=["server"])
@@ -156,6 +159,7 @@ def _api_routes(served: Served, metrics: ServerMetrics) -> APIRouter:
             ModelJson(
                 name=service.name,
                 is_default=service.name == served.default,
+                languages=_languages(service),
                 labels=list(service.parser.model.vocabulary.labels),
                 max_steps=service.parser.max_steps,
                 reads_graph=service.parser.model.settings.reads_graph,
@@ -184,6 +188,23 @@ def _api_routes(served: Served, metrics: ServerMetrics) -> APIRouter:
     return router
 
 
+def _languages(service: Service) -> list[LanguageJson]:
+    """Return the languages of a model, sorted by code."""
+    choice = service.languages()
+    codes = sorted(choice.main or {code_of(each) or each for each in service.parser.languages})
+    return [
+        LanguageJson(
+            code=code,
+            name=table().names.get(code, code),
+            treebanks=sorted(
+                [each for each in choice.treebanks if language_of(each) == code],
+                key=lambda each: (each != choice.main[language_of(each)], each),
+            ),
+        )
+        for code in codes
+    ]
+
+
 async def _parse(
     request: ParseRequest | RefineRequest, service: Service, as_json: Callable[[Parse], dict[str, Any]]
 ) -> Response:
@@ -209,10 +230,11 @@ async def _steps(request: StepsRequest, service: Service) -> Response:
 
 async def _checked_job(request: StepsRequest | RefineRequest, service: Service) -> ParseJob:
     size = _size(request)
+    treebank = service.languages(request.language).named
     service.check_room(size)  # before the input is read
     job = await service.read_or_write(size, request.job)
     check_labels(job, service.parser.model.vocabulary.labels)
-    return job
+    return replace(job, language=treebank)
 
 
 def check_labels(job: ParseJob, known: Collection[str]) -> None:
@@ -235,6 +257,12 @@ def _size(request: StepsRequest | RefineRequest) -> int:
     return len(request.conllu or "")
 
 
+def _parse_json(parse: Parse) -> dict[str, Any]:
+    """Return the parse as JSON, with its language if the model has several."""
+    treebank = parse.sentence.treebank
+    return parse.to_dict() | ({"language": language_of(treebank), "treebank": treebank} if treebank else {})
+
+
 def _refined_json(parse: Parse) -> dict[str, Any]:
     """Return the parse as JSON, with its initial graph and the changes to it."""
     changes = [
@@ -242,7 +270,7 @@ def _refined_json(parse: Parse) -> dict[str, Any]:
         for each in parse.changes
     ]
     initial = {"heads": list(parse.initial.heads), "labels": list(parse.initial.labels)}
-    return parse.to_dict() | {"initial": initial, "changes": changes, "converged": parse.converged}
+    return _parse_json(parse) | {"initial": initial, "changes": changes, "converged": parse.converged}
 
 
 def _stepped_json(job: ParseJob, parses: Sequence[Parse]) -> list[dict[str, Any]]:

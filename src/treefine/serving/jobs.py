@@ -14,6 +14,7 @@ from typing import Any
 from treefine.config import STEPS
 from treefine.errors import TreefineError
 from treefine.evaluation.tables import count
+from treefine.parsing.languages import LanguageChoice
 from treefine.parsing.options import ParserOptions
 from treefine.parsing.parser import Parser
 from treefine.segmenter.cut import Segmented
@@ -39,6 +40,7 @@ class ParseJob:
     options: ParserOptions = ParserOptions()  # jobs with equal options are parsed together
     constraints: Mapping[int, Constraints] = field(default_factory=dict)  # by the number of the sentence, from 1
     lines: bool = False  # the text has one sentence per line
+    language: str = ""  # for a model of several: the code of a treebank; empty: identified from the input
 
     @cached_property
     def size(self) -> int:
@@ -68,9 +70,15 @@ class ParseJob:
         return Constraints(*({**ours, **theirs} for ours, theirs in zip(kept, _columns(asked), strict=True)))
 
     def segment(self, parser: Parser) -> Iterator[Segmented]:
-        """Yield the sentences; a text is segmented on the way."""
+        """Yield the sentences; a text is segmented on the way. The parser has the language of the job as an option.
+
+        The sentences get the treebank of their language, so that they can be parsed together with those of other jobs.
+        """
         if self.text is None:
-            return (Segmented(each, spans_in(own_text(each), each)) for each in self.sentences or ())
+            model = parser.model
+            choice = LanguageChoice.of(model.settings, model.vocabulary, parser.options.language)
+            found = choice.of_sentences(self.sentences or ())
+            return (Segmented(each, spans_in(own_text(each), each)) for each in found)
         if self.lines:
             return parser.segment_lines(StringIO(self.text, newline="\n"))
         return parser.segment([self.text])

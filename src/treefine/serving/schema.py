@@ -61,6 +61,12 @@ class Decided(_Strict):
 
 class _Request(_Strict):
     model: _Text = Field("", max_length=200, description="A name from GET /v1/models; empty: the default.")
+    language: _Text | None = Field(
+        None,
+        max_length=100,
+        description="The language of the input, for a model of several: a code or a treebank from GET /v1/models, or "
+        "an English name. Without `model`, it also chooses the model; default: identified from the input.",
+    )
     steps: int | None = Field(None, ge=1, le=_MAX_STEPS, description="Maximum number of refinement steps (T).")
     tags: TagChoice | None = Field(
         None,
@@ -205,6 +211,8 @@ class SentenceJson(BaseModel):
 
     sent_id: str
     text: str
+    language: str | None = Field(None, description="For a model of several languages: the code of the one it used.")
+    treebank: str | None = Field(None, description="The treebank whose habits the model followed, likewise.")
     start: int
     end: int
     confidence: float = Field(description="Probability that all heads, all labels and the cut are right.")
@@ -292,11 +300,20 @@ class StepsAnswer(_Answer):
     sentences: list[SteppedJson]
 
 
+class LanguageJson(BaseModel):
+    """A language of a model."""
+
+    code: str
+    name: str = Field(description="In English.")
+    treebanks: list[str] = Field(description="Codes for `language`, the main treebank first; empty if there is one.")
+
+
 class ModelJson(BaseModel):
     """A model of the server."""
 
     name: str
     is_default: bool
+    languages: list[LanguageJson]
     labels: list[str]
     max_steps: int
     reads_graph: bool

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import lru_cache
 from itertools import islice
 from threading import Condition, Semaphore, Thread
 from time import monotonic
@@ -20,6 +21,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from treefine.errors import TreefineError
+from treefine.parsing.languages import LanguageChoice
 from treefine.parsing.options import ParserOptions
 from treefine.parsing.parser import Parser
 from treefine.segmenter.segmenter import STRIDE
@@ -40,6 +42,7 @@ LARGE_REQUEST = 20_000  # characters; longer requests are read and written in an
 _MOST_LARGE = 2  # such requests per model at once; the rest wait
 _SMALLEST_PART = 8  # sentences; if there are fewer, dividing a request among idle workers is not faster
 _TAKE_SECONDS = 1  # for segmenting the texts of a round; the other requests wait for the next round
+_N_LANGUAGES = 64  # parsers with different languages kept in memory; they share the model
 _MOST_GATHERS = 10  # a round waits at most this many gathering times while more requests keep coming
 
 _Value = TypeVar("_Value")
@@ -68,6 +71,10 @@ class Service:
         self, name: str, parser: Parser, limits: ServerLimits, metrics: ServerMetrics, *, workers: int = 0
     ) -> None:
         self.name, self.parser, self.limits, self._metrics = name, parser, limits, metrics
+        # Sentences know their treebanks, so this is only for segmenting.
+        self._parser_for = lru_cache(maxsize=_N_LANGUAGES)(
+            lambda language: parser.using(language=language) if language else parser
+        )
         self._condition = Condition()  # guards the next five
         self._queue: deque[PendingJob] = deque()  # requests with sentences that no worker has taken
         self._n_open = 0  # requests that wait or are being parsed
@@ -122,6 +129,10 @@ class Service:
         """Whether the threads run and the last rounds did not all fail."""
         are_running = bool(self._workers) and all(each.is_alive() for each in self._workers)
         return are_running and self._n_failures < MOST_FAILURES
+
+    def languages(self, asked: str | None = None) -> LanguageChoice:
+        """Return the treebanks of the model and the one that a client asks for; raise an error if it is unknown."""
+        return LanguageChoice.of(self.parser.model.settings, self.parser.model.vocabulary, asked)
 
     def check_room(self, size: int = 0) -> None:
         """Raise a BusyError if the queue has no room for this many characters."""
@@ -262,7 +273,8 @@ class Service:
                 continue
             _CURRENT.set([request])
             try:
-                part = request.take(self.parser, min(self._most_of(request), ROUND - n_sentences), self.limits)
+                parser = self._parser_for(request.job.language)
+                part = request.take(parser, min(self._most_of(request), ROUND - n_sentences), self.limits)
             except UnwantedError:
                 continue
             except Exception as error:
@@ -291,12 +303,17 @@ class Service:
 
     def _segment_together(self, requests: Sequence[PendingJob]) -> None:
         """Segment the short texts of several requests at once, which is faster; long ones are segmented piecemeal."""
-        texts = [(each, each.job.text) for each in requests if each.job.text is not None and not each.job.lines]
-        short = [(each, text) for each, text in texts if len(text) <= STRIDE]
-        if len(short) > 1 and self.parser.segmenter is not None:
+        by_language: dict[str, list[tuple[PendingJob, str]]] = defaultdict(list)
+        for each in requests:
+            text = each.job.text
+            if text is not None and not each.job.lines and len(text) <= STRIDE:
+                by_language[each.job.language].append((each, text))
+        for language, short in by_language.items():
+            if len(short) < 2 or self.parser.segmenter is None:
+                continue
             _CURRENT.set([each for each, _ in short])
             with suppress(Exception):  # then each text is segmented separately, and only the faulty one fails
-                segmented = self.parser.segment_all([text for _, text in short])
+                segmented = self._parser_for(language).segment_all([text for _, text in short])
                 for (request, _), found in zip(short, segmented, strict=True):
                     request.segmented = iter(found)
 
@@ -385,11 +402,20 @@ class Served:
         """The name of the model for requests without a model."""
         return self.names[0]
 
-    def find(self, name: str = "") -> Service:
-        """Return the model of this name, or the default one."""
+    def find(self, name: str = "", *, language: str | None = None) -> Service:
+        """Return the model of this name, else the first one that knows the language, else the default one.
+
+        If no model knows the language, return the one with the most languages, whose error lists them.
+        """
         service = self._services.get(name or self.default)
         if service is None:
             raise UnknownModelError(name, self.names)
+        if not name and language is not None:
+            for each in self:
+                with suppress(TreefineError):
+                    each.languages(language)
+                    return each
+            return max(self, key=lambda each: len(each.languages().main))
         return service
 
     def __iter__(self) -> Iterator[Service]:

@@ -23,6 +23,8 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from treefine.config import COLUMNS
 from treefine.errors import TreebankError, TreefineError
+from treefine.model.vocabulary import language_of
+from treefine.parsing.languages import LanguageChoice
 from treefine.parsing.parser import Parser
 from treefine.serving.jobs import ParseJob
 from treefine.serving.schema import ERRORS, conllu_sentences
@@ -38,6 +40,9 @@ _PARAGRAPH_START = re.compile(r"#\s*new(doc|par)\b")
 _NO_BREAK_SPACE = "\u00a0"  # in `horizontal`, a space within a word
 _PREFIXES = ("", "/api", "/services/udpipe/api")  # clients may add these between the address and the route
 _MAX_PARTS = 100  # of a multipart body
+# UDPipe calls both written forms of Norwegian by one name, and tells them apart by their treebanks.
+_NORWEGIAN = {"nb": "no", "nn": "no"}
+_CODES_OF_NORWEGIAN = {"nb": "nb", "nob": "nb", "nn": "nn", "nno": "nn"}
 _MAX_INDENT = 100  # of nested XML; without a limit, the output of a deep tree would be quadratic
 
 
@@ -51,7 +56,9 @@ def _pattern(formats: Sequence[str]) -> str:
 
 _PARAMETERS = {
     "data": _parameter("The text, or sentences in the format of `input`."),
-    "model": _parameter("A model's name, or a UDPipe name of its language such as `english`; empty: the default."),
+    "model": _parameter(
+        "A model's name, or a UDPipe name of one of its languages or treebanks, such as `english`; empty: the default."
+    ),
     "tokenizer": _parameter("Segment a text. Options (separated by ;): presegmented, ranges, normalized_spaces."),
     "tagger": _parameter("Predict tags, and features and lemmas if the model can."),
     "parser": _parameter("Predict heads and labels."),
@@ -124,19 +131,24 @@ def udpipe_routes(served: Served) -> APIRouter:
     async def process(request: Request) -> JSONResponse:
         """Segment, tag and parse like UDPipe. A stage runs if its parameter is present, even empty."""
         wanted = UDPipeRequest.of(await _parameters(request, served.find().limits.max_bytes))
-        service = served.find(model_meant(wanted.model, served.names))
+        service, treebank = _service_meant(wanted.model, served)
+        wanted = replace(wanted, model=udpipe_name(treebank) if treebank else service.name)
         _check_stages(wanted, service)
         service.check_room(len(wanted.data))  # before the input is read
-        result = await service.within_time(_result(wanted, service))
+        result = await service.within_time(_result(wanted, service, treebank))
         thanks = [f"treefine {__version__}"]  # UDPipe lists URLs here, which no client reads
-        answer = ProcessAnswer(model=service.name, acknowledgements=thanks, result=result)
+        answer = ProcessAnswer(model=wanted.model, acknowledgements=thanks, result=result)
         return JSONResponse(answer.model_dump())
 
     async def models() -> ModelsAnswer:
-        """List the models in the form of UDPipe's API."""
-        return ModelsAnswer(
-            models={service.name: _stages(service.parser) for service in served}, default_model=served.default
-        )
+        """List the models in the form of UDPipe's API: each model, then the treebanks of a model of several."""
+        found = {service.name: _stages(service.parser) for service in served}
+        for service in served:
+            for treebank in service.languages().treebanks:
+                name = udpipe_name(treebank)
+                if _service_meant(name, served) == (service, treebank):  # not of another model in the list
+                    found[name] = _stages(service.parser)
+        return ModelsAnswer(models=found, default_model=served.default)
 
     for prefix in _PREFIXES:
         for path, answer in (("/process", process), ("/models", models)):
@@ -156,25 +168,36 @@ def udpipe_routes(served: Served) -> APIRouter:
     return router
 
 
-async def _result(wanted: UDPipeRequest, service: Service) -> str:
-    """Return the text of the response."""
+def _service_meant(asked: str, served: Served) -> tuple[Service, str]:
+    """Return the model that the client means, and the treebank in a model of several; empty if the name has none."""
+    name = model_meant(asked, served.names)
+    if name and name not in served.names:
+        for service in served:
+            treebank = treebank_meant(asked, service.languages())
+            if treebank:
+                return service, treebank
+    return served.find(name), ""
+
+
+async def _result(wanted: UDPipeRequest, service: Service, treebank: str) -> str:
+    """Return the text of the response; `treebank` is empty if the model identifies the language."""
     before: Sequence[Sentence]
     found: Sequence[Sentence]
     is_asked = wanted.is_tagged or wanted.is_parsed
     run = partial(service.read_or_write, len(wanted.data))
     if wanted.tokenizer is not None:
-        asked = ParseJob(text=wanted.data, lines="presegmented" in wanted.tokenizer)
+        asked = ParseJob(text=wanted.data, lines="presegmented" in wanted.tokenizer, language=treebank)
         found = await service.ask(asked, "trees" if is_asked else "cut")
         before = await run(partial(_cut, found, wanted.tokenizer))
     else:
         before = found = await run(partial(read_sentences, wanted.data, wanted.input))
         if is_asked:
             untagged = await run(partial(_without_tags, before, service.parser)) if wanted.is_tagged else before
-            found = await service.ask(ParseJob(sentences=tuple(untagged)), "trees")
+            found = await service.ask(ParseJob(sentences=tuple(untagged), language=treebank), "trees")
 
     def written() -> str:
         sentences = [_with_stages(old, new, wanted) for old, new in zip(before, found, strict=True)]
-        return write_sentences(sentences, wanted.output, wanted.output_options, model=service.name)
+        return write_sentences(sentences, wanted.output, wanted.output_options, model=wanted.model)
 
     return await run(written)
 
@@ -429,7 +452,7 @@ def _with_token_notes(sentence: Sentence, notes: Iterator[str]) -> Sentence:
 def _language_codes() -> Mapping[str, str]:
     """Map each name of a language (its UD code, its ISO 639-3 code, UDPipe's name) to its UD code."""
     rows = files("treefine.serving").joinpath("languages.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    return {name: names[0] for names in (row.split("\t") for row in rows) for name in names}
+    return _CODES_OF_NORWEGIAN | {name: names[0] for names in (row.split("\t") for row in rows) for name in names}
 
 
 def model_meant(asked: str, names: Sequence[str]) -> str:
@@ -457,6 +480,37 @@ def model_meant(asked: str, names: Sequence[str]) -> str:
     same = [name for name in names if _language_and_treebank(name)[0] == language]
     fitting = [name for name in same if not treebank or _language_and_treebank(name)[1] in ("", treebank)]
     return min(fitting, key=lambda name: _language_and_treebank(name)[1] != treebank, default=asked)
+
+
+def treebank_meant(asked: str, known: LanguageChoice) -> str:
+    """Return the treebank of a model of several languages that the client means; empty if none matches.
+
+    If the model does not have the treebank of the name, the main treebank of the language is returned.
+
+    >>> known = LanguageChoice(
+    ...     ("nb_bokmaal", "nn_nynorsk", "tr_atis", "tr_boun"), {"nb": "nb_bokmaal", "tr": "tr_boun"}
+    ... )
+    >>> treebank_meant("turkish-atis-ud-2.15-241121", known), treebank_meant("tr_imst", known)
+    ('tr_atis', 'tr_boun')
+    >>> treebank_meant("norwegian-nynorsk-ud-2.5-191206", known), treebank_meant("nor", known)
+    ('nn_nynorsk', 'nb_bokmaal')
+    """
+    language, treebank = _language_and_treebank(asked)
+    same = [code for code in known.treebanks if language in (language_of(code), _NORWEGIAN.get(language_of(code)))]
+    named = [code for code in same if code.partition("_")[2] == treebank]
+    main = [code for code in same if code in known.main.values()]
+    return next(iter((*named, *main)), "")
+
+
+def udpipe_name(treebank: str) -> str:
+    """Return the name of a treebank as UDPipe names its models, without a version.
+
+    >>> udpipe_name("gd_arcosg"), udpipe_name("nn_nynorsk"), udpipe_name("xx_new")
+    ('scottish_gaelic-arcosg', 'norwegian-nynorsk', 'xx-new')
+    """
+    code, _, name = treebank.partition("_")
+    names = {code: name for name, code in _language_codes().items()}  # the last name of a row is UDPipe's
+    return f"{names.get(_NORWEGIAN.get(code, code), code)}-{name}"
 
 
 def _language_and_treebank(name: str) -> tuple[str, str]:

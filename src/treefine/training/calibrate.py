@@ -11,6 +11,7 @@ from treefine.config import Column, ConfidenceSettings
 from treefine.model.vocabulary import flat_tags, lemma_tag, ruled_scripts
 from treefine.parsing.confidence import doubt_of
 from treefine.parsing.parser import Parser
+from treefine.training.data import by_treebank
 from treefine.treebank.sentence import BLANK, Sentence
 
 COLDEST, HOTTEST = 0.05, 20.0  # range of temperatures to search
@@ -30,7 +31,7 @@ def calibrated(parser: Parser, dev: Sequence[Sentence]) -> ConfidenceSettings:
     tags: dict[Column, list[tuple[np.ndarray, np.ndarray]]] = {column: [] for column in settings.predicted}
     for sentence, steps in parser.stream_steps(dev):
         tagged = steps[-1 if settings.refined else 0]
-        rules = ruled_scripts(parser.model.vocabulary, columns, tagged.tags, sentence.forms)
+        rules = ruled_scripts(parser.model.vocabulary, columns, tagged.tags, sentence)
         is_ruled = np.array([rule is not None for rule in rules])
         for column, found in tags.items():
             right = flat_tags([sentence], parser.model.vocabulary, [column])[:, 0] - 1
@@ -56,6 +57,11 @@ def calibrated(parser: Parser, dev: Sequence[Sentence]) -> ConfidenceSettings:
         temperature = temperatures.tag_temperature(lemma_tag(columns))
         temperatures = replace(temperatures, lemma_doubt=_doubt_in_rules(ruled, temperature))
     return _with_sentences(parser, dev, temperatures)
+
+
+def calibrated_by_treebank(parser: Parser, dev: Sequence[Sentence]) -> dict[str, ConfidenceSettings]:
+    """Fit the confidence of a parser to the sentences of each treebank, if they name their treebanks."""
+    return {code: calibrated(parser, some) for code, some in by_treebank(dev).items() if code}
 
 
 def _doubt_in_rules(found: Sequence[tuple[np.ndarray, np.ndarray]], temperature: float) -> float:

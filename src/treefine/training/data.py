@@ -16,6 +16,7 @@ import numpy as np
 from treefine.config import COLUMNS, Column
 from treefine.errors import ConfigError, TreefineError
 from treefine.evaluation.scores import rule_of
+from treefine.model.vocabulary import language_of
 from treefine.training.recipe import (
     CardSettings,
     InitialSettings,
@@ -36,6 +37,7 @@ _Member = TypeVar("_Member")
 
 MOST_XPOS = 200  # a tagger for more tags than this learns little from most of them
 _SHORT_NAME = re.compile(r"([a-z]{2,3})_[a-z0-9]+(?=-ud-)")  # en_ewt-ud-train.conllu; a folder my_data says nothing
+_SHORT_FOLDER = re.compile(r"([a-z]{2,3}_[a-z0-9]+)(?:-[0-9.]+)?")  # en_ewt or en_ewt-2.16
 _UD_FOLDER = "UD_"  # of UD_English-EWT
 FEWEST = 10  # fewest sentences to train on
 
@@ -68,6 +70,7 @@ def load_data(settings: TreebankSettings) -> Data:
     if None not in map(read.get, settings.train) and len(train) < FEWEST:
         count = f"{len(train)} sentence{'s' if len(train) > 1 else ''}"
         faults.append(f"{', '.join(settings.train)}: {count} to train on, but at least {FEWEST} are needed.")
+    dev = spaced_sample(dev, settings.dev_sentences or len(dev)) if dev else dev
     if faults:
         raise ConfigError("\n".join(faults))
     return Data(train, dev, checksums_of(read), tuple(_unseen_labels(train, dev, settings)), test)
@@ -131,6 +134,13 @@ def _read(path: str, settings: TreebankSettings, faults: list[str]) -> list[Sent
     except (TreefineError, OSError) as error:
         faults.append(f"{path}: {error.strerror or error}" if isinstance(error, OSError) else str(error))
         return None
+    if settings.by_treebank:
+        code = treebank_code(path)
+        if not code:
+            faults.append(
+                f"{path}: by_treebank needs the code of the treebank in the name, as in sv_talbanken/train.conllu."
+            )
+        sentences = [replace(each, treebank=code) for each in sentences]
     needs_one_root = rule_of(settings.rule).is_ud
     wrong = [fault for each in sentences for fault in tree_faults(each, needs_one_root=needs_one_root)]
     wrong += [each.error("A word has no label.") for each in sentences if BLANK in each.labels]
@@ -223,7 +233,7 @@ def completed(recipe: Recipe, data: Data, *, is_main: bool = True) -> Recipe:
         recipe,
         tags=tags,
         segmenter=_segmenter(recipe.segmenter, data, is_main=is_main),
-        card=_card(recipe.card, recipe.treebank.train),
+        card=_card(recipe.card, recipe.treebank),
     )
 
 
@@ -265,12 +275,67 @@ def _segmenter(settings: SegmenterTraining, data: Data, *, is_main: bool) -> Seg
     return replace(settings, train="always" if is_trained else "never", encoder_layers=encoder_layers)
 
 
-def _card(card: CardSettings, paths: Sequence[str]) -> CardSettings:
+def _card(card: CardSettings, treebank: TreebankSettings) -> CardSettings:
     """Fill in the languages and the name of the treebank from the names of its files."""
-    found = [_named(Path(path)) for path in paths]
+    found = [_named(Path(path)) for path in treebank.train]
+    if treebank.by_treebank:
+        codes = map(treebank_code, treebank.train)
+        found = [(language_of(code), name or code) for code, (_, name) in zip(codes, found, strict=True)]
     languages = card.language or tuple(dict.fromkeys(language for language, _ in found if language))
-    treebank = card.treebank or ", ".join(dict.fromkeys(name for _, name in found if name))
-    return replace(card, language=languages, treebank=treebank)
+    named = card.treebank or ", ".join(dict.fromkeys(name for _, name in found if name))
+    return replace(card, language=languages, treebank=named)
+
+
+def treebank_code(path: str) -> str:
+    """Return the code of a treebank, from the name of its file or folder; empty if neither has the form of a code.
+
+    >>> treebank_code("UD_Swedish-Talbanken/sv_talbanken-ud-dev.conllu"), treebank_code("ja_gsd-2.9/dev.conllu.xz")
+    ('sv_talbanken', 'ja_gsd')
+    >>> treebank_code("train.conllu")
+    ''
+    """
+    name = _SHORT_NAME.match(Path(path).name)
+    folder = _SHORT_FOLDER.fullmatch(Path(path).parent.name)
+    return name[0] if name else folder[1] if folder else ""
+
+
+def by_treebank(sentences: Iterable[Sentence]) -> dict[str, list[Sentence]]:
+    """Return the sentences of each treebank; without codes of treebanks, all of them are one treebank."""
+    found: dict[str, list[Sentence]] = {}
+    for each in sentences:
+        found.setdefault(each.treebank, []).append(each)
+    return found
+
+
+def balanced_shares(n_words: Sequence[int], balance: float) -> list[float]:
+    """Return how often a sentence of each treebank is drawn per epoch, on average; the sum of words stays the same.
+
+    >>> balanced_shares([100, 900], 0.5)
+    [2.5, 0.8333333333333334]
+    """
+    wanted = [number**balance for number in n_words]
+    scale = sum(n_words) / sum(wanted)
+    return [scale * each / number for each, number in zip(wanted, n_words, strict=True)]
+
+
+def drawn_order(treebanks: Sequence[str], sizes: Sequence[int], balance: float, rng: np.random.Generator) -> list[int]:
+    """Return the numbers of the sentences of an epoch in random order; with a balance below 1, some occur repeatedly.
+
+    `treebanks` and `sizes` are the treebank and the number of words of each sentence.
+    """
+    if balance == 1:
+        return rng.permutation(len(treebanks)).tolist()  # type: ignore[no-any-return]
+    members: dict[str, list[int]] = {}
+    for number, code in enumerate(treebanks):
+        members.setdefault(code, []).append(number)
+    n_words = [sum(sizes[each] for each in some) for some in members.values()]
+    drawn: list[int] = []
+    for share, some in zip(balanced_shares(n_words, balance), members.values(), strict=True):
+        whole = int(share)
+        n_rest = round((share - whole) * len(some))
+        drawn += whole * some
+        drawn += [some[each] for each in rng.permutation(len(some))[:n_rest].tolist()]
+    return [drawn[each] for each in rng.permutation(len(drawn)).tolist()]
 
 
 def _named(path: Path) -> tuple[str, str]:

@@ -26,7 +26,7 @@ from treefine.parsing.parser import Parser
 from treefine.parsing.refine import BatchStep
 from treefine.parsing.results import predicted_tags
 from treefine.segmenter.segmenter import Segmenter
-from treefine.training.calibrate import calibrated
+from treefine.training.calibrate import calibrated, calibrated_by_treebank
 from treefine.training.checkpoint import (
     Checkpoint,
     FolderNames,
@@ -110,7 +110,8 @@ class DevScorer:
             """Count for each sentence: LAS by step, then the tree's UAS and LAS, then the tags of each column."""
             found = np.zeros((len(numbers), max_steps + 2 + len(columns)), dtype=np.int64)
             chosen = [self.sentences[each] for each in numbers]
-            for step in learner.steps(chosen, [arcs[each] for each in numbers], learner.tags_of(chosen)):
+            batch = model.batch_of(chosen)
+            for step in learner.steps(batch, [arcs[each] for each in numbers], learner.tags_of(chosen)):
                 is_last = step.t == max_steps
                 ending = {row for row, done in enumerate(step.converged.tolist()) if done or is_last}
                 trees = learner.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
@@ -150,7 +151,7 @@ def _n_tagged(sentences: Sequence[Sentence], column: str) -> int:
 def _right_tags(step: BatchStep, model: ParserModel, sentences: Sequence[Sentence]) -> np.ndarray:
     """Count the words of each sentence of a step with the correct tag, for each predicted column."""
     settings = model.settings.tags
-    forms = [sentences[place].forms for place in step.sentences]
+    some = [sentences[place] for place in step.sentences]
     return np.array(
         [
             [
@@ -158,7 +159,7 @@ def _right_tags(step: BatchStep, model: ParserModel, sentences: Sequence[Sentenc
                 for column, ours in zip(settings.columns, tags, strict=True)
                 if column in settings.predicted
             ]
-            for place, tags in zip(step.sentences, predicted_tags(step, model, forms), strict=True)
+            for place, tags in zip(step.sentences, predicted_tags(step, model, some), strict=True)
         ]
     )
 
@@ -236,6 +237,10 @@ class ModelTraining:
         first, *_ = self.initial.dev.values()
         found = calibrated(self.parser_of_dev(model, first), self.data.dev)
         model.settings = replace(model.settings, confidence=found)
+        if model.vocabulary.treebanks and self.initial.parser is empty:
+            steps, device = self.recipe.refine.max_steps, self.processes.device
+            parser = Parser(model, max_steps=steps, keep="nothing", device=device)
+            model.settings = replace(model.settings, calibration=calibrated_by_treebank(parser, self.data.dev))
         parser = Parser(
             model,
             initial=self.initial.parser,
@@ -295,7 +300,8 @@ def _learn(training: ModelTraining, *, member: int = 0) -> Iterator[Progress]:
         return
     settings = recipe.training
     model = new_model(recipe, data.train, training.base)
-    text = RunningText(data.train, recipe.segmenter) if model.finds_sentences else None
+    shares = {"balance": recipe.treebank.balance, "unnamed": recipe.treebank.unnamed}
+    text = RunningText(data.train, recipe.segmenter, **shares) if model.finds_sentences else None
     taught = training.taught
     sentences = data.train if taught is None else (*data.train, *taught.sentences)
     targets = None if taught is None else taught.targets

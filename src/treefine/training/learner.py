@@ -15,15 +15,15 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 from treefine import fast
 from treefine.config import TransformerSettings
 from treefine.errors import TreefineError
-from treefine.model.batch import Arriving, Batch, Graphs, WordInputs, sent
+from treefine.model.batch import Arriving, Batch, Graphs, WordInputs, padded, sent
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
-from treefine.model.vocabulary import NO_HEAD, UNSEEN
+from treefine.model.vocabulary import NO_HEAD, UNSEEN, flat_arcs, inputs_of
 from treefine.parsing.batches import batches
 from treefine.parsing.decode import Decoder, labelled, made_trees
 from treefine.parsing.plan import is_out_of_memory
 from treefine.parsing.refine import BatchStep, Tags, refine
-from treefine.training.data import TrainingGraphs
+from treefine.training.data import TrainingGraphs, drawn_order
 from treefine.training.decisions import Decisions
 from treefine.training.optimiser import Optimiser
 from treefine.training.processes import Processes
@@ -117,6 +117,34 @@ def _summed(
     return torch.where(right == ignored, 0, mixed).sum()
 
 
+class TrainingInputs:
+    """The training sentences in numbers, computed once: their pieces, and per word its gold arc and what it shows."""
+
+    def __init__(self, model: ParserModel, train: Sequence[Sentence]) -> None:
+        self.pieces = [model.pieces_of(sentence) for sentence in train]
+        self.sizes = [model.n_pieces(sentence, pieces) for sentence, pieces in zip(train, self.pieces, strict=True)]
+        self.lengths = list(map(len, train))
+        self.starts = np.cumsum([0, *self.lengths]).tolist()
+        self.heads, self.labels = flat_arcs([sentence.arcs for sentence in train], model.vocabulary)
+        settings = model.settings.tags
+        columns = settings.columns if settings.source != "none" else ()
+        self.words = inputs_of(train, model.vocabulary, settings, read=columns)  # None if nothing is read
+        self.n_columns = len(columns)
+
+    def graphs(self, numbers: Sequence[int]) -> Graphs:
+        """Return the gold graphs of some sentences."""
+        heads, labels = self._padded(self.heads, numbers, NO_HEAD), self._padded(self.labels, numbers, UNSEEN)
+        return Graphs(heads, labels, has_any=True)
+
+    def inputs(self, numbers: Sequence[int]) -> Tags | None:
+        """Return what the model may read of the words of some sentences: all tags, and the inputs after them."""
+        return None if self.words is None else self._padded(self.words, numbers, 0)
+
+    def _padded(self, flat: np.ndarray, numbers: Sequence[int], fill: int) -> Tensor:
+        rows = np.concatenate([flat[self.starts[each] : self.starts[each + 1]] for each in numbers])
+        return torch.from_numpy(padded(rows, [self.lengths[each] for each in numbers], fill))
+
+
 class Learner:
     """A model in training. All random choices of an epoch follow from the seed and the number of the epoch."""
 
@@ -140,9 +168,10 @@ class Learner:
         self.decoder = Decoder.of(model)
         self.optimiser = Optimiser(model, recipe.optimiser)
         self.n_moving = np.zeros(recipe.refine.max_steps)  # words in each step of the last epoch
-        self.sizes = [model.n_pieces(sentence) for sentence in train]
+        self.inputs = TrainingInputs(model, train)
+        self.treebanks = [sentence.treebank for sentence in train]
         encoder = model.settings.encoder
-        self.longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else max(self.sizes)
+        self.longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else max(self.inputs.sizes)
         subwords = model.subwords
         self.mask_piece = 0 if subwords is None else subwords.unk_id if subwords.mask_id is None else subwords.mask_id
         precision = recipe.training.precision
@@ -156,8 +185,8 @@ class Learner:
         torch.manual_seed(int(rng.integers(2**62)) + self.processes.rank)
         texts = [] if self.text is None else self.text.batches(rng)
         drawn = self.graphs.draw(rng)
-        order = rng.permutation(len(self.train)).tolist()
-        found = batches([self.sizes[each] for each in order], settings.batch_pieces, self.longest)
+        order = drawn_order(self.treebanks, self.inputs.lengths, self.recipe.treebank.balance, rng)
+        found = batches([self.inputs.sizes[each] for each in order], settings.batch_pieces, self.longest)
         self.model.train()
         self.n_moving[:] = 0
         waiting: list[tuple[float, Callable[[], float]]] = []  # a loss is read while the next batch is computed
@@ -188,14 +217,15 @@ class Learner:
         sentences = [self.train[number] for number in ours]
         steps: Iterator[BatchStep] = iter(())
         if sentences:
-            gold, tags = self._gold(sentences), self.tags_of(sentences)
+            gold, tags = self._gold(ours), self.tags_of(sentences, self.inputs.inputs(ours))
             if tags is not None and gold.tags is not None:  # given tags are not predicted
                 gold = replace(gold, tags=gold.tags * (tags[..., : gold.tags.shape[-1]] == 0))
             if self.targets is not None:
                 gold = replace(gold, taught=self.targets.of_batch(ours, self.processes.device))
             graphs = [drawn[number] for number in ours]
             share = self.recipe.training.masking
-            steps = self.steps(sentences, graphs, tags, stops=settings.stop, mask_share=share, gold=gold.graphs)
+            batch = self.model.batch_of(sentences, [self.inputs.pieces[number] for number in ours])
+            steps = self.steps(batch, graphs, tags, stops=settings.stop, mask_share=share, gold=gold.graphs)
         n_all = sum(len(self.train[number]) for number in numbers)
         summed, n_words = torch.zeros((), device=self.processes.device), 0.0
         for t in range(settings.max_steps):
@@ -223,7 +253,7 @@ class Learner:
         """Train the head that finds sentences on some windows of running text."""
         ours = self.processes.share(windows)
         if ours:
-            batch, tags = self.model.text_batch([window.tokens for window in ours])
+            batch, tags = self.model.text_batch([each.tokens for each in ours], [each.treebank for each in ours])
             device = self.processes.device
             batch = masked(batch.to(device), self.recipe.training.masking, self.mask_piece)
             with torch.autocast(device.type, dtype=self.dtype, enabled=self.dtype != torch.float32):
@@ -234,7 +264,7 @@ class Learner:
 
     def steps(
         self,
-        sentences: Sequence[Sentence],
+        batch: Batch,
         arcs: Sequence[Arcs],
         tags: Tags | None,
         *,
@@ -248,7 +278,7 @@ class Learner:
         """
         model, device = self.model, self.processes.device
         settings = self.recipe.initial
-        batch = masked(model.batch_of(sentences).to(device), mask_share, self.mask_piece)
+        batch = masked(batch.to(device), mask_share, self.mask_piece)
         has_any = any(head is not None for each in arcs for head in each.heads)
         initial = replace(Graphs.of(arcs, model.vocabulary), has_any=has_any)
         first_trees, initial = made_trees(model, initial), initial.to(device)
@@ -282,23 +312,28 @@ class Learner:
             correct=None if decisions is None else decisions.correct,
         )
 
-    def tags_of(self, sentences: Sequence[Sentence]) -> Tags | None:
+    def tags_of(self, sentences: Sequence[Sentence], known: Tags | None = None) -> Tags | None:
         """Return the input tags. In training, `given_tags` shows some gold tags to a model that predicts tags.
 
-        The columns in `tags.given` are always shown.
+        The columns in `tags.given` are always shown. `known` are the inputs of these sentences with all tags, if they
+        have been computed.
         """
         settings = self.model.settings.tags
         is_drawn = settings.source == "predicted"
         share = self.recipe.training.given_tags if is_drawn and self.model.training else 0.0
-        reads_all = settings.source == "given" or share > 0
-        read = self.model.tag_inputs(sentences, read=settings.columns if reads_all else settings.given)
+        shown = settings.columns if settings.source == "given" or share > 0 else settings.given
+        read = self.model.tag_inputs(sentences, read=shown) if known is None else known
         if read is None:
             return None
-        tags = sent(read, self.processes.device)
+        tags, n_columns = sent(read, self.processes.device), len(settings.columns) if settings.source != "none" else 0
+        for place, column in enumerate(settings.columns[:n_columns]):
+            if column not in shown:
+                tags[..., place] = 0
         if is_drawn and share:
-            n_columns = len(settings.columns)
             is_always = torch.tensor([each in settings.given for each in settings.columns], device=tags.device)
             tags[..., :n_columns] *= self._is_given(len(tags), n_columns, share) | is_always
+        if self.model.vocabulary.treebanks and self.model.training:  # their column is the last one
+            tags[..., -1] *= torch.rand((len(tags), 1), device=tags.device) >= self.recipe.treebank.unnamed
         return tags
 
     def _is_given(self, n_sentences: int, n_columns: int, share: float) -> Bool[Tensor, "batch 1 column"]:
@@ -310,10 +345,11 @@ class Learner:
             is_only = is_only | (torch.rand(is_only.shape, device=drawn.device) < 0.5)
         return (drawn[0] < share) & ((drawn[1] < 0.5) | is_only)
 
-    def _gold(self, sentences: Sequence[Sentence]) -> GoldBatch:
+    def _gold(self, numbers: Sequence[int]) -> GoldBatch:
         device = self.processes.device
-        graphs = Graphs.of([sentence.arcs for sentence in sentences], self.model.vocabulary).to(device)
-        return GoldBatch(graphs, None if self.model.tagger is None else sent(self.model.given_tags(sentences), device))
+        known = self.inputs.inputs(numbers) if self.model.tagger is not None else None
+        tags = None if known is None else sent(known[..., : self.inputs.n_columns], device)
+        return GoldBatch(self.inputs.graphs(numbers).to(device), tags)
 
     def moving(self) -> list[float]:
         """Return the share of the words that were still being refined at each step of the last epoch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,12 +13,11 @@ from torch import Tensor
 
 from treefine.config import BiLSTMSettings, ModelSettings, TagSettings
 from treefine.errors import ModelError
-from treefine.model.create import create_biaffine_model, create_parser_model, root_label_of
+from treefine.model.create import PieceChoice, create_biaffine_model, create_parser_model, root_label_of
 from treefine.model.folder import fetch, is_model_folder, load_model
 from treefine.model.parser_model import ParserModel
-from treefine.model.shrink_vocabulary import cut_subwords
-from treefine.model.vocabulary import Vocabulary
-from treefine.training.data import Data
+from treefine.model.vocabulary import Vocabulary, language_of
+from treefine.training.data import Data, balanced_shares
 from treefine.training.recipe import PretrainedSettings, Recipe, expand
 from treefine.treebank.sentence import Sentence
 
@@ -53,17 +53,42 @@ def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase |
             scorer=scorer,
             decode=decode,
             sentence_layers=recipe.segmenter.encoder_layers,
-            n_frequent=encoder.n_frequent if encoder.pieces == "cut" else None,
+            pieces=_pieces(recipe, sentences),
+            fewest=recipe.tags.fewest,
             seed=seed,
         )
-    model.settings = replace(model.settings, max_steps=recipe.refine.max_steps, languages=recipe.card.language)
+    steps, languages = recipe.refine.max_steps, recipe.card.language
+    main = main_treebanks(sentences, recipe.treebank.main)
+    model.settings = replace(model.settings, max_steps=steps, languages=languages, main_treebanks=main)
     return model
+
+
+def main_treebanks(sentences: Sequence[Sentence], chosen: Sequence[str]) -> tuple[str, ...]:
+    """Return the treebank that each language stands for: a chosen one, or else its largest. Empty without codes."""
+    n_words: Counter[str] = Counter()
+    for each in sentences:
+        n_words[each.treebank] += len(each)
+    by_size = sorted(filter(None, n_words), key=lambda code: n_words[code])  # the last one of a language counts
+    return tuple(sorted({language_of(code): code for code in (*by_size, *chosen)}.values()))
+
+
+def _pieces(recipe: Recipe, sentences: Sequence[Sentence]) -> PieceChoice:
+    """Return the choice of pieces; those of a treebank that is drawn more often count more."""
+    encoder = recipe.encoder
+    assert isinstance(encoder, PretrainedSettings)
+    n_words: Counter[str] = Counter()
+    for each in sentences:
+        n_words[each.treebank] += len(each)
+    shares = dict(zip(n_words, balanced_shares(list(n_words.values()), recipe.treebank.balance), strict=True))
+    n_frequent = encoder.n_frequent if encoder.pieces == "cut" else None
+    return PieceChoice(n_frequent, encoder.most_pieces, encoder.table_bits, shares)
 
 
 def _tags(recipe: Recipe) -> TagSettings:
     tags = recipe.tags
     assert tags.source != "auto", "the recipe is not decided"
-    return TagSettings(tags.source, tags.columns, tags.case, tags.refined, tags.double_specials, tags.given)
+    double = tags.double_specials
+    return TagSettings(tags.source, tags.columns, tags.case, tags.refined, double, tags.given, tags.unread)
 
 
 def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequence[Sentence]) -> ParserModel:
@@ -77,8 +102,7 @@ def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequen
     assert isinstance(recipe.encoder, PretrainedSettings)
     subwords, old_weights = old.subwords, old.state_dict()
     if recipe.encoder.pieces == "cut":
-        words = {form for sentence in sentences for form in sentence.forms}
-        subwords, rows = cut_subwords(subwords, words, recipe.encoder.n_frequent)
+        subwords, rows = _pieces(recipe, sentences).cut(subwords, sentences)
         old_weights["encoder.pieces.weight"] = old_weights["encoder.pieces.weight"][rows]
     shape = replace(old.settings.encoder, n_pieces=len(old_weights["encoder.pieces.weight"]))
     settings = ModelSettings(
@@ -90,7 +114,8 @@ def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequen
         sentence_layers=recipe.segmenter.encoder_layers,
     )
     columns, given = settings.tags.columns, settings.tags.given
-    vocabulary = replace(Vocabulary.of_treebank(sentences, columns=columns, given=given), words=(), chars=())
+    found = Vocabulary.of_treebank(sentences, columns=columns, given=given, fewest=recipe.tags.fewest)
+    vocabulary = replace(found, words=(), chars=())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.training.seed)
         new = ParserModel(settings, vocabulary, subwords)
@@ -116,7 +141,8 @@ def _inputs(model: ParserModel) -> list[str]:
     """Return the columns that the encoder reads, in the order of its tables."""
     tags, finds_sentences = model.settings.tags, model.finds_sentences
     columns = tags.columns if tags.source != "none" else ()
-    return [*columns, *(["case"] if tags.case else []), *(["gaps"] if finds_sentences else [])]
+    treebanks = ["treebanks"] if model.vocabulary.treebanks else []
+    return [*columns, *(["case"] if tags.case else []), *treebanks, *(["gaps"] if finds_sentences else [])]
 
 
 def _copy(new: Tensor, old: Tensor, new_names: list[str] | None, old_names: list[str] | None) -> None:
@@ -125,7 +151,8 @@ def _copy(new: Tensor, old: Tensor, new_names: list[str] | None, old_names: list
             new.copy_(old)
         return
     place = {name: row for row, name in enumerate(old_names)}
-    if new.shape[1:] == old.shape[1:]:
+    is_read = len(new) == len(new_names) and len(old) == len(old_names)  # no rows: the encoder does not read the column
+    if new.shape[1:] == old.shape[1:] and is_read:
         for row, name in enumerate(new_names):
             if name in place:
                 new[row] = old[place[name]]
@@ -148,4 +175,5 @@ def _names(weight: str, model: ParserModel) -> list[str] | None:
         return ["NONE", *(f"down {kind}" for kind in kinds), *(f"up {kind}" for kind in kinds)]
     found = _TAG_COLUMN.match(weight)
     column = None if found is None else _inputs(model)[int(found[2])]
-    return list(getattr(model.vocabulary, column)) if column in model.settings.tags.columns else None
+    has_names = column in (*model.settings.tags.columns, "treebanks")
+    return list(getattr(model.vocabulary, str(column))) if has_names else None

@@ -16,6 +16,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from treefine.config import BiLSTMSettings, Column
 from treefine.drawing.characters import visible
 from treefine.errors import ConfigError, TreefineError
+from treefine.model.bundled import bundled_models
 from treefine.model.weight_files import LAYOUT, read_json
 from treefine.training.data import FEWEST, MOST_XPOS, columns_to_predict, load_data, no_text
 from treefine.training.recipe import (
@@ -233,7 +234,7 @@ def _treebank_facts(request: RecipeRequest, faults: list[str]) -> dict[str, Any]
 def _encoder_facts(name: str, faults: list[str]) -> dict[str, Any]:
     """Return the width of an encoder and whether it is a trained model, as far as files on this machine say."""
     try:
-        folder = Path(expand(name))
+        folder = bundled_models().get(name, Path(expand(name)))
         config: Path | None = folder / LAYOUT.config
         is_path = name.count("/") > 1 or name.startswith((".", "/", "~", "$")) or "\\" in name or folder.exists()
         if not folder.is_dir() and is_path:

@@ -18,10 +18,10 @@ class Optimiser:
 
     def __init__(self, model: ParserModel, settings: OptimiserSettings) -> None:
         self.settings = settings
-        self.names = [name for name, _ in model.named_parameters()]
-        self.parameters = list(model.parameters())
+        trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
+        self.names, self.parameters = list(trained), list(trained.values())
         groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
-        for name, parameter in model.named_parameters():
+        for name, parameter in trained.items():
             is_decayed = parameter.dim() > 1
             groups.setdefault((_is_pretrained(model, name), is_decayed), []).append(parameter)
         self.has_fused = self.parameters[0].device.type in ("cpu", "cuda")

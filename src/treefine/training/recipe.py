@@ -27,6 +27,7 @@ from treefine.config import (
     given_faults,
     renamed_from,
     try_settings,
+    unread_faults,
 )
 from treefine.errors import ConfigError
 from treefine.treebank.files import nearest_file
@@ -72,9 +73,14 @@ class TreebankSettings:
     rule: Literal["conll18", "conllx", "ptb", "conll09"] = "conll18"  # scoring rule for the dev and test sets
     format: str = ""  # file format of all treebanks and initial parses; empty: chosen by the file names
     sentences: int = 0  # number of training sentences, an evenly spaced sample of those in train; 0: all
+    dev_sentences: int = 0  # number of dev sentences, an evenly spaced sample of those in dev; 0: all
+    by_treebank: bool = False  # tell the model which treebank a sentence is from, so that it learns the habits of each
+    main: tuple[str, ...] = ()  # with by_treebank: treebanks that a language stands for; others: its largest treebank
+    unnamed: float = 0.1  # with by_treebank: share of the training sentences whose treebank is hidden from the model
+    balance: float = 1.0  # a treebank of n words is drawn in proportion to n to this power; 1: each sentence once
 
     def __post_init__(self) -> None:
-        _listed(self, "train", "dev", "test")
+        _listed(self, "train", "dev", "test", "main")
         files = (*self.train, *self.dev, *self.test)
         _check(
             (bool(self.train) and all(self.train), "train must name at least one file, without empty names"),
@@ -85,6 +91,7 @@ class TreebankSettings:
                 self.format in ("", *FORMATS),
                 f"format = {json.dumps(self.format)}; choose one of {', '.join(FORMATS)}, or leave it out",
             ),
+            *((getattr(self, name) <= 1, f"{name} must be at most 1") for name in ("unnamed", "balance")),
         )
 
 
@@ -108,6 +115,8 @@ class PretrainedSettings:
     family: Literal["pretrained"] = "pretrained"  # kind of encoder; may be omitted
     pieces: Literal["all", "cut"] = "all"  # vocabulary; cut: the pieces of the treebank and the most frequent others
     n_frequent: int = 8000  # with pieces = "cut": number of pieces to keep in addition to those of the treebank
+    most_pieces: int = 0  # with pieces = "cut": largest number of the treebank's pieces; rarer ones are split; 0: all
+    table_bits: Literal[4, 32] = 32  # of a number in the piece embeddings; 4: they are rounded and not trained
 
     def __post_init__(self) -> None:
         given = [each for each in (self.pretrained, self.fine_tune_from) if each is not None]
@@ -204,12 +213,16 @@ class TagTraining:
     case: bool = False  # also read the case of each word's letters, which an uncased encoder does not see
     refined: bool = False  # later steps correct the tags of the first step
     weight: float = 1.0  # of the loss of tags, compared with that of heads and labels
+    fewest: int = 1  # features, lemma scripts and rules that occur less often in the treebank are not learned
     double_specials: bool = False  # add the embeddings of CLS and SEP twice, as the authors' code does
     given: tuple[Column, ...] = ()  # with predicted tags: columns that are always read from the input, not predicted
+    unread: tuple[Column, ...] = ()  # predicted columns that later steps do not read, which makes the model smaller
 
     def __post_init__(self) -> None:
-        _listed(self, "given")
-        faults = given_faults(self.given, self.columns, can_predict=self.source in ("auto", "predicted"))
+        _listed(self, "given", "unread")
+        can_predict = self.source in ("auto", "predicted")
+        faults = given_faults(self.given, self.columns, can_predict=can_predict)
+        faults += unread_faults(self.unread, self.given, self.columns, can_predict=can_predict)
         _check(
             (len(set(self.columns)) == len(self.columns), "columns lists a column twice"),
             *((False, fault) for fault in faults),
@@ -316,6 +329,7 @@ class SegmenterTraining:
     window: int = 640  # length of a training window in characters
     batch_windows: int = 0  # windows per batch; 0: 32, or fewer for a small treebank, which needs enough updates
     weight_decay: float = 0.01  # AdamW's weight decay
+    dev_every: int = 1  # epochs between two scores on dev; the last epoch is always scored
     ema: float = renamed_from("average", 0.995)  # decay of an exponential moving average of the weights; 0: off
     masking: float = renamed_from("hidden", 0.05)  # share of the characters that are masked; for runs, twice this share
     joined: float = 0.1  # share of the documents that follow the previous one without a blank line
@@ -326,7 +340,8 @@ class SegmenterTraining:
     unpointed: float = 0.05  # share of the sentences without their final punctuation mark
 
     def __post_init__(self) -> None:
-        counts, shares = ("texts_per_epoch", "epochs", "window"), ("joined", "shuffled", "lowered", "unpointed")
+        counts = ("texts_per_epoch", "epochs", "window", "dev_every")
+        shares = ("joined", "shuffled", "lowered", "unpointed")
         _check(
             *((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in counts),
             *((getattr(self, name) <= 1, f"{name} = {getattr(self, name)}; it must be at most 1") for name in shares),

@@ -1,4 +1,4 @@
-"""Train a segmenter on the raw text of a treebank; F1 of words and sentences on dev chooses the best epoch."""
+"""Train a segmenter on the raw text of one or more treebanks; F1 on dev chooses the best epoch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import copy
 import math
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -20,9 +21,20 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 from treefine.errors import TreefineError
 from treefine.evaluation.scores import Score, load_pair, segmentation_scores
 from treefine.segmenter.cut import Segmented
-from treefine.segmenter.network import ENDS, ENDS_MULTIWORD, WITHIN, Alphabet, CutScores, SegmenterNetwork, Windows
-from treefine.segmenter.segmenter import Segmenter
-from treefine.segmenter.whole_spans import agreeing_rules
+from treefine.segmenter.network import (
+    ENDS,
+    ENDS_MULTIWORD,
+    WITHIN,
+    Alphabet,
+    CutScores,
+    Encoded,
+    SegmenterNetwork,
+    Windows,
+)
+from treefine.segmenter.segmenter import Habits, Segmenter
+from treefine.segmenter.sentence_ends import ends_finally
+from treefine.segmenter.whole_spans import WHOLE_SPANS, agreeing_rules
+from treefine.training.data import balanced_shares, by_treebank
 from treefine.training.optimiser import rate_factor, update_mean
 from treefine.training.recipe import SegmenterTraining
 from treefine.treebank.graph import Graph
@@ -38,6 +50,7 @@ _CLIP = 1.0  # largest norm of the gradient
 N_UPDATES = 2_000  # that a segmenter needs; by default, a small treebank gets smaller batches
 _MOST_WINDOWS = 32  # per batch, by default
 _LEARNED = 0.01  # difference in F1 that shows that something was learned
+_MARKED = 0.5  # the share of sentences with final punctuation, below which sentence ends count as unmarked
 NOWHERE = -100  # target of a character that is ignored
 
 
@@ -60,10 +73,13 @@ class Documents:
             cut[each.stop - 1] = _followed_by(cut[each.stop - 1], " ")
         return cls(tuple(tuple(cut[each.start : each.stop]) for each in ranges), are_named)
 
-    def draw(self, settings: SegmenterTraining, rng: np.random.Generator) -> RawText:
-        """Return all documents in random order, some of them with changes to their layout."""
+    def draw(self, settings: SegmenterTraining, rng: np.random.Generator, *, share: float = 1.0) -> RawText:
+        """Return all documents in random order, some of them with changes to their layout.
+
+        A share below 1 returns only some of the documents; with a share above 1, documents occur repeatedly.
+        """
         text: list[_Tokens] = []
-        for number in rng.permutation(len(self.texts)).tolist():
+        for number in self._drawn(share, rng):
             document = [_changed(sentence, settings, rng) for sentence in self.texts[number]]
             if rng.random() < settings.shuffled:  # keeps the network from memorising neighbouring sentences
                 document = [document[place] for place in rng.permutation(len(document)).tolist()]
@@ -71,6 +87,42 @@ class Documents:
             is_apart = self.are_named and rng.random() >= settings.joined
             text[-1] = _followed_by(text[-1], PARAGRAPH if is_apart else " ")
         return joined(text)
+
+    def _drawn(self, share: float, rng: np.random.Generator) -> Iterator[int]:
+        left = max(1, round(share * len(self.texts)))
+        while left > 0:
+            yield from rng.permutation(len(self.texts))[:left].tolist()
+            left -= len(self.texts)
+
+
+class DrawnText(NamedTuple):
+    """A text that was drawn for an epoch, and the code of its treebank."""
+
+    treebank: str
+    text: RawText
+
+
+class TreebankTexts:
+    """The documents of one or more treebanks. Small treebanks are drawn more often if `balance` is below 1."""
+
+    def __init__(self, train: Sequence[Sentence], balance: float = 1.0) -> None:
+        treebanks = by_treebank(train)
+        self.documents = {code: Documents.of(some) for code, some in treebanks.items()}
+        shares = balanced_shares([sum(map(len, some)) for some in treebanks.values()], balance)
+        self.shares = dict(zip(treebanks, shares, strict=True))
+
+    def draw(self, settings: SegmenterTraining, rng: np.random.Generator) -> list[DrawnText]:
+        """Return one text per treebank."""
+        return [
+            DrawnText(code, each.draw(settings, rng, share=self.shares[code])) for code, each in self.documents.items()
+        ]
+
+
+def without_some(codes: Sequence[str], unnamed: float, rng: np.random.Generator) -> list[str]:
+    """Return the codes of the treebanks of some windows, with "" for a share `unnamed` of them."""
+    if not any(codes):
+        return list(codes)
+    return [code if kept else "" for code, kept in zip(codes, rng.random(len(codes)) >= unnamed, strict=True)]
 
 
 def _changed(sentence: _Tokens, settings: SegmenterTraining, rng: np.random.Generator) -> _Tokens:
@@ -109,15 +161,23 @@ def _followed_by(sentence: _Tokens, gap: str) -> _Tokens:
 
 
 @dataclass(frozen=True)
+class MeanScore:
+    """The mean F1 over several treebanks."""
+
+    f1: float
+
+
+@dataclass(frozen=True)
 class SegmenterEpoch:
     """The result of an epoch: F1 on the raw text of dev."""
 
     epoch: int
     loss: float
-    scores: dict[str, Score]  # Tokens, Sentences, Words
+    scores: Mapping[str, Score | MeanScore]  # Tokens, Sentences, Words
     is_best: bool  # so far
     seconds: float  # since the start of the training
     has_learned: bool  # whether an epoch so far was better than cutting at spaces and blank lines
+    by_treebank: Mapping[str, Mapping[str, Score]] = field(default_factory=dict)  # the scores of each treebank
 
 
 class CharTargets(NamedTuple):
@@ -127,8 +187,14 @@ class CharTargets(NamedTuple):
     sentence: Float[Tensor, "batch char"]
 
 
+_Batch: TypeAlias = "tuple[Windows, CharTargets]"
+
+
 class SegmenterLearner:
-    """A segmenter in training. After the last epoch it has the weights of the best epoch."""
+    """A segmenter in training. After the last epoch it has the weights of the best epoch.
+
+    With several treebanks, `balance` and `unnamed` are those of the recipe's section on the treebank.
+    """
 
     def __init__(
         self,
@@ -136,16 +202,20 @@ class SegmenterLearner:
         dev: Sequence[Sentence],
         settings: SegmenterTraining,
         *,
+        balance: float = 1.0,
+        unnamed: float = 0.1,
         seed: int = 1,
         device: torch.device | None = None,
     ) -> None:
         torch.manual_seed(seed)
         self.settings, self.seed, self.dev, self.device = settings, seed, dev, device or torch.device("cpu")
+        self.unnamed = unnamed
         self.segmenter = new_segmenter(train, settings)
         self.network = copy.deepcopy(self.segmenter.network).to(self.device).train()
         self.mean = self.segmenter.network.to(self.device)  # has the moving average of the weights
-        self.documents, self.text = Documents.of(train), raw_text(dev).text
-        self.at_spaces = cut_at_spaces(raw_text(dev))
+        self.texts = TreebankTexts(train, balance)
+        self.dev_texts = {code: (raw_text(some), some) for code, some in by_treebank(dev).items()}
+        self.at_spaces = {code: cut_at_spaces(text) for code, (text, _) in self.dev_texts.items()}
         self.adam = torch.optim.AdamW(
             self.network.parameters(),
             lr=settings.learning_rate,
@@ -153,35 +223,63 @@ class SegmenterLearner:
             fused=self.device.type == "cuda",
         )
         self.n_updates = 0
+        self._next: tuple[int, Future[list[_Batch]]] | None = None  # an epoch, and its batches
 
     def epochs(self) -> Iterator[SegmenterEpoch]:
-        """Train, and yield the result of each epoch."""
+        """Train, and yield the result of each epoch that is scored on dev: by default all, and always the last."""
         best, best_accuracy, began = _copied(self.mean), -1.0, time.monotonic()
-        has_learned = min(self.at_spaces.values()) > 1 - _LEARNED  # there is nothing to learn
+        has_learned = min(min(each.values()) for each in self.at_spaces.values()) > 1 - _LEARNED  # nothing to learn
         for epoch in range(1, self.settings.epochs + 1):
-            loss = self._learn(epoch)
+            loss = self.learn(epoch)
             if not math.isfinite(loss):
                 hint = "Set a lower segmenter.learning_rate."
                 raise TreefineError(f"In epoch {epoch}, the loss of the segmenter became infinite or NaN.", hint=hint)
-            scores = measured(self.segmenter, self.text, self.dev)
+            if epoch % self.settings.dev_every and epoch < self.settings.epochs:
+                continue
+            found = self.dev_scores()
+            scores = overall(found)
             accuracy = (scores["Words"].f1 + scores["Sentences"].f1) / 2
             is_best = accuracy > best_accuracy
             if is_best:
                 best, best_accuracy = _copied(self.mean), accuracy
-            has_learned |= any(scores[name].f1 > f1 + _LEARNED for name, f1 in self.at_spaces.items())
-            yield SegmenterEpoch(epoch, loss, scores, is_best, time.monotonic() - began, has_learned)
+            has_learned |= any(
+                found[code][name].f1 > f1 + _LEARNED for code in found for name, f1 in self.at_spaces[code].items()
+            )
+            yield SegmenterEpoch(epoch, loss, scores, is_best, time.monotonic() - began, has_learned, found)
         self.mean.load_state_dict(best)
 
-    def _learn(self, epoch: int) -> float:
-        """Train on the whole text once; return the mean loss."""
-        rng = np.random.default_rng([self.seed, epoch])
-        text = self.documents.draw(self.settings, rng)
-        batches = list(_batches(text, self.segmenter.alphabet, self.settings, rng))
-        losses = []
+    def dev_scores(self) -> dict[str, dict[str, Score]]:
+        """Return the scores of the current weights on the raw text of each treebank's dev set."""
+        return {
+            code: measured(self.segmenter.for_treebank(code), text.text, some)
+            for code, (text, some) in self.dev_texts.items()
+        }
+
+    def learn(self, epoch: int) -> float:
+        """Train on the texts of an epoch; return the mean loss."""
+        batches, losses = self._batches_of(epoch), list[Tensor]()
         for done, (windows, gold) in enumerate(batches):
             progress = (epoch - 1 + done / len(batches)) / self.settings.epochs
             losses.append(self._update(windows.to(self.device), gold, progress))
         return float(torch.stack(losses).mean())
+
+    def _batches_of(self, epoch: int) -> list[_Batch]:
+        """Return the batches of an epoch. While a GPU trains on them, a thread prepares those of the next epoch."""
+        if self._next is not None and self._next[0] == epoch:
+            batches = self._next[1].result()
+        else:
+            batches = self._prepared(epoch)
+        self._next = None
+        if self.device.type == "cuda" and epoch < self.settings.epochs:
+            with_thread = ThreadPoolExecutor(1)
+            self._next = epoch + 1, with_thread.submit(self._prepared, epoch + 1)
+            with_thread.shutdown(wait=False)
+        return batches
+
+    def _prepared(self, epoch: int) -> list[_Batch]:
+        rng = np.random.default_rng([self.seed, epoch])
+        texts = self.texts.draw(self.settings, rng)
+        return list(_batches(texts, self.segmenter, self.settings, self.unnamed, rng))
 
     def _update(self, windows: Windows, gold: CharTargets, progress: float) -> Tensor:
         scores = self.network(windows, hidden=self.settings.masking)
@@ -223,14 +321,33 @@ def cut_at_spaces(text: RawText) -> dict[str, float]:
 
 
 def new_segmenter(train: Sequence[Sentence], settings: SegmenterTraining) -> Segmenter:
-    """Return an untrained segmenter that knows the characters and multiword tokens of the treebank."""
-    text = raw_text(train)
-    alphabet = Alphabet.of(text.text, settings.network.n_hashes)
+    """Return an untrained segmenter that knows the characters of the text and the habits of each treebank."""
+    treebanks = by_treebank(train)
+    texts = {code: raw_text(some) for code, some in treebanks.items()}
+    alphabet = Alphabet.of("".join(each.text for each in texts.values()), settings.network)
+    habits = {code: _habits(some, texts[code], code) for code, some in treebanks.items()}
+    codes = tuple(filter(None, treebanks))
+    if codes and "" not in habits:  # no treebank is without a code
+        agreed = [name for name in WHOLE_SPANS if all(name in each.whole_spans for each in habits.values())]
+        habits[""] = Habits(whole_spans=tuple(agreed))
+    network = SegmenterNetwork(settings.network, n_chars=len(alphabet), n_treebanks=len(codes))
+    return Segmenter(network, alphabet, habits, treebanks=codes)
+
+
+def _habits(train: Sequence[Sentence], text: RawText, code: str) -> Habits:
     tokens = [token.form for sentence in train for token in sentence.tokens()]
     most_spaces = max(sum(map(str.isspace, form)) for form in tokens)
-    network = SegmenterNetwork(settings.network, n_chars=len(alphabet))
-    whole_spans = agreeing_rules(text)
-    return Segmenter(network, alphabet, learn_multiwords(train), most_spaces=most_spaces, whole_spans=whole_spans)
+    last = [text.text[slice(*span)] for span, ends in zip(text.spans, text.ends_sentence, strict=True) if ends]
+    marks_ends = not code or sum(map(ends_finally, last)) >= _MARKED * len(last)
+    return Habits(learn_multiwords(train), most_spaces, agreeing_rules(text), marks_ends)
+
+
+def overall(scores: Mapping[str, Mapping[str, Score]]) -> Mapping[str, Score | MeanScore]:
+    """Return the scores of a single treebank, or the mean F1 over several treebanks."""
+    first, *others = scores.values()
+    if not others:
+        return first
+    return {name: MeanScore(sum(each[name].f1 for each in scores.values()) / len(scores)) for name in first}
 
 
 def measured(segmenter: Segmenter, text: str, gold: Sequence[Sentence]) -> dict[str, Score]:
@@ -252,32 +369,61 @@ def cut_loss(
 ) -> Float[Tensor, ""]:
     """Return the mean loss over characters in tokens plus that over ends of tokens. Negative targets are ignored."""
     is_token, is_end = token >= 0, sentence >= 0
-    token_loss = F.cross_entropy(scores.token[is_token], token[is_token], reduction="sum")
-    sentence_loss = F.binary_cross_entropy_with_logits(scores.sentence[is_end], sentence[is_end], reduction="sum")
-    return token_loss / max(1, int(is_token.sum())) + sentence_loss / max(1, int(is_end.sum()))
+    wanted = token.masked_fill(~is_token, NOWHERE).flatten()
+    token_loss = F.cross_entropy(scores.token.flatten(0, 1), wanted, ignore_index=NOWHERE, reduction="sum")
+    each_end = F.binary_cross_entropy_with_logits(scores.sentence, sentence.clamp(min=0), reduction="none")
+    # No number is read from the device, so that a GPU is never waited for.
+    return token_loss / is_token.sum().clamp(min=1) + (each_end * is_end).sum() / is_end.sum().clamp(min=1)
 
 
 def _batches(
-    text: RawText, alphabet: Alphabet, settings: SegmenterTraining, rng: np.random.Generator
-) -> Iterator[tuple[Windows, CharTargets]]:
-    """Yield batches of windows of a text, starting at a random offset, in random order."""
-    encoded, (token, sentence) = alphabet.encode(text.text), targets(text)
+    texts: Sequence[DrawnText],
+    segmenter: Segmenter,
+    settings: SegmenterTraining,
+    unnamed: float,
+    rng: np.random.Generator,
+) -> Iterator[_Batch]:
+    """Yield batches of windows, in random order. Those of each text start at a random offset."""
+    encoded, right, places = list[Encoded](), list[tuple[np.ndarray, np.ndarray]](), list[tuple[int, slice]]()
     size = settings.window
-    offsets = np.arange(-int(rng.integers(size)), len(encoded), size).clip(0, max(0, len(encoded) - size))
-    most = settings.batch_windows or min(_MOST_WINDOWS, max(1, settings.epochs * len(offsets) // N_UPDATES))
-    for some in np.array_split(rng.permutation(offsets), max(1, len(offsets) // most)):
-        places = [slice(offset, offset + size) for offset in some.tolist()]
-        cut = (np.stack([each[place] for place in places]) for each in (token, sentence))
-        yield Windows.of([encoded[place] for place in places]), CharTargets(*map(torch.from_numpy, cut))
+    for number, drawn in enumerate(texts):
+        encoded.append(segmenter.alphabet.encode(drawn.text.text))
+        right.append(targets(drawn.text))
+        n_chars = len(drawn.text.text)
+        offsets = np.arange(-int(rng.integers(size)), n_chars, size).clip(0, max(0, n_chars - size))
+        places += [(number, slice(offset, offset + size)) for offset in offsets.tolist()]
+    most = settings.batch_windows or min(_MOST_WINDOWS, max(1, settings.epochs * len(places) // N_UPDATES))
+    order = rng.permutation(len(places))
+    codes = without_some([texts[number].treebank for number, _ in places], unnamed, rng)
+    numbers = {"": 0} | {code: number for number, code in enumerate(segmenter.treebanks, start=1)}
+    for some in np.array_split(order, max(1, len(order) // most)):
+        chosen = [places[each] for each in some.tolist()]
+        windows = Windows.of(
+            [encoded[number][place] for number, place in chosen], [numbers[codes[each]] for each in some.tolist()]
+        )
+        token = _stacked([right[number][0][place] for number, place in chosen], NOWHERE)
+        sentence = _stacked([right[number][1][place] for number, place in chosen], -1)
+        yield windows, CharTargets(token, sentence)
+
+
+def _stacked(rows: Sequence[np.ndarray], padding: int) -> Tensor:
+    table = np.full((len(rows), max(map(len, rows))), padding, dtype=rows[0].dtype)
+    for place, row in zip(table, rows, strict=True):
+        place[: len(row)] = row
+    return torch.from_numpy(table)
 
 
 def targets(text: RawText) -> tuple[np.ndarray, np.ndarray]:
     """Return two targets for each character of a text: for its token and for its sentence."""
     token, sentence = np.full(len(text.text), NOWHERE), np.full(len(text.text), -1, dtype=np.float32)
-    for (first, end), words, ends_sentence in zip(text.spans, text.words, text.ends_sentence, strict=True):
-        token[first : end - 1] = WITHIN
-        token[end - 1] = ENDS if len(words) == 1 else ENDS_MULTIWORD
-        sentence[end - 1] = ends_sentence
+    if text.spans:
+        first, end = np.array(text.spans).T
+        change = np.zeros(len(text.text) + 1, dtype=np.int8)
+        change[first] += 1
+        change[end] -= 1
+        token[np.cumsum(change, dtype=np.int8)[:-1] > 0] = WITHIN
+        token[end - 1] = np.where([len(words) == 1 for words in text.words], ENDS, ENDS_MULTIWORD)
+        sentence[end - 1] = text.ends_sentence
     return token, sentence
 
 

@@ -20,8 +20,9 @@ from treefine.segmenter.cut import Scored, has_blank_line
 from treefine.segmenter.segmenter import Segmenter
 from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer, combined, placed_tokens
 from treefine.training.calibrate import fitted_temperature
+from treefine.training.data import by_treebank
 from treefine.training.recipe import SegmenterTraining
-from treefine.training.segmenter import Documents
+from treefine.training.segmenter import TreebankTexts, without_some
 from treefine.treebank.raw_text import GapToken, RawText, raw_text
 from treefine.treebank.sentence import Sentence
 
@@ -40,9 +41,10 @@ class TextWindow:
 
     tokens: tuple[GapToken, ...]
     ends: tuple[bool, ...]
+    treebank: str = ""  # code of its treebank; empty if it is hidden from the model
 
 
-def windows_of(text: RawText, *, start: int = 0) -> list[TextWindow]:
+def windows_of(text: RawText, *, start: int = 0, treebank: str = "") -> list[TextWindow]:
     """Cut a text into windows of the same number of tokens; the first one has only `start` tokens, if any."""
     gaps = [text.text[end:begin] for (_, end), (begin, _) in zip(text.spans, text.spans[1:], strict=False)]
     if text.spans:
@@ -51,25 +53,38 @@ def windows_of(text: RawText, *, start: int = 0) -> list[TextWindow]:
     tokens = list(map(GapToken, forms, gaps, gaps[1:]))
     bounds = sorted({0, *range(start, len(tokens), WINDOW), len(tokens)})
     return [
-        TextWindow(tuple(tokens[first:end]), text.ends_sentence[first:end])
+        TextWindow(tuple(tokens[first:end]), text.ends_sentence[first:end], treebank)
         for first, end in zip(bounds, bounds[1:], strict=False)
     ]
 
 
 class RunningText:
-    """The text of a treebank, drawn again for each epoch."""
+    """The text of one or more treebanks, drawn again for each epoch.
 
-    def __init__(self, train: Sequence[Sentence], settings: SegmenterTraining) -> None:
-        self.documents, self.settings = Documents.of(train), settings
+    With several treebanks, `balance` and `unnamed` are those of the recipe's section on the treebank.
+    """
+
+    def __init__(
+        self,
+        train: Sequence[Sentence],
+        settings: SegmenterTraining,
+        *,
+        balance: float = 1.0,
+        unnamed: float = 0.1,
+    ) -> None:
+        self.texts, self.settings, self.unnamed = TreebankTexts(train, balance), settings, unnamed
 
     def batches(self, rng: np.random.Generator) -> list[list[TextWindow]]:
         """Return the windows of an epoch in random batches."""
         drawn = [
-            windows_of(self.documents.draw(self.settings, rng), start=int(rng.integers(WINDOW)))
+            windows_of(text, start=int(rng.integers(WINDOW)), treebank=treebank)
             for _ in range(self.settings.texts_per_epoch)
+            for treebank, text in self.texts.draw(self.settings, rng)
         ]
         windows = list(chain.from_iterable(drawn))
         order = rng.permutation(len(windows)).tolist()
+        codes = without_some([each.treebank for each in windows], self.unnamed, rng)
+        windows = [replace(each, treebank=code) for each, code in zip(windows, codes, strict=True)]
         return [
             [windows[each] for each in order[first : first + _BATCH_WINDOWS]]
             for first in range(0, len(order), _BATCH_WINDOWS)
@@ -87,24 +102,36 @@ def end_loss(logits: Float[Tensor, "batch word"], windows: Sequence[TextWindow])
 
 
 def encoder_f1(model: ParserModel, sentences: Sequence[Sentence]) -> float:
-    """Return the F1 of the sentences that the encoder alone finds in the text of a treebank with gold tokens."""
+    """Return the F1 of the sentences that the encoder alone finds in the text of a treebank with gold tokens.
+
+    With several treebanks, return the mean of their F1.
+    """
+    found = [_encoder_f1(model, some, code) for code, some in by_treebank(sentences).items()]
+    return sum(found) / max(1, len(found))
+
+
+def _encoder_f1(model: ParserModel, sentences: Sequence[Sentence], treebank: str) -> float:
     windows = windows_of(raw_text(sentences))
     found: list[bool] = []
     for first in range(0, len(windows), _BATCH_WINDOWS):
         some = windows[first : first + _BATCH_WINDOWS]
-        for scores in model.sentence_end_scores([each.tokens for each in some]):
+        for scores in model.sentence_end_scores([each.tokens for each in some], treebank):
             found += (scores > 0).tolist()
     gold = [end for window in windows for end in window.ends]
-    if gold:
-        found[-1] = gold[-1] = True  # the text ends here
+    found[-1] = gold[-1] = True  # the text ends here
     return sentence_f1(np.array(found), np.array(gold))
 
 
 def fitted_ends(parser: Parser, dev: Sequence[Sentence]) -> SentenceEndSettings:
     """Fit the settings of a parser that finds sentences to the text of dev; keep those of any other parser."""
-    if parser.segmenter is None or not parser.model.finds_sentences:
+    segmenter = parser.segmenter
+    if segmenter is None or not parser.model.finds_sentences:
         return parser.model.settings.sentence_ends
-    return fitted(end_scores(parser.segmenter, parser.running, raw_text(dev)))
+    scores = [
+        end_scores(segmenter.for_treebank(code), parser.running, raw_text(some))
+        for code, some in by_treebank(dev).items()
+    ]
+    return fitted(EndScores(*map(np.concatenate, zip(*scores, strict=True))))
 
 
 class EndScores(NamedTuple):
@@ -121,13 +148,15 @@ def end_scores(segmenter: Segmenter, scorer: SentenceScorer, text: RawText) -> E
     r"""Return the scores of the tokens that a segmenter finds in a text without \r\n."""
     ends = {stop - 1 for (_, stop), is_end in zip(text.spans, text.ends_sentence, strict=True) if is_end}
     scored = list(segmenter.scored([text.text]))
-    of_encoder = SentenceEnds(scorer, _ENCODER_ALONE).of_stream(scored, most_spaces=segmenter.most_spaces)
+    ends_of = SentenceEnds(scorer, _ENCODER_ALONE, treebank=segmenter.treebank)
+    of_encoder = ends_of.of_stream(scored, most_spaces=segmenter.most_spaces)
     encoder, char = _sentence_scores(list(of_encoder)), _sentence_scores(scored)
     places = [each for _, some in placed_tokens(scored, segmenter.most_spaces) for each in some]
     last = np.array([each.last for each in places], dtype=np.int64)
     is_forced = np.array([has_blank_line(each.token.after) for each in places], dtype=bool)
     is_forced[-1:] = True
-    needs_margin = np.array([each.needs_margin for each in places], dtype=bool)
+    has_margin = segmenter.own_habits.marks_ends
+    needs_margin = np.array([each.needs_margin and has_margin for each in places], dtype=bool)
     is_end = np.array([each.last in ends for each in places], dtype=bool)
     return EndScores(encoder[last], char[last], needs_margin, is_end, is_forced)
 

@@ -295,7 +295,7 @@ class _BatchTargets:
             ids[rows, :n_words, step.t - 1 :] = some.to(ids.dtype)
             probabilities[rows, :n_words, step.t - 1 :] = likely.to(probabilities.dtype)
         listed, names = trees.listed(), model.vocabulary.labels
-        tags = _tags_of(steps, model, [each.forms for each in sentences])
+        tags = _tags_of(steps, model, sentences)
         parsed = []
         for row, sentence in enumerate(sentences):
             places = slice(1, len(sentence) + 1)
@@ -304,11 +304,11 @@ class _BatchTargets:
         return cls(ids.cpu(), probabilities.cpu(), parsed)
 
 
-def _tags_of(steps: Sequence[BatchStep], model: ParserModel, forms: Sequence[Sequence[str]]) -> list[TagNames]:
+def _tags_of(steps: Sequence[BatchStep], model: ParserModel, sentences: Sequence[Sentence]) -> list[TagNames]:
     """Return the tags of each sentence: those of its last step if later steps correct tags, else of the first."""
-    found: list[TagNames] = [()] * len(forms)
+    found: list[TagNames] = [()] * len(sentences)
     for step in steps if model.settings.tags.refined else steps[:1]:
-        names = predicted_tags(step, model, [forms[number] for number in step.sentences])
+        names = predicted_tags(step, model, [sentences[number] for number in step.sentences])
         for number, each in zip(step.sentences, names, strict=True):
             found[number] = each
     return found

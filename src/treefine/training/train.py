@@ -32,13 +32,23 @@ from treefine.treebank.files import open_output
 __all__ = ["FolderNames", "Progress", "begin_folder", "check_folder", "train"]
 
 _SHOWN = 5  # most differing settings in an error message
-_NEW_SETTINGS = (  # 0, false or empty if an earlier version started the training
-    ("treebank", "sentences"),
-    ("relations", "decided"),
-    ("tags", "given"),
-    ("initial", "decided_share"),
-    ("initial", "corrected_share"),
-    ("refine", "sampled"),
+_NEW_SETTINGS = (  # with their values if an earlier version started the training
+    ("treebank", "sentences", 0),
+    ("treebank", "dev_sentences", 0),
+    ("treebank", "by_treebank", False),
+    ("treebank", "main", ()),
+    ("treebank", "unnamed", 0.1),
+    ("treebank", "balance", 1.0),
+    ("encoder", "most_pieces", 0),
+    ("encoder", "table_bits", 32),
+    ("relations", "decided", False),
+    ("tags", "given", ()),
+    ("tags", "fewest", 1),
+    ("tags", "unread", ()),
+    ("initial", "decided_share", 0),
+    ("initial", "corrected_share", 0),
+    ("refine", "sampled", 0),
+    ("segmenter", "dev_every", 1),
 )
 _TRACES = {name for key, name in vars(FolderNames).items() if not key.startswith("_")}
 
@@ -81,7 +91,8 @@ def _segmenter(
         if processes.is_first:
             remove_unfinished(folder, FolderNames.model, FolderNames.metrics)
             data, seed = prepared.data, prepared.recipe.training.seed
-            learner = SegmenterLearner(data.train, data.dev, settings, seed=seed, device=processes.device)
+            given = {"balance": prepared.recipe.treebank.balance, "unnamed": prepared.recipe.treebank.unnamed}
+            learner = SegmenterLearner(data.train, data.dev, settings, **given, seed=seed, device=processes.device)
             with MetricsLog(folder, after_epoch=0) as metrics:
                 for epoch in learner.epochs():
                     f1 = {name: score.f1 for name, score in epoch.scores.items()}
@@ -185,9 +196,12 @@ def _settings_and_checksums(prepared: Prepared) -> dict[str, Any]:
             recipe["segmenter"] = {"train": "never"}
         if not (recipe["teacher"]["recipes"] or recipe["teacher"]["models"]):
             del recipe["teacher"]  # earlier versions had no teachers
-        for section, key in _NEW_SETTINGS:
-            if not recipe[section][key]:
+        for section, key, earlier in _NEW_SETTINGS:
+            if recipe[section].get(key) == earlier:
                 del recipe[section][key]
+        network = recipe["segmenter"].get("network", {})
+        if not network.get("splits_unspaced"):
+            network.pop("splits_unspaced", None)  # earlier versions did not have it
     checksums = dict(prepared.data.checksums)
     for base in prepared.bases.values():
         checksums |= base.data.checksums

@@ -76,7 +76,7 @@ def convert(sentence: Sentence, to: Format) -> Sentence:
         if to.has_more_columns:
             columns[_twin(index)] = column
     comments = sentence.comments if to.is_ud else ()
-    place = (sentence.path, sentence.line, sentence.number)
+    place = (sentence.path, sentence.line, sentence.number, sentence.treebank)
     return Sentence(comments, tuple(columns), range(len(sentence)), to, PLAIN, *place)
 
 

@@ -104,24 +104,28 @@ class LemmaRules:
         self._rules = rules
 
     @classmethod
-    def of(cls, counted: Mapping[tuple[str, str, str], int]) -> LemmaRules:
-        """Learn rules from the counts of forms with their tag and script. Leave out rules that others imply."""
+    def of(cls, counted: Mapping[tuple[str, str, str], int], *, fewest: int = 1) -> LemmaRules:
+        """Learn rules from the counts of forms with their tag and script. Leave out rules that others imply.
+
+        Endings and forms that occur less than `fewest` times have no rules.
+        """
         scripts: dict[str, Counter[str]] = {}
         for (form, tag, script), number in counted.items():
             for key in _keys(form, tag):
                 scripts.setdefault(key, Counter())[script] += number
+        scripts = {key: each for key, each in scripts.items() if each.total() >= fewest}
         best = {key: max(each, key=lambda script: (each[script], script)) for key, each in scripts.items()}
         rules: dict[str, str] = {}
         for form, tag, _ in sorted(counted, key=lambda each: (each[1], each[0])):
             shorter = None
             for key in reversed(list(_keys(form, tag))):  # from the shortest ending to the whole form
-                if shorter != best[key]:
+                if key in best and shorter != best[key]:
                     rules[key] = best[key]
                 shorter = rules.get(key, shorter)
         found = cls(rules)
         for form, tag, _ in counted:
             whole = next(_keys(form, tag))
-            if found.script(form, tag) != best[whole]:
+            if whole in best and found.script(form, tag) != best[whole]:
                 rules[whole] = best[whole]
         return found
 

@@ -97,6 +97,9 @@ class Sentence:
     path: str = field(default="", compare=False)
     line: int = field(default=0, compare=False)  # line number of its first comment or word; 0 if not read from a file
     number: int = field(default=1, compare=False)  # 1 for the file's first sentence; skipped sentences count too
+    treebank: str = field(
+        default="", compare=False
+    )  # code such as sv_talbanken, for a model of several; empty: unknown
 
     @classmethod
     def of_words(

@@ -22,12 +22,18 @@ export class Form {
     return this.models.find((each) => each.name === find("model").value);
   }
 
+  /** The English name of a language of the chosen model. */
+  languageName(code) {
+    return this.model.languages.find((each) => each.code === code)?.name ?? code;
+  }
+
   /** Return the values of the form as the state of a new page. */
   read() {
     return {
       text: find("text").value,
       trees: find("trees").value,
       model: this.models.length > 1 ? find("model").value : "",
+      language: find("language").value, // empty: detect it
       initial: initials.find((each) => each.checked).value,
       steps: +find("steps").value,
       sentence: 1,
@@ -44,12 +50,15 @@ export class Form {
     find("model").value = isServed ? state.model : this.usual;
     for (const each of initials) each.checked = each.value === state.initial;
     this.fitToModel();
+    const isKnown = !state.language || [...find("language").options].some((each) => each.value === state.language);
+    find("language").value = isKnown ? state.language : "";
     find("steps").value = state.steps ?? find("steps").value;
     this.sayWhatIsRead();
 
     const { name, has_initial_parser: hasOwn } = this.model;
     const notes = [];
     if (state.model && !isServed) notes.push(`The link asks for the model ${state.model}, which this server does not have. Using ${name}.`);
+    if (!isKnown) notes.push(`${name} has no choice of the language ${state.language}, which the link asks for.`);
     if (state.initial === "own" && !hasOwn) notes.push(`${name} has no initial parser. Starting from an empty graph.`);
     if (state.steps > find("steps").max) notes.push(`The link asks for ${state.steps} steps, but the maximum is ${find("steps").max}.`);
     return notes.join(" ");
@@ -57,11 +66,28 @@ export class Form {
 
   /** Offer the options of the chosen model. */
   fitToModel() {
+    this.offerLanguages();
     find("own-field").hidden = !this.model.has_initial_parser;
     if (find("own-field").hidden && this.read().initial === "own") initials[0].checked = true;
     find("steps").max = this.model.reads_graph ? MOST_STEPS : 1;
     find("steps").value = Math.min(this.model.max_steps, MOST_STEPS);
     this.sayWhatIsRead();
+  }
+
+  /** Offer the languages of a model of several, and keep the choice if the model has it. */
+  offerLanguages() {
+    const { languages } = this.model;
+    const names = languages.map((each) => [each.code, each.name]).sort(([, a], [, b]) => a.localeCompare(b, "en"));
+    const chosen = names.some(([code]) => code === find("language").value) ? find("language").value : "";
+    const offered = languages.length > 1 ? names : [];
+    fill(find("language"), [["", "detect"], ...offered], offered.length ? chosen : "");
+    find("language-field").hidden = !offered.length;
+    find("language-found").textContent = "";
+  }
+
+  /** Show the language that the server detected. */
+  showLanguage(code) {
+    find("language-found").textContent = code && !find("language").value ? `Detected: ${this.languageName(code)}` : "";
   }
 
   /** Show how the text is read, and the fields that it needs. */

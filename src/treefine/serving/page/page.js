@@ -25,7 +25,7 @@ let tryAgain = () => {};
 function submit() {
   const state = form.read();
   const old = shown?.state;
-  const isSame = old && old.model === state.model && sourceOf(old) === sourceOf(state);
+  const isSame = old && old.model === state.model && old.language === state.language && sourceOf(old) === sourceOf(state);
   parse(isSame ? { ...state, decisions: old.decisions, sentence: old.sentence } : state);
 }
 
@@ -111,6 +111,7 @@ function place() {
 
 function showSentence() {
   find("sentence-text").textContent = sentence().text;
+  form.showLanguage(sentence().language);
   find("decided").hidden = !shown.state.decisions.length;
   showDecisions(find("decisions"), shown.state.decisions, shown.answer.sentences, (gone) => keepOnly((each) => each !== gone));
   showGraph({ moves: false });
@@ -229,6 +230,10 @@ find("steps").addEventListener("change", submitAgain);
 for (const each of document.querySelectorAll("input[name=initial]")) each.addEventListener("change", submitAgain);
 find("model").addEventListener("change", () => {
   form.fitToModel();
+  submitAgain();
+});
+find("language").addEventListener("change", () => {
+  form.showLanguage(null);
   submitAgain();
 });
 find("again").addEventListener("click", () => tryAgain());

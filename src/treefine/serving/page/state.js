@@ -25,6 +25,7 @@ export function requestOf(state, constraints) {
   // stop_above 1 refines until nothing changes, so the page shows all steps.
   const request = { initial: state.initial, steps: state.steps, stop_above: 1 };
   if (state.model) request.model = state.model;
+  if (state.language) request.language = state.language;
   request[isConllu(state.text) || usesTrees(state) ? "conllu" : "text"] = sourceOf(state);
   if (constraints.length) request.constraints = constraints;
   return request;
@@ -40,6 +41,7 @@ function toFragment(state) {
   const fields = new URLSearchParams({ text: state.text, initial: state.initial, steps: state.steps });
   if (usesTrees(state)) fields.set("trees", state.trees);
   if (state.model) fields.set("model", state.model);
+  if (state.language) fields.set("language", state.language);
   if (state.sentence > 1) fields.set("sentence", state.sentence);
   if (state.t !== null) fields.set("t", state.t);
   for (const decision of state.decisions) fields.append("decide", spelled(decision));
@@ -58,6 +60,7 @@ export function fromFragment(fragment) {
     text: fields.get("text"),
     trees: fields.get("trees") ?? "",
     model: fields.get("model") ?? "",
+    language: fields.get("language") ?? "",
     initial: INITIALS.includes(fields.get("initial")) ? fields.get("initial") : "empty",
     steps: whole("steps", 1, 999999),
     sentence: whole("sentence", 1, 999999) ?? 1,

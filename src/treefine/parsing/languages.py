@@ -1,0 +1,108 @@
+"""Choose the treebank whose habits a model of several languages follows: the user names it, or the text shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from treefine.config import ModelSettings
+from treefine.model.bundled import unknown_language
+from treefine.model.vocabulary import Vocabulary, language_of
+from treefine.segmenter.language import SAMPLE, LanguageCheck, code_of, identify, table
+from treefine.treebank.raw_text import own_text
+from treefine.treebank.sentence import Sentence
+
+_SAMPLE_OF_SENTENCES = 1_000  # characters of consecutive sentences that are identified together
+
+
+@dataclass(frozen=True)
+class LanguageChoice:
+    """The treebanks of a model, and the one that the user named, if any. A model of one treebank lists none."""
+
+    treebanks: tuple[str, ...]  # codes such as sv_talbanken
+    main: dict[str, str]  # by language: the treebank that it stands for
+    named: str = ""
+
+    @classmethod
+    def of(cls, settings: ModelSettings, vocabulary: Vocabulary, asked: str | None) -> LanguageChoice:
+        """Return the choice for a model; raise an error if it does not know the language that the user asked for."""
+        main = {language_of(each): each for each in (*reversed(vocabulary.treebanks), *settings.main_treebanks)}
+        known = cls(vocabulary.treebanks, dict(sorted(main.items())))
+        if asked is None:
+            return known
+        code = code_of(asked) or asked.strip().lower()
+        if vocabulary.treebanks:
+            named = code if code in vocabulary.treebanks else main.get(code, "")
+            if named:
+                return replace(known, named=named)
+        elif code in settings.languages:
+            return known
+        names = table().names
+        raise unknown_language(asked, {each: names.get(each, each) for each in known.main or settings.languages})
+
+    @property
+    def guesses(self) -> bool:
+        """Whether the language must be identified from the text."""
+        return bool(self.treebanks) and not self.named
+
+    def languages(self, known: Iterable[str]) -> tuple[str, ...]:
+        """Return the codes of the languages that a text may be in; `known` are those of a model of one treebank."""
+        if not self.treebanks:
+            return tuple(known)
+        return (language_of(self.named),) if self.named else tuple(self.main)
+
+    def check(self, known: Iterable[str]) -> LanguageCheck:
+        """Return a new check of texts; the arguments are as in `languages`."""
+        return LanguageCheck(self.languages(known), guesses=self.guesses)
+
+    def of_text(self, text: str) -> str:
+        """Return the code of the treebank whose habits fit a text; empty if no language can be identified."""
+        if not self.guesses:
+            return self.named
+        return self.main.get(identify(text, self.main).language, "")
+
+    def of_chunks(self, chunks: Iterable[str]) -> tuple[str, Iterator[str]]:
+        """Return the treebank of a text that comes in chunks, and the same chunks. Reads only the start of the text."""
+        chunks = iter(chunks)
+        if not self.guesses:
+            return self.named, chunks
+        first, n_chars = list[str](), 0
+        for chunk in chunks:
+            first.append(chunk)
+            n_chars += len(chunk)
+            if n_chars >= SAMPLE:
+                break
+        return self.of_text("".join(first)), chain(first, chunks)
+
+    def of_sentences(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+        """Yield the sentences with their treebanks. Consecutive sentences are identified together.
+
+        A sentence that has a treebank of the model keeps it, unless the user named another one.
+        """
+        if not self.treebanks:
+            yield from sentences
+        elif self.named:
+            yield from (replace(each, treebank=self.named) for each in sentences)
+        else:
+            yield from self._identified(sentences)
+
+    def _identified(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+        waiting, n_chars = list[Sentence](), 0
+        for each in sentences:
+            if each.treebank in self.treebanks:
+                yield from self._together(waiting)
+                yield each
+                waiting, n_chars = [], 0
+                continue
+            waiting.append(each)
+            n_chars += len(own_text(each))
+            if n_chars >= _SAMPLE_OF_SENTENCES:
+                yield from self._together(waiting)
+                waiting, n_chars = [], 0
+        yield from self._together(waiting)
+
+    def _together(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+        some = list(sentences)
+        treebank = self.of_text(" ".join(map(own_text, some))) if some else ""
+        return (replace(each, treebank=treebank) for each in some)

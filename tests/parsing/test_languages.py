@@ -1,0 +1,163 @@
+"""A model of several treebanks follows the habits of the one that the user names, or that the text shows."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+
+from tests.segmenter.test_language import SENTENCES
+from tests.support.tiny import ALL_TAGS, sample, tiny_model
+from tests.support.tiny_segmenter import tiny_network
+from treefine.config import ConfidenceSettings, TagSettings
+from treefine.errors import LanguageWarning, ModelError
+from treefine.parsing.parser import Parser
+from treefine.segmenter.network import Alphabet
+from treefine.segmenter.segmenter import Habits, Segmenter
+from treefine.treebank.sentence import Sentence
+
+TREEBANKS = ("de_gsd", "fr_gsd", "fr_sequoia", "ja_gsd")
+WORDS = Sentence.of_words("Le chien dort sous la table de la cuisine .".split())
+
+
+@cache
+def model(**changes):
+    found = tiny_model(tags=TagSettings("predicted", ("upos",)), treebanks=TREEBANKS)
+    found.settings = replace(found.settings, main_treebanks=("de_gsd", "fr_sequoia", "ja_gsd"), **changes)
+    return found
+
+
+def parser(**options):
+    habits = dict.fromkeys(("", *TREEBANKS), Habits())
+    alphabet = Alphabet("ab .'\n12é中", 50)
+    segmenter = Segmenter(tiny_network(n_treebanks=len(TREEBANKS)), alphabet, habits, treebanks=TREEBANKS)
+    return Parser(model(), device="cpu", segmenter=segmenter, **options)
+
+
+def scores(parser, sentence=WORDS):
+    return torch.from_numpy(parser.steps(sentence)[0].arc_scores[1:])
+
+
+def test_each_treebank_gives_other_scores():
+    found = [scores(parser(language=each)) for each in TREEBANKS]
+
+    assert all(not torch.allclose(found[0], each) for each in found[1:])
+
+
+@pytest.mark.parametrize("asked", ["fr", "French", "FR", "fr_sequoia"])
+def test_a_language_stands_for_its_main_treebank(asked):
+    assert parser(language=asked).parse(WORDS).sentence.treebank == "fr_sequoia"
+
+
+def test_any_treebank_of_the_model_can_be_named():
+    assert parser(language="fr_gsd").parse(WORDS).sentence.treebank == "fr_gsd"
+
+
+def test_an_unknown_language_is_refused_with_the_list_and_the_nearest():
+    with pytest.raises(
+        ModelError, match=r"There is no language 'frensh'\. Did you mean fr \(French\)\?.*de, fr and ja\."
+    ):
+        parser(language="frensh")
+
+
+def test_a_model_of_one_treebank_accepts_only_its_own_language():
+    one = tiny_model()
+    one.settings = replace(one.settings, languages=("en",))
+
+    assert Parser(one, device="cpu", language="English").parse(WORDS).sentence.treebank == ""
+    with pytest.raises(ModelError, match=r"does not know Swedish\. .*The model knows en\."):
+        Parser(one, device="cpu", language="sv")
+
+
+def test_the_language_of_a_text_is_identified_for_all_its_sentences():
+    parses = parser()(SENTENCES["de"] * 2)
+
+    assert {each.sentence.treebank for each in parses} == {"de_gsd"}
+
+
+def test_texts_of_a_pipe_may_be_in_different_languages():
+    texts = [SENTENCES["de"] * 2, SENTENCES["fr"] * 2, SENTENCES["ja"] * 2, "12 34"]
+
+    found = [{each.sentence.treebank for each in parses} for parses in parser().pipe(texts)]
+
+    assert found == [{"de_gsd"}, {"fr_sequoia"}, {"ja_gsd"}, {""}]
+
+
+def test_sentences_that_are_already_divided_are_identified_together():
+    german = [Sentence.of_words(SENTENCES["de"].split())] * 20
+    french = [Sentence.of_words(SENTENCES["fr"].split())] * 20
+
+    found = list(parser().stream_trees([*german, *french]))
+
+    assert [found[0].treebank, found[-1].treebank] == ["de_gsd", "fr_sequoia"]
+    assert [each.forms for each in found] == [each.forms for each in (*german, *french)]
+
+
+def test_a_sentence_keeps_its_treebank_unless_the_user_names_one():
+    known = replace(WORDS, treebank="ja_gsd")
+
+    assert parser().parse(known).sentence.treebank == "ja_gsd"
+    assert parser(language="de").parse(known).sentence.treebank == "de_gsd"
+
+
+def test_trees_full_parses_and_steps_follow_the_same_treebank():
+    chosen = parser(language="fr_gsd")
+
+    (tree,) = chosen.stream_trees([WORDS])
+
+    assert tree.graph == chosen.parse(WORDS).tree == chosen.steps(WORDS)[-1].tree
+
+
+@pytest.mark.parametrize(
+    "text", [SENTENCES["pl"] * 3, SENTENCES["de"] * 3 + "\n\n" + SENTENCES["fr"] * 3], ids=["unknown", "mixed"]
+)
+def test_a_text_in_no_language_of_the_model_or_in_two_gives_one_warning(text):
+    with pytest.warns(LanguageWarning) as seen:
+        parser()(text)
+
+    assert len(seen) == 1
+
+
+def test_a_doubtful_guess_gives_a_warning_that_names_the_guess():
+    names = ("da_ddt", "nb_bokmaal")
+    two = tiny_model(treebanks=names)
+    segmenter = Segmenter(
+        tiny_network(n_treebanks=2), Alphabet("ab", 50), dict.fromkeys(("", *names), Habits()), treebanks=names
+    )
+
+    with pytest.warns(
+        LanguageWarning, match=r"may be Danish or Norwegian Bokmål; it is parsed as .* name its language"
+    ):
+        Parser(two, device="cpu", segmenter=segmenter)("Hun er her.")
+
+
+def test_confidences_are_calibrated_by_treebank():
+    hot = ConfidenceSettings(arc_temperature=5.0)
+    calibrated = parser()
+    calibrated.model.settings = replace(calibrated.model.settings, calibration={"fr_gsd": hot})
+    sentences = [replace(WORDS, treebank=each) for each in ("fr_gsd", "de_gsd", "fr_gsd")]
+
+    try:
+        together = [each.word_confidences[0].arc for each in calibrated.stream(sentences)]
+        alone = [calibrated.parse(each).word_confidences[0].arc for each in sentences]
+        plain = parser(language="fr_gsd")
+        plain.model.settings = replace(plain.model.settings, calibration={})
+        before = plain.parse(WORDS).word_confidences[0].arc
+    finally:
+        calibrated.model.settings = replace(calibrated.model.settings, calibration={})
+
+    assert together == pytest.approx(alone)
+    assert together[0] == together[2] < before
+
+
+def test_a_saved_model_knows_its_treebanks_and_its_calibration(tmp_path):
+    several = tiny_model(tags=ALL_TAGS, treebanks=TREEBANKS)
+    calibration = {"fr_gsd": ConfidenceSettings(arc_temperature=2.0)}
+    several.settings = replace(several.settings, main_treebanks=("fr_gsd",), calibration=calibration)
+
+    Parser(several, device="cpu").save(tmp_path / "model")
+    loaded = Parser.from_pretrained(tmp_path / "model", device="cpu", language="fr")
+
+    assert loaded.model.vocabulary.treebanks == TREEBANKS
+    assert loaded.model.settings.calibration == calibration
+    assert loaded.parse(sample(1)[0]).sentence.treebank == "fr_gsd"
