@@ -26,7 +26,7 @@ STEPS = 3  # T in the paper (Sec. 6.1), for a model that does not record its own
 STEPS_FROM_EMPTY = 4  # … plus one step that creates the first graph
 SURE_TAG = 0.7  # probability above which a predicted UPOS tag may replace a given one; see benchmarks/LOG.md
 PRESETS = ("paper", "released-code")
-BLOCK = 32  # numbers that share a scale in four bits
+FOUR_BIT_BLOCK = 32  # numbers that share a scale in four bits
 _LARGEST = 10_000_000  # larger numbers are taken for mistakes
 _MOST_LAYERS = 1000
 _Settings = TypeVar("_Settings")
@@ -297,8 +297,10 @@ class TransformerSettings:
             raise ValueError(
                 f"width = {self.width}; it must be a multiple of n_attention_heads = {self.n_attention_heads}"
             )
-        if self.table_bits == 4 and self.embedding_width % BLOCK:
-            raise ValueError(f"table_bits = 4; embedding_width = {self.embedding_width} must be a multiple of {BLOCK}")
+        if self.table_bits == 4 and self.embedding_width % FOUR_BIT_BLOCK:
+            raise ValueError(
+                f"table_bits = 4; embedding_width = {self.embedding_width} must be a multiple of {FOUR_BIT_BLOCK}"
+            )
         if self.n_buckets and not 4 <= self.n_buckets < 512:
             raise ValueError(f"n_buckets = {self.n_buckets}; it must be 0 or between 4 and 511")
         if self.n_positions < 4:

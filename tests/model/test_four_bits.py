@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tiny import sample, tiny_model, write_encoder
-from treefine.config import BLOCK
+from treefine.config import FOUR_BIT_BLOCK
 from treefine.errors import ConfigError, ModelError
 from treefine.model.create import PieceChoice, create_parser_model
 from treefine.model.folder import from_four_bits, in_four_bits, load_model
@@ -19,10 +19,10 @@ numbers = st.floats(-100, 100, width=16)
 
 
 def table_of(values):
-    return torch.tensor(values).reshape(-1, BLOCK)
+    return torch.tensor(values).reshape(-1, FOUR_BIT_BLOCK)
 
 
-@given(values=st.lists(numbers, min_size=2 * BLOCK, max_size=2 * BLOCK))
+@given(values=st.lists(numbers, min_size=2 * FOUR_BIT_BLOCK, max_size=2 * FOUR_BIT_BLOCK))
 def test_rounding_is_within_half_a_step_and_doing_it_again_changes_nothing(values):
     table = table_of(values)
 
@@ -36,9 +36,9 @@ def test_rounding_is_within_half_a_step_and_doing_it_again_changes_nothing(value
 
 
 def test_two_numbers_share_a_byte_and_a_block_has_one_scale():
-    packed, scale = in_four_bits(torch.randn(3, 4 * BLOCK))
+    packed, scale = in_four_bits(torch.randn(3, 4 * FOUR_BIT_BLOCK))
 
-    assert packed.shape == (3, 2 * BLOCK)
+    assert packed.shape == (3, 2 * FOUR_BIT_BLOCK)
     assert packed.dtype == torch.uint8
     assert scale.shape == (3, 4)
     assert scale.dtype == torch.float16

@@ -141,3 +141,16 @@ def test_a_gold_label_excluded_by_the_root_rule_is_skipped(model):
 
     assert all(math.isfinite(each) for each in asdict(settings).values())
     assert COLDEST * 1.01 < settings.label_temperature < HOTTEST * 0.99
+
+
+def test_the_temperature_of_many_choices_depends_on_the_best_ones():
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=(300, 1000)).astype(np.float32)
+    right = rng.integers(1000, size=300)
+    scores[np.arange(300), np.where(rng.random(300) < 0.8, right, 0)] += 12
+
+    few = [(scores[:, :90], np.minimum(right, 89))]
+    found, plain = fitted_temperature([(scores, right)]), fitted_temperature(few)
+
+    assert 1.0 < found < 5.0
+    assert plain == pytest.approx(fitted_temperature([(each[:, ::-1], 89 - gold) for each, gold in few]))

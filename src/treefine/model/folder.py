@@ -17,7 +17,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from treefine.config import BLOCK, BiLSTMSettings, ModelSettings, TransformerSettings, named_columns, read_settings
+from treefine.config import (
+    FOUR_BIT_BLOCK,
+    BiLSTMSettings,
+    ModelSettings,
+    TransformerSettings,
+    named_columns,
+    read_settings,
+)
 from treefine.errors import ModelError
 from treefine.model.bundled import bundled_models
 from treefine.model.parser_model import ParserModel
@@ -90,7 +97,7 @@ def in_four_bits(table: Tensor) -> tuple[Tensor, Tensor]:
     Two numbers share a byte: one of the first half of the block, in its low bits, and one of the second half. The
     largest number of a block becomes -8, as in the format q4_0 of llama.cpp, so that rounding again changes nothing.
     """
-    blocks = table.float().view(len(table), -1, BLOCK)  # [row, block, number]
+    blocks = table.float().view(len(table), -1, FOUR_BIT_BLOCK)  # [row, block, number]
     largest = blocks.gather(-1, blocks.abs().argmax(-1, keepdim=True))
     scale = (largest / -8).half()
     by = torch.where(scale == 0, 1, scale.float())
@@ -101,7 +108,7 @@ def in_four_bits(table: Tensor) -> tuple[Tensor, Tensor]:
 
 def from_four_bits(numbers: Tensor, scale: Tensor) -> Tensor:
     """Return the table that `in_four_bits` rounded, in float32."""
-    pairs = numbers.view(len(numbers), -1, BLOCK // 2)  # [row, block, byte]
+    pairs = numbers.view(len(numbers), -1, FOUR_BIT_BLOCK // 2)  # [row, block, byte]
     whole = torch.cat([pairs & 15, pairs >> 4], dim=-1).float() - 8
     return (whole * scale.float().unsqueeze(-1)).flatten(1)
 
@@ -145,7 +152,10 @@ def _is_rounded(weight: Tensor | None) -> bool:
 def _fits(weight: Tensor, scale: Tensor) -> bool:
     """Return whether the scales are those of this rounded weight: one per row in int8, one per block in four bits."""
     if weight.dtype == torch.uint8 and weight.dim() == 2:
-        return scale.shape == (len(weight), weight.shape[1] * 2 // BLOCK) and weight.shape[1] * 2 % BLOCK == 0
+        return (
+            scale.shape == (len(weight), weight.shape[1] * 2 // FOUR_BIT_BLOCK)
+            and weight.shape[1] * 2 % FOUR_BIT_BLOCK == 0
+        )
     return weight.dtype == torch.int8 and scale.shape == weight.shape[:-1]
 
 

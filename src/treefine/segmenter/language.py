@@ -29,6 +29,7 @@ _FEWEST_LETTERS, _FEWEST_OF_OTHER_SCRIPT = 60, 10  # for a warning
 _FEW_LANGUAGES = 2  # a script of more languages, such as Cyrillic, has others that are not in the table
 _CLEAR_MARGIN = 0.8  # per letter: the difference of scores for a warning
 _FREQUENT_SHARE = 0.1  # of the words: how many must be frequent words for a warning; lists of names have fewer
+_MOST_REPEATED = 20  # times that a word occurs on average in real text, and not in one that repeats itself
 USUAL_LETTERS = 200  # of the texts from which `usual` was computed
 _STRANGE = 4.0  # standard deviations: how strange a text of an unknown language is
 _LONGEST_WORDS = 10  # letters per word: lists of medicines or species have longer words
@@ -116,11 +117,11 @@ def mismatch(text: str, languages: Collection[str]) -> str | None:
         (script, _), *_ = scripts.most_common(1)
         is_rare = 0 < len(scores) <= _FEW_LANGUAGES
         return f"looks {known.names[identify(text).language]}" if is_rare else f"is in {script.title()} script"
-    if n_letters < _FEWEST_LETTERS or not scores:
+    words = words_of(text)
+    if n_letters < _FEWEST_LETTERS or not scores or len(words) > _MOST_REPEATED * len(set(words)):
         return None
     best = max(scores, key=lambda each: scores[each])
     margin = (scores[best] - max(scores.get(each, 0.0) for each in wanted)) / n_letters
-    words = words_of(text)
     n_frequent = sum(word in known.words[best] for word in words)
     if margin > _CLEAR_MARGIN and n_frequent > _FREQUENT_SHARE * len(words):
         return f"looks {known.names[best]}"

@@ -1,0 +1,108 @@
+"""The model `multi` reads text in ten scripts, identifies its language, and loses no character."""
+
+import warnings
+from functools import cache
+
+import pytest
+
+from treefine.errors import LanguageWarning, ModelError
+from treefine.model.bundled import bundled_models
+from treefine.parsing.parser import Parser, load
+from treefine.treebank.raw_text import text_of
+
+pytestmark = pytest.mark.skipif("multi" not in bundled_models(), reason="needs the package treefine-multi")
+
+TEXTS = {  # by language, in the script in its comment
+    "sv": "Hunden sover under bordet i köket. Den drömmer om en katt.",  # Latin
+    "vi": "Tôi đọc một quyển sách về lịch sử Việt Nam. Nó rất hay.",  # Latin with tone marks
+    "ru": "Моя сестра читает новую книгу. Она живёт в большом городе.",  # Cyrillic
+    "hy": "Իմ քույրը նոր գիրք է կարդում։ Նա ապրում է մեծ քաղաքում։",  # Armenian
+    "fa": "برادر من کتاب تازه‌ای می‌خواند. او در شهر بزرگی زندگی می‌کند.",  # Arabic
+    "ug": "مەن كىتاب ئوقۇيمەن. ئۇ شەھەردە تۇرىدۇ.",  # Arabic with vowels
+    "th": "แมวนอนอยู่บนโต๊ะ ฉันอ่านหนังสือ",  # Thai
+    "zh": "我的朋友住在一个大城市。他喜欢看书。",  # Han
+    "ja": "昨日、東京で友達に会いました。とても楽しかったです。",  # kana and Han
+    "ko": "나는 어제 친구를 만났다. 우리는 함께 책을 읽었다.",  # Hangul
+}
+UNSEEN = {
+    "Greek": "Ο σκύλος κοιμάται κάτω από το τραπέζι της κουζίνας και ονειρεύεται μια γάτα.",
+    "Devanagari": "मेरा भाई एक नई किताब पढ़ रहा है और वह एक बड़े शहर में रहता है।",
+    "Polish": "Pies śpi pod stołem w kuchni, a kot siedzi na oknie i patrzy na ptaki, które śpiewają w ogrodzie.",
+}
+
+
+@cache
+def multi():
+    return Parser.from_pretrained("multi", device="cpu")
+
+
+def parsed(text, parser=None):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LanguageWarning)  # short texts may be in doubt
+        return (parser or multi())(text)
+
+
+@pytest.mark.parametrize(("code", "text"), TEXTS.items(), ids=TEXTS)
+def test_a_text_in_each_script_is_identified_and_parsed_without_losing_a_character(code, text):
+    parses = parsed(text)
+
+    assert {each.language for each in parses} == {code}
+    assert text_of(each.sentence for each in parses) == text
+    assert all(each.tree.heads.count(0) == 1 for each in parses)
+    assert all(word.upos != "_" and word.label != "_" for each in parses for word in each.words)
+
+
+@pytest.mark.parametrize(("code", "words"), [("zh", "我 的 朋友"), ("ja", "東京 で"), ("th", "แมว นอน")])
+def test_words_are_found_where_no_spaces_separate_them(code, words):
+    forms = [form for each in parsed(TEXTS[code]) for form in each.forms]
+
+    assert f" {words} " in f" {' '.join(forms)} "
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "words"), [("fr", "Il parle du chien.", ["de", "le"]), ("es", "Vamos al mercado.", ["a", "el"])]
+)
+def test_multiword_tokens_are_divided_in_languages_that_have_them(code, text, words):
+    (parse,) = load(code, device="cpu")(text)
+
+    start = parse.forms.index(words[0])
+    assert list(parse.forms[start : start + 2]) == words
+
+
+def test_the_same_letters_are_read_by_the_habits_of_the_named_language():
+    danish, swedish = (multi().using(language=code).parse("Hon er her .".split()) for code in ("da", "sv"))
+
+    assert (danish.language, swedish.language) == ("da", "sv")
+
+
+@pytest.mark.parametrize("text", UNSEEN.values(), ids=UNSEEN)
+def test_a_language_that_the_model_has_never_seen_is_parsed_with_one_warning(text):
+    fresh = Parser(multi().model, segmenter=multi().segmenter, device="cpu")
+
+    with pytest.warns(LanguageWarning) as seen:
+        parses = fresh(text)
+
+    assert len(seen) == 1
+    assert text_of(each.sentence for each in parses) == text
+
+
+def test_a_simple_sentence_has_the_right_tree():
+    (parse,) = parsed("Hunden sover under bordet.", multi().using(language="sv"))
+
+    assert parse.tree.heads[1:] == (2, 0, 4, 2, 2)
+    assert parse.tree.labels[1:] == ("nsubj", "root", "case", "obl", "punct")
+    assert parse.lemma == ("hund", "sova", "under", "bord", ".")
+
+
+def test_columns_that_a_treebank_lacks_stay_blank():
+    (parse,) = multi().using(language="mt")("Il-kelb jorqod.")
+
+    assert {word.lemma for word in parse.words} == {"_"}
+    assert {word.feats for word in parse.words} == {"_"}
+
+
+def test_an_unknown_code_is_refused_with_the_list_and_the_nearest_one():
+    with pytest.raises(
+        ModelError, match=r"There is no language 'swedisch'\. Did you mean sv \(Swedish\)\?.*af, cy, da"
+    ):
+        load("multi", language="swedisch", device="cpu")
