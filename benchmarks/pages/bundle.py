@@ -121,7 +121,7 @@ def fit(parser: Parser, dev: Sequence[Sentence]) -> None:
     quick = parser.using(precision="int8")
     ends, several = fitted_ends(quick, dev), bool(model.vocabulary.treebanks)
     confidence = calibrated(quick.using(keep="nothing"), spaced_sample(dev, _MOST_DEV) if several else dev)
-    each = calibrated_by_treebank(quick.using(keep="nothing"), dev)
+    each = calibrated_by_treebank(quick.using(keep="nothing"), dev, confidence)
     precision = PrecisionSettings(cpu="int8", cuda="float16")
     found = replace(model.settings, sentence_ends=ends, confidence=confidence, calibration=each, precision=precision)
     model.settings = found

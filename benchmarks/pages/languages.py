@@ -185,11 +185,36 @@ def cost_of_many(alone: ByTreebank, together: ByTreebank, facts: Facts) -> str:
     return table(*lines) + mean_gain
 
 
+def size() -> str:
+    """Return the size of the weights and of the segmenter, from the row of the bundle."""
+    rows = read_rows("bundle", weights=_weights())
+    if not rows:
+        return missing("the size of the model", "python -m benchmarks bundle --name multi")
+    files = rows[-1]["result"]["files"]
+    parts = sum(number for name, number in files.items() if name.startswith("segmenter/"))
+    weights, whole = files["model.safetensors"] / 1e6, sum(files.values()) / 1e6
+    return f"The weights take {weights:.1f} MB, the segmenter {parts / 1e6:.1f} MB, and all files {whole:.1f} MB."
+
+
+def precision(together: ByTreebank, bundled: ByTreebank, facts: Facts) -> str:
+    """Compare the weights before rounding, in float32, with the bundled ones in int8, on the same dev sets."""
+    codes = [code for code in _sorted(facts) if code in together and code in bundled]
+    if not codes:
+        return missing("the loss of rounding", "python -m benchmarks languages --split dev")
+    lines: Lines = [("treebank", "words", "LAS, float32", "LAS, int8", "difference")]
+    pairs = {code: (together[code]["result"]["LAS"], bundled[code]["result"][WORDS]["LAS"]) for code in codes}
+    for code, (before, after) in pairs.items():
+        n_words = f"{bundled[code]['config']['words']:,}"
+        lines.append((_starred(code, facts), n_words, _two(before), _two(after), f"{after - before:+.2f}"))
+    change = mean(after - before for before, after in pairs.values())
+    return f"Mean difference over {_number(codes)}: {change:+.2f} points.\n\n" + table(*lines)
+
+
 def refinement(rows: ByTreebank, facts: Facts) -> str:
-    """Return LAS after the first step and after the last one, by size of the treebank, and the picture."""
+    """Return LAS of the first graph and of the last one, by size of the treebank, and the picture."""
     codes = sorted((code for code in rows if code in facts), key=lambda code: facts[code].words)
     if not codes:
-        return missing("the gain of refinement", COMMAND)
+        return missing("the gain of refinement", IMPORT)
     n_steps = max(len(rows[code]["result"]["LAS_by_step"]) for code in codes)
     lines: Lines = [("language", "treebank", "training words", "T=1", f"T={n_steps}", "gain")]
     for code in codes:
@@ -205,12 +230,12 @@ def refinement(rows: ByTreebank, facts: Facts) -> str:
             groups.append(f"{mean(gains):+.2f} with {size} ({_number(gains)})")
     said = f"Mean gain in LAS: {listed(groups)}."
     return f"![Gain of refinement by size of the treebank]({PICTURE})\n\n{said}\n\n" + _details(
-        "LAS at T=1 and at the last step, by treebank", table(*lines), rows
+        "LAS of the first and of the last graph, by treebank", table(*lines), {}
     )
 
 
 def gain_of(row: Row) -> float:
-    """Return the points of LAS that refinement adds to the first tree."""
+    """Return the points of LAS that refinement adds to the first graph."""
     first, last = _ends(row)
     return last - first
 
@@ -468,10 +493,15 @@ def rows_of_test(path: Path = ROWS) -> dict[str, Row]:
     return {row["config"]["treebank"]: row for row in reversed(rows)}
 
 
+def rows_of_dev(path: Path = ROWS) -> dict[str, Row]:
+    """Return the newest dev row of each treebank."""
+    rows = read_rows("languages", path=path, weights=_weights(path), split="dev")
+    return {row["config"]["treebank"]: row for row in rows}
+
+
 def rows_to_analyse(path: Path = ROWS) -> dict[str, Row]:
     """Return the test row of each treebank, or its newest dev row if it was not tested."""
-    rows = read_rows("languages", path=path, weights=_weights(path), split="dev")
-    return {row["config"]["treebank"]: row for row in rows} | rows_of_test(path)
+    return rows_of_dev(path) | rows_of_test(path)
 
 
 def _newest(benchmark: str) -> dict[str, Row]:
@@ -483,12 +513,14 @@ LANGUAGES: dict[str, Callable[[], str]] = {
     "languages_summary": lambda: summary(rows_of_test(), treebank_facts()),
     "languages_others": lambda: beside_others(rows_of_test(), treebank_facts()),
     "languages_cost": lambda: cost_of_many(_newest(ALONE), _newest(TOGETHER), treebank_facts()),
-    "languages_refinement": lambda: refinement(rows_to_analyse(), treebank_facts()),
+    "languages_refinement": lambda: refinement(_newest(TOGETHER), treebank_facts()),
+    "languages_size": size,
+    "languages_precision": lambda: precision(_newest(TOGETHER), rows_of_dev(), treebank_facts()),
     "languages_curve": lambda: curve(read_rows(CURVE), treebank_facts()),
     "languages_calibration": lambda: calibration(rows_to_analyse(), treebank_facts()),
     "languages_identified": lambda: identified(rows_to_analyse(), treebank_facts()),
     "languages_attribution": lambda: attribution(treebank_facts()),
 }
 FIGURES: dict[str, Callable[[], str | None]] = {
-    f"docs/{PICTURE}": lambda: draw_refinement(rows_to_analyse(), treebank_facts())
+    f"docs/{PICTURE}": lambda: draw_refinement(_newest(TOGETHER), treebank_facts())
 }

@@ -151,18 +151,6 @@ def test_the_scores_are_those_of_the_parser_of_the_treebank(place, code):
     assert result["calibration"]["right"] == pytest.approx(result["gold words"]["UAS"], abs=0.01)
 
 
-def test_the_score_of_a_step_is_that_of_a_parser_that_stops_there(place):
-    parser = Parser.from_pretrained(place / "tiny", device="cpu", language="sv_talbanken")
-    bare = [without_tags(each) for each in gold("dev")]
-
-    by_step = measured_row(place, "sv_talbanken")["result"]["LAS_by_step"]
-
-    stopped = [
-        evaluate(gold("dev"), parser.using(max_steps=t).parse(bare))["LAS"].f1 for t in range(1, parser.max_steps + 1)
-    ]
-    assert by_step == [round(100 * each, 2) for each in stopped]
-
-
 def test_a_language_that_is_not_named_is_identified(place):
     bare = [without_tags(each) for each in gold("dev")]
     parses = list(Parser.from_pretrained(place / "tiny", device="cpu").stream_trees(bare))

@@ -260,3 +260,17 @@ def test_each_long_sentence_gets_one_warning_and_one_tree(models, monkeypatch):
     assert warned[0].startswith("treefine: warning: in.conllu:12: (weblog-")
     assert f"The sentence has {n_words[1]} words and is parsed in " in warned[0]
     assert_only_the_tree_changed(sample(4), read(ran.stdout))
+
+
+def test_lang_chooses_the_model_and_may_name_its_treebank():
+    named = invoke("--text", "--lang", "en_ewt", "--format", "conllu", "Dogs bark.", command="parse")
+
+    assert named.stdout == invoke("--text", "--format", "conllu", "Dogs bark.", command="parse").stdout
+
+
+@pytest.mark.parametrize("asked", ["zz", "foo/bar", "klingon"])
+def test_an_unknown_language_is_refused_with_the_list_of_languages(asked):
+    message = failed(invoke, "parse", "--text", "--lang", asked, "x")
+
+    assert f"There is no language '{asked}'." in message
+    assert "af, cy, da, de" in message

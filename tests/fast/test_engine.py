@@ -52,6 +52,11 @@ def by_parser(parser, sentences):
 PARSER = parser_of()
 KINDS = {
     "bert": {},
+    "treebanks": {
+        "tags": TagSettings("predicted", ("upos",)),
+        "treebanks": ("xx_one", "xx_two"),
+        "options": {"language": "xx_two"},
+    },
     "mpnet": {"family": "mpnet"},
     "electra": {"family": "electra"},
     "no graph": {"relations": RelationSettings(graph="none")},

@@ -118,6 +118,59 @@ def test_a_text_in_no_language_of_the_model_or_in_two_gives_one_warning(text):
     assert len(seen) == 1
 
 
+def test_files_are_identified_apart():
+    german = replace(Sentence.of_words(SENTENCES["de"].split()), path="de.conllu")
+    french = replace(Sentence.of_words(SENTENCES["fr"].split()), path="fr.conllu")
+
+    found = list(parser().stream_trees([german, german, french]))
+
+    assert [each.treebank for each in found] == ["de_gsd", "de_gsd", "fr_sequoia"]
+
+
+def test_a_model_of_one_treebank_does_not_keep_the_language_of_another_model():
+    known = parser(language="fr").parse(WORDS)
+
+    assert Parser(tiny_model(), device="cpu").parse(known.sentence).language == ""
+
+
+def test_an_empty_language_means_identification_again():
+    named = parser(language="fr")
+
+    assert named.using(language="").parse(replace(WORDS, treebank="ja_gsd")).language == "ja"
+
+
+@pytest.mark.parametrize("asked", ["de-AT", "German"])
+def test_regions_and_names_of_languages_are_accepted(asked):
+    assert parser(language=asked).parse(WORDS).language == "de"
+
+
+def test_the_languages_of_a_parser_are_accepted_if_the_model_states_none():
+    assert Parser(tiny_model(), device="cpu", languages=["English"], language="en").parse(WORDS).language == ""
+
+
+def test_lines_without_line_ends_are_identified_as_separate_words():
+    lines = ["mon chien", "dort sous", "la table", "de la cuisine"]
+
+    assert {each.sentence.treebank for each in parser().segment_lines(lines)} == {"fr_sequoia"}
+
+
+def test_a_text_in_another_script_after_others_gives_a_warning_and_trees():
+    several = parser()
+    several(SENTENCES["de"] * 2)
+
+    with pytest.warns(LanguageWarning, match="Greek"):
+        parses = several(SENTENCES["el"] * 3)
+
+    assert len(parses) >= 1
+
+
+def test_each_text_with_a_guessed_language_gets_its_own_warning():
+    with pytest.warns(LanguageWarning) as seen:
+        list(parser().pipe([SENTENCES["de"] * 3, SENTENCES["pl"] * 3, SENTENCES["el"] * 3]))
+
+    assert len(seen) == 2
+
+
 def test_a_doubtful_guess_gives_a_warning_that_names_the_guess():
     names = ("da_ddt", "nb_bokmaal")
     two = tiny_model(treebanks=names)

@@ -66,6 +66,15 @@ def test_a_treebank_without_a_code_is_refused_if_the_model_needs_codes(tmp_path)
         load_data(TreebankSettings((str(path),), (str(path),), by_treebank=True))
 
 
+def test_a_main_treebank_must_be_among_those_to_train_on(tmp_path):
+    path = tmp_path / "sv_one" / "train.conllu"
+    path.parent.mkdir()
+    write_treebank(sample(12), path)
+
+    with pytest.raises(ConfigError, match=r"\[treebank\] main names sv_on, which is not in train\."):
+        load_data(TreebankSettings((str(path),), (str(path),), by_treebank=True, main=("sv_on",)))
+
+
 def test_the_dev_set_can_be_a_sample(tmp_path):
     path = tmp_path / "sv_one" / "train.conllu"
     path.parent.mkdir()

@@ -29,7 +29,7 @@ from treefine.config import BATCH_PIECES, Precision, TagChoice
 from treefine.cores import thread_count, use_threads
 from treefine.errors import TreebankError, TreefineError
 from treefine.evaluation import tables
-from treefine.model.bundled import bundled_models, find_model, model_for
+from treefine.model.bundled import EXTRA_MODEL, LANGUAGES_OF_MULTI, bundled_models, model_for, unknown_language
 from treefine.parsing.options import ParserOptions, Trust
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Keep
@@ -302,7 +302,7 @@ def parse_command(
     In a treebank, only heads, labels and the enhanced arcs that repeat them are replaced; the model may also fill in
     blank tags, features and lemmas. Heads in the input are ignored unless --keep selects them.
     """
-    model = model or model_of(language)
+    model, language = chosen_model(model, language)
     inputs = find_inputs(sources or (), kind=kind, is_text=is_text, output=output, encoding=encoding)
     if kind is None and (note := treebank_note(inputs)):
         say(note)
@@ -394,7 +394,7 @@ def refine_command(
     (nsubj:outer as nsubj) or under its newer name (dobj as obj). If neither is known, the model does not read the arc,
     but its head still counts (--trust). A summary of the changes is printed on standard error.
     """
-    model = model or model_of(language)
+    model, language = chosen_model(model, language)
     inputs = find_treebank_inputs(sources or (), kind=kind, output=output, encoding=encoding)
     options = ParserOptions(
         initial="given",
@@ -416,12 +416,14 @@ def refine_command(
     _run(inputs, output, shape, wanted, choice, threads=threads, reports_changes=True, workers=workers)
 
 
-def model_of(language: str | None) -> str:
-    """Return the name of the bundled model for a language: `en` if none is named."""
-    if language is None:
-        return _DEFAULT_MODEL
+def chosen_model(model: str | None, language: str | None) -> tuple[str, str | None]:
+    """Return the model, and the code of the language if one is named; by default the bundled model of the language."""
+    if model is not None or not language:
+        return model or _DEFAULT_MODEL, language
     found = model_for(language)
-    return find_model(language).name if found is None else found[0]  # find_model raises an error that names the way out
+    if found is None:
+        raise unknown_language(language, LANGUAGES_OF_MULTI, model=EXTRA_MODEL)
+    return found
 
 
 def trust_of(text: str | None) -> Trust | list[Trust] | None:

@@ -167,7 +167,7 @@ class JobRunner:
     on_empty: Callable[[TreefineError], None] = _report
     n_empty: int = 0
     lost: dict[Format, Counter[str]] = field(default_factory=dict)  # items that each output format cannot hold
-    _told: set[tuple[str, str]] = field(default_factory=set)  # files and their languages that were printed
+    _reported: set[tuple[str, str]] = field(default_factory=set)  # files and their languages that were printed
 
     def run(self, job: Job) -> None:
         """Parse the sentences of a job and write its output."""
@@ -232,7 +232,7 @@ class JobRunner:
         names_files = _names_files(job)
         for sentence in self.parser.stream_trees(sentences, skip=skip):
             given = read.popleft()
-            self._tell_language(sentence)
+            self._report_language(sentence)
             yield replace(given.found, sentence=with_newdoc(sentence) if names_files else sentence)
             self.advance(given.n_bytes, sentences=1)
 
@@ -242,7 +242,7 @@ class JobRunner:
         names_files = _names_files(job)
         for parse in self.parser.stream_segmented(self._sentences(job, skip, read), skip=skip):
             given = read.popleft()
-            self._tell_language(parse.sentence)
+            self._report_language(parse.sentence)
             if self.changes is not None:
                 parse = self.changes.add(parse, given.found.sentence.arcs)
             if self.write_changes is not None:
@@ -252,11 +252,11 @@ class JobRunner:
             yield replace(parse, sentence=with_newdoc(parse.sentence)) if names_files else parse
             self.advance(given.n_bytes, sentences=1)
 
-    def _tell_language(self, sentence: Sentence) -> None:
+    def _report_language(self, sentence: Sentence) -> None:
         """Print the language that was identified, once for each file."""
         place = (sentence.path, sentence.treebank)
-        if self.parser.plan().choice.guesses and place not in self._told:
-            self._told.add(place)
+        if self.parser.plan().choice.guesses and place not in self._reported:
+            self._reported.add(place)
             code = language_of(sentence.treebank)
             name = f"{table().names.get(code, code)} ({code})" if code else "not identified"
             say(f"treefine: {sentence.path + ': ' if sentence.path else ''}language {name}")

@@ -129,9 +129,11 @@ def _recipe_of(recipe: str, start: str, train: Sequence[str], dev: str) -> Itera
     """Yield the recipe to train: the one that the user named, or a new one that fine-tunes a model."""
     if not start and (train or dev):
         raise TreefineError("--train and --dev need --from.", hint="Name the model to fine-tune, such as --from multi.")
-    if start and (recipe or not train or not dev):
-        hint = "Name --train and --dev, and no recipe; or set encoder.fine_tune_from in the recipe."
-        raise TreefineError("--from needs a treebank to train on and a dev set.", hint=hint)
+    if start and recipe:
+        hint = f"Leave one of them out, or add --set encoder.fine_tune_from={start} to the recipe."
+        raise TreefineError("A recipe and --from cannot be combined.", hint=hint)
+    if start and not (train and dev):
+        raise TreefineError("--from needs a treebank to train on and a dev set.", hint="Name --train and --dev.")
     if not (recipe or start):
         raise TreefineError("Name a recipe, or a model to fine-tune with --from.", hint="See treefine train --help.")
     if recipe:

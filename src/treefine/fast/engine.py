@@ -418,9 +418,7 @@ class _Run:
         heads, labels, tags = (
             torch.from_numpy(standing[name][words].astype(np.int64))[None] for name in ("heads", "labels", "tags")
         )
-        settings = plan.model.settings.tags
-        reads_tags = bool(plan.read_columns) or settings.case
-        given = tags if reads_tags and self.engine.n_columns else None
+        given = tags if plan.reads_inputs and self.engine.n_columns else None
         batch = Batch.of(inputs, [n_words - 1])
         for step in refine_batch(plan, batch, Graphs(heads, labels), given, wants_trees=False):
             if plan.predicts_tags and (step.t == 1 or plan.model.settings.tags.refined):

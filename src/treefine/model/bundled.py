@@ -27,6 +27,7 @@ _TRAINED, _RECIPE = "model", "recipe.json"  # in the output folder of a training
 
 # The languages of the model in treefine-multi, known without that package so that errors can name it.
 EXTRA_MODEL, EXTRA_PACKAGE = "multi", "treefine-multi"
+_ALIASES = {"no": "nb", "norwegian": "nb", "chinese": "zh", "farsi": "fa"}
 LANGUAGES_OF_MULTI: Mapping[str, str] = {
     "af": "Afrikaans",
     "cy": "Welsh",
@@ -181,9 +182,20 @@ def _languages(folder: Path) -> dict[str, _Known]:
     return found
 
 
+def usual_code(language: str) -> str:
+    """Return a code or a name as the models know it: in lower case, without a region, and Norwegian as Bokmål.
+
+    >>> usual_code("sv-SE"), usual_code("no"), usual_code("Scottish Gaelic"), usual_code("pt_bosque")
+    ('sv', 'nb', 'scottish gaelic', 'pt_bosque')
+    """
+    asked = language.strip().lower()
+    without_region = re.sub(r"^([a-z]{2,3})-[a-z0-9-]+$", r"\1", asked)
+    return _ALIASES.get(without_region, without_region)
+
+
 def _place_of(language: str) -> tuple[str, _Known] | None:
     """Return the bundled parser for a language, and the language; prefer the parser with the fewest languages."""
-    asked = language.strip().lower()
+    asked = usual_code(language)
     fitting = []
     for name, folder in bundled_models().items():
         with suppress(TreefineError):  # the error of a damaged model is reported where it is used
@@ -230,6 +242,8 @@ def unknown_language(asked: str, known: Mapping[str, str], *, model: str = "") -
 
 def _about_language(asked: str) -> str:
     """Say in which model a language is that was given as the name of a model; empty if it is not like a language."""
+    if asked == EXTRA_MODEL:
+        return f"It is in the package {EXTRA_PACKAGE}, which is not installed."
     found = _where(asked)
     near = _nearest(asked, LANGUAGES_OF_MULTI) if not found and len(asked) >= _SHORTEST_NAME else ""
     return f"Did you mean {near}? {_where(near)}" if near else found
@@ -241,7 +255,7 @@ def _where(asked: str) -> str:
     if found is not None:
         return f"{found[1].name} is in the model {found[0]}."
     name = "" if EXTRA_MODEL in bundled_models() else _name_of(asked)
-    return f"{name} is in the model {EXTRA_MODEL}: pip install {EXTRA_PACKAGE}." if name else ""
+    return f"{name} is in the model {EXTRA_MODEL}: install the package {EXTRA_PACKAGE}." if name else ""
 
 
 def _name_of(asked: str) -> str:

@@ -57,10 +57,11 @@ class Vocabulary:
     ) -> Vocabulary:
         """Return the labels, tags, features and characters of a treebank, its frequent lemma scripts and words.
 
-        A word is frequent if it occurs `min_words` times or more. Features, lemma scripts and lemma rules that occur
-        less than `fewest` times are left out. `columns` are those that the model predicts: they decide which tags the
-        lemma rules depend on. There are no rules for tags that are `given`, not predicted. If the sentences name their
-        treebanks, the rules are those of each language.
+        A word is frequent if it occurs `min_words` times or more. Features and lemma scripts that occur less
+        than `fewest` times are left out, and lemma rules that occur once if `fewest` is above 1. `columns` are
+        those that the model predicts: they decide which tags the lemma rules depend on. There are no rules for
+        tags that are `given`, not predicted. If the sentences name their treebanks, the rules are those of each
+        language.
         """
         counted: dict[str, Counter[str]] = {name: Counter() for name in _NAMES}
         n_filled: Counter[tuple[str, Column]] = Counter()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from treefine.config import ModelSettings
-from treefine.model.bundled import unknown_language
+from treefine.model.bundled import unknown_language, usual_code
 from treefine.model.vocabulary import Vocabulary, language_of
 from treefine.segmenter.language import SAMPLE, LanguageCheck, code_of, identify, table
 from treefine.treebank.raw_text import own_text
@@ -25,21 +25,28 @@ class LanguageChoice:
     named: str = ""
 
     @classmethod
-    def of(cls, settings: ModelSettings, vocabulary: Vocabulary, asked: str | None) -> LanguageChoice:
-        """Return the choice for a model; raise an error if it does not know the language that the user asked for."""
+    def of(
+        cls, settings: ModelSettings, vocabulary: Vocabulary, asked: str | None, *, languages: Iterable[str] = ()
+    ) -> LanguageChoice:
+        """Return the choice for a model; raise an error if it does not know the language that the user asked for.
+
+        Nothing, or an empty string, asks for identification. `languages` are those of a model of one treebank whose
+        settings do not state them.
+        """
         main = {language_of(each): each for each in (*reversed(vocabulary.treebanks), *settings.main_treebanks)}
         known = cls(vocabulary.treebanks, dict(sorted(main.items())))
-        if asked is None:
+        if not asked:
             return known
-        code = code_of(asked) or asked.strip().lower()
+        code = code_of(asked) or usual_code(asked)
         if vocabulary.treebanks:
             named = code if code in vocabulary.treebanks else main.get(code, "")
             if named:
                 return replace(known, named=named)
-        elif code in settings.languages:
+        own = [code_of(each) or each for each in languages] or list(settings.languages)
+        if not vocabulary.treebanks and code in own:
             return known
         names = table().names
-        raise unknown_language(asked, {each: names.get(each, each) for each in known.main or settings.languages})
+        raise unknown_language(asked, {each: names.get(each, each) for each in known.main or own})
 
     @property
     def guesses(self) -> bool:
@@ -62,8 +69,11 @@ class LanguageChoice:
             return self.named
         return self.main.get(identify(text, self.main).language, "")
 
-    def of_chunks(self, chunks: Iterable[str]) -> tuple[str, Iterator[str]]:
-        """Return the treebank of a text that comes in chunks, and the same chunks. Reads only the start of the text."""
+    def of_chunks(self, chunks: Iterable[str], *, between: str = "") -> tuple[str, Iterator[str]]:
+        """Return the treebank of a text that comes in chunks, and the same chunks. Reads only the start of the text.
+
+        `between` is what stands between two chunks.
+        """
         chunks = iter(chunks)
         if not self.guesses:
             return self.named, chunks
@@ -73,15 +83,16 @@ class LanguageChoice:
             n_chars += len(chunk)
             if n_chars >= SAMPLE:
                 break
-        return self.of_text("".join(first)), chain(first, chunks)
+        return self.of_text(between.join(first)), chain(first, chunks)
 
     def of_sentences(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-        """Yield the sentences with their treebanks. Consecutive sentences are identified together.
+        """Yield the sentences with their treebanks. Consecutive sentences of a file are identified together.
 
-        A sentence that has a treebank of the model keeps it, unless the user named another one.
+        A sentence that has a treebank of the model keeps it, unless the user named another one. A model of one treebank
+        has no codes.
         """
         if not self.treebanks:
-            yield from sentences
+            yield from (replace(each, treebank="") if each.treebank else each for each in sentences)
         elif self.named:
             yield from (replace(each, treebank=self.named) for each in sentences)
         else:
@@ -95,6 +106,9 @@ class LanguageChoice:
                 yield each
                 waiting, n_chars = [], 0
                 continue
+            if waiting and each.path != waiting[-1].path:
+                yield from self._together(waiting)
+                waiting, n_chars = [], 0
             waiting.append(each)
             n_chars += len(own_text(each))
             if n_chars >= _SAMPLE_OF_SENTENCES:

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
 Context = TypeVar("Context")  # what belongs to a text in `Parser.pipe`
 TEXTS_AT_ONCE = 256  # texts that `pipe` reads and segments together, unless they are long
+_MOST_SHOWN = 3  # languages in the repr
 _TEXTS_AT_FIRST = 16  # fewer, so that the first results come early
 
 
@@ -106,9 +107,9 @@ class Parser:
         self.segmenter = segmenter
         self.model = model.eval().to(find_device(self.options.device))
         self.initial = self._initial_parser(self.options.initial)
-        self._plan = Plan.of(self.model, self.options, _trees_of(self.initial))
-        self._running = _Running()  # filled on first use; shared with `using`
         self.languages = tuple(languages) or model.settings.languages
+        self._plan = Plan.of(self.model, self.options, _trees_of(self.initial), languages=self.languages)
+        self._running = _Running()  # filled on first use; shared with `using`
         self._language_check = self.new_language_check()  # shared with `using`
         self._name = ""  # of the model, as the user gave it
         self._treebank = ""  # on which it was trained, if it is known
@@ -123,7 +124,7 @@ class Parser:
         kind = "biaffine" if isinstance(settings.encoder, BiLSTMSettings) else "SynTr"
         parts = [
             "RNGTr" if settings.reads_graph else kind,
-            *self.languages,
+            *self._shown_languages(),
             *filter(None, [self._treebank]),
             f"T={self.max_steps}",
             f"tags: {self.tags}",
@@ -133,6 +134,10 @@ class Parser:
         ]
         name = f" {self._name!r}" if self._name else ""
         return f"<Parser{name}: {', '.join(parts)}>"
+
+    def _shown_languages(self) -> Sequence[str]:
+        languages = self._plan.choice.languages(self.languages)
+        return languages if len(languages) <= _MOST_SHOWN else [f"{len(languages)} languages"]
 
     @classmethod
     def from_pretrained(cls, name: str | os.PathLike[str], **options: Unpack[OptionValues]) -> Parser:
@@ -360,7 +365,7 @@ class Parser:
             raise TreefineError(f"skip must be a number of sentences, not {described(skip)}.")
         plan, found = self.plan(constraints), given_sentences(sentences)
         if self.engine is not None:
-            return self.engine.stream_sentences(plan, plan.choice.of_sentences(found), skip=skip)
+            return self.engine.stream_sentences(plan, found, skip=skip)
         return (parsed for _, parsed in run(plan, found, trees, skip=skip))
 
     def parse_file(
@@ -405,7 +410,7 @@ class Parser:
 
     def segment_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
         """Segment a text with one sentence per line into words, without parsing it."""
-        treebank, lines = self._plan.choice.of_chunks(checked_strings(lines, "lines"))
+        treebank, lines = self._plan.choice.of_chunks(checked_strings(lines, "lines"), between="\n")
         return _of_treebank(self.text_segmenter(treebank).stream_lines(lines), treebank)
 
     def stream_segmented(

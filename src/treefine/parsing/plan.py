@@ -71,8 +71,13 @@ class Plan:
     choice: LanguageChoice
 
     @classmethod
-    def of(cls, model: ParserModel, options: ParserOptions, initial: InitialParser) -> Plan:
-        """Resolve options for a model; raise an error for options that it does not support."""
+    def of(
+        cls, model: ParserModel, options: ParserOptions, initial: InitialParser, *, languages: Sequence[str] = ()
+    ) -> Plan:
+        """Resolve options for a model; raise an error for options that it does not support.
+
+        `languages` are those of the model, if its settings do not state them.
+        """
         device = find_device(options.device)
         starts_empty = initial is empty
         keep: Keep = options.keep or "marked"
@@ -100,7 +105,7 @@ class Plan:
             confidence=model.settings.confidence,
             shape=fast.batch_shape(model, device, batch_pieces),
             most_words=MOST_WORDS,
-            choice=LanguageChoice.of(model.settings, model.vocabulary, options.language),
+            choice=LanguageChoice.of(model.settings, model.vocabulary, options.language, languages=languages),
         )
 
     def for_treebank(self, treebank: str) -> Plan:
@@ -120,6 +125,11 @@ class Plan:
         if self.tags == "given":
             return settings.columns
         return settings.given if self.tags != "none" else ()
+
+    @property
+    def reads_inputs(self) -> bool:
+        """Whether the encoder reads anything of the words besides their pieces."""
+        return bool(self.read_columns or self.model.settings.tags.case or self.model.vocabulary.treebanks)
 
     @property
     def needed_columns(self) -> tuple[Column, ...]:

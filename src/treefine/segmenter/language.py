@@ -211,26 +211,42 @@ class LanguageCheck:
     _next: int = field(default=0, init=False)  # the length at which the text is checked again
 
     def warning(self, text: str) -> str | None:
-        """Return the warning about this text and those before it, if there is one and it was not returned before."""
-        if not self.languages or len(self._seen) >= SAMPLE:
+        """Return the warning about this text and those before it, if there is one and it was not returned before.
+
+        If the language is guessed, each text is checked on its own.
+        """
+        codes = [code_of(each) for each in self.languages]
+        known = [each for each in codes if each is not None]
+        if not known or len(known) < len(codes) or len(self._seen) >= SAMPLE:
             return None
+        if self.guesses:
+            return _warning_about_guess(text, known)
         self._seen += text[:SAMPLE] + "\n"
         if len(self._seen) < self._next:
             return None
         self._next = 2 * len(self._seen)
-        codes = [code_of(each) for each in self.languages]
-        known = [each for each in codes if each is not None]
-        found = mismatch(self._seen, known) if len(known) == len(codes) else None
-        if found is None and self.guesses and (found := oddity(text, known) or doubt(text, known)):
-            self.languages = ()
-            guess = table().names[identify(text, known).language]
-            return f"The text {found}; it is parsed as {guess}. If that is wrong, name its language."
+        found = mismatch(self._seen, known)
         if found is None:
             return None
         self.languages = ()
-        names = " and ".join(table().names[each] for each in known)
-        is_for = names if len(known) < _MANY_LANGUAGES else f"{len(known)} other languages"
-        return f"The text {found}, but the model is for {is_for}; trees will be poor."
+        return _warning(found, known)
+
+
+def _warning(found: str, known: Collection[str]) -> str:
+    names = " and ".join(table().names[each] for each in known)
+    is_for = names if len(known) < _MANY_LANGUAGES else f"{len(known)} other languages"
+    return f"The text {found}, but the model is for {is_for}; trees will be poor."
+
+
+def _warning_about_guess(text: str, known: Collection[str]) -> str | None:
+    """Return a warning about a text that is in none of the known languages, mixes two, or is hard to identify."""
+    found = mismatch(text, known)
+    if found is not None:
+        return _warning(found, known)
+    found, guess = oddity(text, known) or doubt(text, known), identify(text, known).language
+    if found is None or not guess:
+        return None
+    return f"The text {found}; it is parsed as {table().names[guess]}. If that is wrong, name its language."
 
 
 def grams(text: str) -> Counter[str]:

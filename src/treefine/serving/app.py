@@ -260,7 +260,7 @@ def _size(request: StepsRequest | RefineRequest) -> int:
 def _parse_json(parse: Parse) -> dict[str, Any]:
     """Return the parse as JSON, with its language if the model has several."""
     treebank = parse.sentence.treebank
-    return parse.to_dict() | ({"language": language_of(treebank), "treebank": treebank} if treebank else {})
+    return parse.to_dict() | ({"treebank": treebank} if treebank else {})
 
 
 def _refined_json(parse: Parse) -> dict[str, Any]:

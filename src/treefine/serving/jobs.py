@@ -14,7 +14,6 @@ from typing import Any
 from treefine.config import STEPS
 from treefine.errors import TreefineError
 from treefine.evaluation.tables import count
-from treefine.parsing.languages import LanguageChoice
 from treefine.parsing.options import ParserOptions
 from treefine.parsing.parser import Parser
 from treefine.segmenter.cut import Segmented
@@ -75,9 +74,7 @@ class ParseJob:
         The sentences get the treebank of their language, so that they can be parsed together with those of other jobs.
         """
         if self.text is None:
-            model = parser.model
-            choice = LanguageChoice.of(model.settings, model.vocabulary, parser.options.language)
-            found = choice.of_sentences(self.sentences or ())
+            found = parser.plan().choice.of_sentences(self.sentences or ())
             return (Segmented(each, spans_in(own_text(each), each)) for each in found)
         if self.lines:
             return parser.segment_lines(StringIO(self.text, newline="\n"))

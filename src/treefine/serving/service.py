@@ -70,10 +70,13 @@ class Service:
     def __init__(
         self, name: str, parser: Parser, limits: ServerLimits, metrics: ServerMetrics, *, workers: int = 0
     ) -> None:
-        self.name, self.parser, self.limits, self._metrics = name, parser, limits, metrics
-        # Sentences know their treebanks, so this is only for segmenting.
-        self._parser_for = lru_cache(maxsize=_N_LANGUAGES)(
-            lambda language: parser.using(language=language) if language else parser
+        self.name, self.limits, self._metrics = name, limits, metrics
+        own = (
+            parser.plan().choice.named
+        )  # the default of requests; the sentences of other requests keep their treebanks
+        self.parser = shared = parser.using(language="") if own else parser
+        self._parser_for = lru_cache(maxsize=_N_LANGUAGES)(  # only for segmenting
+            lambda language: shared.using(language=language or own) if language or own else shared
         )
         self._condition = Condition()  # guards the next five
         self._queue: deque[PendingJob] = deque()  # requests with sentences that no worker has taken

@@ -22,8 +22,13 @@ _MOST_CHOICES = 100  # of a word that are compared; there are thousands of featu
 _N_TRIALS = 60  # each trial keeps 62% of the search interval
 
 
-def calibrated(parser: Parser, dev: Sequence[Sentence]) -> ConfidenceSettings:
-    """Fit the confidence of a parser to its accuracy on these sentences, and return the settings."""
+def calibrated(
+    parser: Parser, dev: Sequence[Sentence], *, sentences: ConfidenceSettings | None = None
+) -> ConfidenceSettings:
+    """Fit the confidence of a parser to its accuracy on these sentences, and return the settings.
+
+    The curve for whole sentences is that of other settings, if they are given: few sentences are not enough for it.
+    """
     arcs: list[tuple[np.ndarray, np.ndarray]] = []  # scores, one row per word, and the gold heads
     labels: list[tuple[np.ndarray, np.ndarray]] = []
     ruled: list[tuple[np.ndarray, np.ndarray]] = []  # tag scores, and whether the lemma by a rule is wrong
@@ -57,12 +62,19 @@ def calibrated(parser: Parser, dev: Sequence[Sentence]) -> ConfidenceSettings:
     if ruled:
         temperature = temperatures.tag_temperature(lemma_tag(columns))
         temperatures = replace(temperatures, lemma_doubt=_doubt_in_rules(ruled, temperature))
-    return _with_sentences(parser, dev, temperatures)
+    if sentences is None:
+        return _with_sentences(parser, dev, temperatures)
+    return replace(temperatures, sentence_scale=sentences.sentence_scale, sentence_slope=sentences.sentence_slope)
 
 
-def calibrated_by_treebank(parser: Parser, dev: Sequence[Sentence]) -> dict[str, ConfidenceSettings]:
-    """Fit the confidence of a parser to the sentences of each treebank, if they name their treebanks."""
-    return {code: calibrated(parser, some) for code, some in by_treebank(dev).items() if code}
+def calibrated_by_treebank(
+    parser: Parser, dev: Sequence[Sentence], whole: ConfidenceSettings
+) -> dict[str, ConfidenceSettings]:
+    """Fit the confidence of a parser to the sentences of each treebank, if they name their treebanks.
+
+    `whole` is fitted to the sentences of all treebanks, and has the curve for whole sentences.
+    """
+    return {code: calibrated(parser, some, sentences=whole) for code, some in by_treebank(dev).items() if code}
 
 
 def _doubt_in_rules(found: Sequence[tuple[np.ndarray, np.ndarray]], temperature: float) -> float:

@@ -71,6 +71,8 @@ def load_data(settings: TreebankSettings) -> Data:
         count = f"{len(train)} sentence{'s' if len(train) > 1 else ''}"
         faults.append(f"{', '.join(settings.train)}: {count} to train on, but at least {FEWEST} are needed.")
     dev = spaced_sample(dev, settings.dev_sentences or len(dev)) if dev else dev
+    codes = {treebank_code(path) for path in settings.train} if settings.by_treebank else set()
+    faults += [f"[treebank] main names {code}, which is not in train." for code in settings.main if code not in codes]
     if faults:
         raise ConfigError("\n".join(faults))
     return Data(train, dev, checksums_of(read), tuple(_unseen_labels(train, dev, settings)), test)

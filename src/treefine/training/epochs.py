@@ -240,7 +240,7 @@ class ModelTraining:
         if model.vocabulary.treebanks and self.initial.parser is empty:
             steps, device = self.recipe.refine.max_steps, self.processes.device
             parser = Parser(model, max_steps=steps, keep="nothing", device=device)
-            model.settings = replace(model.settings, calibration=calibrated_by_treebank(parser, self.data.dev))
+            model.settings = replace(model.settings, calibration=calibrated_by_treebank(parser, self.data.dev, found))
         parser = Parser(
             model,
             initial=self.initial.parser,

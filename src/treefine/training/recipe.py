@@ -76,7 +76,7 @@ class TreebankSettings:
     dev_sentences: int = 0  # number of dev sentences, an evenly spaced sample of those in dev; 0: all
     by_treebank: bool = False  # tell the model which treebank a sentence is from, so that it learns the habits of each
     main: tuple[str, ...] = ()  # with by_treebank: treebanks that a language stands for; others: its largest treebank
-    unnamed: float = 0.1  # with by_treebank: share of the training sentences whose treebank is hidden from the model
+    unnamed: float = 0.1  # with by_treebank: share of the training sentences whose treebank is masked
     balance: float = 1.0  # a treebank of n words is drawn in proportion to n to this power; 1: each sentence once
 
     def __post_init__(self) -> None:
@@ -124,6 +124,10 @@ class PretrainedSettings:
             (len(given) == 1, "set either pretrained (an encoder) or fine_tune_from (a treefine model or a recipe)"),
             (self.pretrained != "", "pretrained is empty; name the folder of an encoder, or its name on the hub"),
             (self.fine_tune_from != "", "fine_tune_from is empty; name a treefine model or a recipe"),
+            (
+                self.table_bits == 32 or self.pretrained is not None,
+                "table_bits = 4 needs pretrained; a fine-tuned model keeps its own precision",
+            ),
             (
                 not (self.pretrained or "").endswith(".toml"),
                 "pretrained names a recipe; set fine_tune_from to it instead",
@@ -213,7 +217,7 @@ class TagTraining:
     case: bool = False  # also read the case of each word's letters, which an uncased encoder does not see
     refined: bool = False  # later steps correct the tags of the first step
     weight: float = 1.0  # of the loss of tags, compared with that of heads and labels
-    fewest: int = 1  # features, lemma scripts and rules that occur less often in the treebank are not learned
+    fewest: int = 1  # features and lemma scripts that occur less often in the treebank are not learned
     double_specials: bool = False  # add the embeddings of CLS and SEP twice, as the authors' code does
     given: tuple[Column, ...] = ()  # with predicted tags: columns that are always read from the input, not predicted
     unread: tuple[Column, ...] = ()  # predicted columns that later steps do not read, which makes the model smaller

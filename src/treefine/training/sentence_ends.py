@@ -41,7 +41,7 @@ class TextWindow:
 
     tokens: tuple[GapToken, ...]
     ends: tuple[bool, ...]
-    treebank: str = ""  # code of its treebank; empty if it is hidden from the model
+    treebank: str = ""  # code of its treebank; empty if it is masked
 
 
 def windows_of(text: RawText, *, start: int = 0, treebank: str = "") -> list[TextWindow]:

@@ -38,6 +38,7 @@ from treefine.integrations.corpus.ray import (
     saved_outcome,
 )
 from treefine.model.bundled import bundled_models, find_model
+from treefine.model.weight_files import LAYOUT, read_json
 from treefine.treebank.files import not_written, open_output
 from treefine.version import __version__
 
@@ -105,6 +106,9 @@ def _refuse(inputs: Sequence[Input], output: str, wanted: OutputOptions, choice:
         raise TreefineError(message, hint="Use --device cuda.")
     if wanted.resume:
         raise TreefineError("--engine ray always resumes.", hint="Leave out --resume.")
+    if choice.options.language is None and read_json(find_model(choice.model) / LAYOUT.config).get("main_treebanks"):
+        message = "--engine ray cannot identify the language, because its blocks are parsed separately."
+        raise TreefineError(message, hint="Name it with --lang.")
     trust = choice.options.trust
     if trust == "auto" or (isinstance(trust, list) and "auto" in trust):
         message = "--engine ray cannot estimate --trust, because its blocks are parsed separately."
