@@ -46,6 +46,7 @@ def settings_of(draw, kind):
         values["n_attention_heads"] %= 9
         values["n_attention_heads"] += 1
         values["width"] *= values["n_attention_heads"]
+        values["embedding_width"] = 32 * (values["embedding_width"] % 1000 + 1)  # whole blocks of four bits
     if "n_layers" in values:
         values["n_layers"] = values["n_layers"] % 1000 + 1
     if "n_buckets" in values:
@@ -54,6 +55,7 @@ def settings_of(draw, kind):
         values["columns"] = tuple(dict.fromkeys(values["columns"]))
         is_predicted = values["source"] == "predicted"
         values["given"] = tuple(each for each in values["columns"] if is_predicted and each in values["given"])
+        values["unread"] = tuple(set(values["unread"]) & set(values["columns"]) - set(values["given"])) * is_predicted
     return kind(**values)
 
 

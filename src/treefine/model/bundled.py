@@ -27,6 +27,7 @@ _TRAINED, _RECIPE = "model", "recipe.json"  # in the output folder of a training
 
 # The languages of the model in treefine-multi, known without that package so that errors can name it.
 EXTRA_MODEL, EXTRA_PACKAGE = "multi", "treefine-multi"
+_TAG = re.compile(r"([a-z]{2,3})(?:-(?:arab|cyrl|hans|hant|latn))?(?:-(?:[a-z]{2}|[0-9]{3}))?")  # such as zh-Hans-CN
 _ALIASES = {"no": "nb", "norwegian": "nb", "chinese": "zh", "farsi": "fa"}
 LANGUAGES_OF_MULTI: Mapping[str, str] = {
     "af": "Afrikaans",
@@ -183,14 +184,15 @@ def _languages(folder: Path) -> dict[str, _Known]:
 
 
 def usual_code(language: str) -> str:
-    """Return a code or a name as the models know it: in lower case, without a region, and Norwegian as Bokmål.
+    """Return a code or a name as the models know it: in lower case, without script and region, Norwegian as Bokmål.
 
-    >>> usual_code("sv-SE"), usual_code("no"), usual_code("Scottish Gaelic"), usual_code("pt_bosque")
-    ('sv', 'nb', 'scottish gaelic', 'pt_bosque')
+    >>> usual_code("sv-SE"), usual_code("no"), usual_code("Scottish Gaelic"), usual_code("no-such-model")
+    ('sv', 'nb', 'scottish gaelic', 'no-such-model')
     """
     asked = language.strip().lower()
-    without_region = re.sub(r"^([a-z]{2,3})-[a-z0-9-]+$", r"\1", asked)
-    return _ALIASES.get(without_region, without_region)
+    found = _TAG.fullmatch(asked)
+    code = found[1] if found else asked
+    return _ALIASES.get(code, code)
 
 
 def _place_of(language: str) -> tuple[str, _Known] | None:
