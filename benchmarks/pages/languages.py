@@ -29,6 +29,7 @@ from treefine.evaluation.analysis.charts import marker, nice_ticks, tick_labels
 from treefine.model.bundled import bundled_models
 
 NAME = "multi"
+FROM_TEXT, FROM_WORDS = "LAS from text", "LAS from words"  # in about.json
 PUBLISHED = Path(__file__).parents[1] / "published.json"
 PICTURE = "languages-refinement.svg"
 COMMAND = "python -m benchmarks languages --split test"
@@ -279,22 +280,14 @@ def calibration(rows: ByTreebank, facts: Facts) -> str:
 
 
 def identified(rows: ByTreebank, facts: Facts) -> str:
-    """Return LAS from words if the treebank is named, and if the language is identified."""
+    """Return the share of the sentences whose language is identified."""
     codes = [code for code in _sorted(facts) if code in rows]
     if not codes:
         return missing("identified languages", COMMAND)
-    lines: Lines = [("language", "treebank", "LAS, named", "LAS, identified", "difference", "% in the right language")]
-    losses: dict[bool, list[float]] = defaultdict(list)
-    for code in codes:
-        result = rows[code]["result"]
-        own, other = result[WORDS]["LAS"], result[IDENTIFIED]["LAS"]
-        losses[facts[code].is_main].append(other - own)
-        cells = (_two(own), _two(other), f"{other - own:+.2f}", _two(result[IDENTIFIED].get("right")))
-        lines.append((facts[code].name, _starred(code, facts), *cells))
-    kinds = {True: "main treebanks of a language", False: "other treebanks"}
-    means = [f"{mean(losses[kind]):+.2f} on the {len(losses[kind])} {kinds[kind]}" for kind in kinds if losses[kind]]
-    said = f"Mean difference in LAS: {listed(means)}."
-    return f"{said}\n\n" + _details("LAS with the language identified, by treebank", table(*lines), rows)
+    shares = {code: rows[code]["result"][IDENTIFIED].get("right") or 0.0 for code in codes}
+    wrong = [f"{_starred(code, facts)} {_two(share)}%" for code, share in shares.items() if share < 100]
+    said = f"On average {mean(shares.values()):.2f}% of the sentences are put into the right language"
+    return f"{said}; all of them in {_number(shares)}." if not wrong else f"{said}. Below 100%: {listed(wrong)}."
 
 
 def attribution(facts: Facts) -> str:
@@ -328,12 +321,12 @@ def languages_about(rows: Iterable[Row], facts: Facts | None = None) -> dict[str
 
 
 def _scores_to_list(row: Row | None) -> dict[str, float]:
-    """Return the scores for a list of models: from raw text, and LAS with gold words."""
+    """Return the scores for a list of models: LAS from text and from words, and tags from words."""
     if row is None:
         return {}
-    names = ("Tokens", "Sentences", "UPOS", "UFeats", "Lemmas", "UAS", "LAS")
-    found = {name: row["result"][RAW][name] for name in names if name in row["result"][RAW]}
-    return found | {f"LAS ({WORDS})": row["result"][WORDS]["LAS"]}
+    of_words = row["result"][WORDS]
+    found = {FROM_TEXT: row["result"][RAW]["LAS"], FROM_WORDS: of_words["LAS"]}
+    return found | {name: of_words[name] for name in ("UPOS", "UFeats", "Lemmas") if name in of_words}
 
 
 # The picture, in pixels.

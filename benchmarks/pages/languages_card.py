@@ -9,13 +9,11 @@ from pathlib import Path
 from statistics import mean
 
 from benchmarks.accuracy.languages import treebank_facts
-from benchmarks.accuracy.model_rows import WORDS
-from benchmarks.pages.languages import attribution, languages_about, scores_by_treebank
+from benchmarks.pages.languages import FROM_TEXT, FROM_WORDS, attribution, languages_about, scores_by_treebank
 from benchmarks.rows import Row, read_rows
 from treefine import Parser
 from treefine.model.bundled import About, LanguageAbout
 
-SHOWN = {"LAS": "mean LAS from text", f"LAS ({WORDS})": "mean LAS from words"}
 LIMITS = """\
 - It follows the treebanks below, and their releases of UD differ: the same construction may have another tree in
   another language. `--lang` accepts a treebank such as `fr_sequoia`, to choose whose habits it follows.
@@ -43,7 +41,8 @@ def about_languages(known: About, weights: str, rows: Path) -> About:
     found = languages_about(read_rows("languages", path=rows, weights=weights))
     languages = {code: LanguageAbout(**each) for code, each in found.items()}
     measured = [each.scores for each in languages.values() if each.scores]
-    means = {shown: round(mean(each[name] for each in measured), 2) for name, shown in SHOWN.items() if measured}
+    names = (FROM_TEXT, FROM_WORDS) if measured else ()
+    means = {f"mean {name}": round(mean(each[name] for each in measured), 2) for name in names}
     return replace(known, scores=means, languages=languages)
 
 
