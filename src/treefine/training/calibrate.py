@@ -18,7 +18,6 @@ COLDEST, HOTTEST = 0.05, 20.0  # range of temperatures to search
 _SOFTEST, _STEEPEST = 0.05, 20.0  # range of slopes to search
 _FARTHEST = 1e6  # scales are searched between 1 / this and this
 _PRIOR = 0.1  # penalty of a temperature or slope of e or 1/e, so that a small dev set has less effect
-_MOST_CHOICES = 100  # of a word that are compared; there are thousands of features and lemma scripts
 _N_TRIALS = 60  # each trial keeps 62% of the search interval
 
 
@@ -95,7 +94,6 @@ def fitted_temperature(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
     """Return the temperature that maximises the likelihood of the gold choices, or 1 without any."""
     if not any(len(right) for _, right in found):
         return 1.0
-    found = [_best_choices(*each) for each in found]
 
     def surprise(log_temperature: float) -> float:
         total = _PRIOR * log_temperature**2
@@ -107,18 +105,6 @@ def fitted_temperature(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
         return total
 
     return float(np.exp(_lowest(surprise, np.log(COLDEST), np.log(HOTTEST))))
-
-
-def _best_choices(scores: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the highest scores of each row, the gold choice first, and its new place. The others hardly count."""
-    if scores.shape[-1] <= _MOST_CHOICES:
-        return scores, right
-    rows = np.arange(len(right))
-    gold = scores[rows, right].copy()
-    others = scores.copy()
-    others[rows, right] = -np.inf
-    best = np.partition(others, -_MOST_CHOICES, axis=-1)[:, -_MOST_CHOICES:]
-    return np.concatenate([gold[:, None], best], axis=1), np.zeros_like(right)
 
 
 def _with_sentences(parser: Parser, dev: Sequence[Sentence], settings: ConfidenceSettings) -> ConfidenceSettings:
