@@ -48,6 +48,7 @@ WITH_OPTIONS = {
     "bundle": "pages.bundle",
     "decisions": "accuracy.decisions",
     "clicks": "accuracy.clicks",
+    "learning": "accuracy.learning",
     "stopping": "speed.trade_offs",
     "analysis": "pages.analysis",
     "others": "accuracy.others",
@@ -63,10 +64,12 @@ WITH_OPTIONS = {
     "fuzz": "server.fuzz",
     "fuzz_inputs": "fuzz.run",
     "kills": "reliability.kills",
+    "annotation": "annotation.run",
     "streaming": "reliability.streaming",
     "long_sentences": "reliability.long_sentences",
     "first_output": "reliability.first_output",
     "page": "pages.serving",
+    "tour": "pages.tour",
     "structure": "pages.structure",
 }
 WITHOUT_TREEBANKS = {"attention", "decoding", "newcomer", "tables"}

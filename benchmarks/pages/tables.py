@@ -8,12 +8,14 @@ from pathlib import Path
 
 from benchmarks.accuracy.clicks import clicks
 from benchmarks.accuracy.decisions import decisions
+from benchmarks.accuracy.learning import learning
 from benchmarks.accuracy.others import OTHER_PARSERS
 from benchmarks.accuracy.reproduction import REPRODUCTION
 from benchmarks.accuracy.segmenter import SEGMENTERS
 from benchmarks.accuracy.tags import REFINED_TAGS
 from benchmarks.accuracy.trust import trust
 from benchmarks.accuracy.vote import votes
+from benchmarks.annotation.summary import annotation
 from benchmarks.fuzz.run import fuzz_inputs
 from benchmarks.pages import english, languages, speed
 from benchmarks.pages.cli import command_line
@@ -47,6 +49,7 @@ PAGES = (
     "docs/languages.md",
     "docs/refining.md",
     "docs/deciding.md",
+    "docs/annotating.md",
     "docs/speed.md",
     "docs/serving.md",
     "docs/corpora.md",
@@ -79,6 +82,8 @@ TABLES: dict[str, Callable[[], str]] = {
         streaming,
         long_sentences,
         first_output,
+        learning,
+        annotation,
     )
 } | (
     RESULTS

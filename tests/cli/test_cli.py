@@ -84,6 +84,38 @@ def test_evaluate_prints_the_same_as_json(files):
     assert len(result["confused_heads"]) == 3
 
 
+def test_evaluate_prints_the_agreement_of_two_annotators(files):
+    arguments = ("evaluate", "gold.conllu", "bad.conllu", "--agreement", "--confusions", "2")
+
+    text = invoke(*arguments).stdout
+    values = json.loads(invoke(*arguments, "--json").stdout)
+
+    uas = json.loads(invoke("evaluate", "gold.conllu", "bad.conllu", "--json").stdout)["scores"]["UAS"]
+    assert (values["first"], values["second"], values["words"]) == ("gold.conllu", "bad.conllu", uas["gold"])
+    assert values["uas"] == uas["f1"]
+    assert f"head (UAS)                   {100 * uas['f1']:.2f}\n" in text
+    assert values["identical_trees"] < 1
+    message = failed(invoke, *arguments, "--labels")
+    assert message == "--agreement cannot be combined with --labels. Leave out one of them."
+
+
+def test_the_files_of_folders_are_paired_for_agreement(files):
+    for folder, name in (("first", "gold"), ("second", "bad")):
+        for file in ("a", "b"):
+            Path(folder).mkdir(exist_ok=True)
+            shutil.copy(f"{name}.conllu", Path(folder, f"{file}.conllu"))
+    words = [
+        json.loads(invoke("evaluate", *paths, "--agreement", "--json").stdout)["words"]
+        for paths in (("first", "second"), ("gold.conllu", "bad.conllu"))
+    ]
+    assert words[0] == 2 * words[1]
+
+    lines = Path("second/a.conllu").read_text().split("\n\n")
+    Path("second/a.conllu").write_text("\n\n".join(lines[1:]))
+
+    assert "second/a.conllu: The first treebank has " in failed(invoke, "evaluate", "first", "second", "--agreement")
+
+
 def test_compare_marks_the_best_system_and_those_not_significantly_worse(files):
     out = invoke("compare", "gold.conllu", "bad.conllu", "good.conllu", "alike.conllu", "--samples", "500").stdout
 

@@ -14,7 +14,8 @@ from tests.support.tiny import sample, tiny_parser
 from tests.support.tiny_app import tiny_tagging_parser
 from treefine.errors import TreefineError
 from treefine.serving import schema
-from treefine.serving.app import LOOPBACK, SAFE_HEADERS, create_app, host_name
+from treefine.serving.app import create_app
+from treefine.serving.gate import LOOPBACK, SAFE_HEADERS, host_name
 from treefine.serving.limits import ServerLimits
 from treefine.serving.service import LARGE_REQUEST, Service
 from treefine.treebank.conllu import read_treebank
@@ -155,6 +156,32 @@ def test_constraints_are_satisfied_and_marked_in_the_conllu(client, parser):
     expected = Constraints({4: 0}, {1: "det"}, {3: [2, 4]})
     assert parser.parse(again) == parser.parse(again, constraints=expected)
     assert [note for note in again.column(9) if note != "_"] == ["Keep=Label", "NotHead=2,4", "Keep=Head"]
+
+
+def test_steps_returns_marks_as_constraints_which_can_be_sent_back_in_their_place(client):
+    rows = [("a", 2, "nsubj:outer", "Keep=Arc"), ("dog", 0, "root", "Own=1|NotHead=1|NotLabel=dobj")]
+    lines = (
+        f"{n}\t{form}\t_\t_\t_\t_\t{head}\t{label}\t_\t{misc}\n" for n, (form, head, label, misc) in enumerate(rows, 1)
+    )
+    asked = {"conllu": "".join(lines) + "\n", "initial": "given"}
+
+    (first,) = sentences_of(client.post("/v1/steps", json=asked))
+    given = {"sentence": 1, **first["constraints"]}
+    (again,) = sentences_of(client.post("/v1/steps", json=asked | {"keep": "nothing", "constraints": [given]}))
+    (free,) = sentences_of(client.post("/v1/steps", json=asked | {"keep": "nothing"}))
+
+    assert first["constraints"] == {
+        "heads": {"1": 2},
+        "labels": {"1": "nsubj:outer"},
+        "not_heads": {"2": [1]},
+        "not_labels": {"2": ["dobj"]},
+    }
+    assert again == first
+    assert free["constraints"] == {"heads": {}, "labels": {}, "not_heads": {}, "not_labels": {}}
+    (marked, unmarked) = (read_treebank(BytesIO(each["conllu"].encode())) for each in (first, free))
+    assert [sentence.column(9) for sentence in marked] == [("Keep=Arc", "Own=1|NotHead=1|NotLabel=dobj")]
+    assert [sentence.column(9) for sentence in unmarked] == [("_", "Own=1")]
+    assert free["graphs"][0]["labels"] == ["nsubj:outer", "root"]  # as in the input; the model reads it as nsubj
 
 
 @pytest.mark.parametrize("label", ["nsubj:outer", "dobj", "prep"])

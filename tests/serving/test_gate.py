@@ -1,16 +1,22 @@
-"""Clients that hang up, as an ASGI server tells it."""
+"""Clients that hang up, as an ASGI server tells it, and the protection of another app."""
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
 from tests.support.tiny import tiny_parser
 from treefine.serving import service as service_module
 from treefine.serving import udpipe_api
 from treefine.serving.app import create_app
+from treefine.serving.gate import LOOPBACK, SAFE_HEADERS, Gate, add_error_handlers
 from treefine.serving.limits import ServerLimits
+from treefine.serving.static import static_routes
 
 BODY = json.dumps({"words": [["a", "dog"]], "format": "conllu"}).encode()
 
@@ -156,3 +162,41 @@ def test_a_client_that_disconnects_while_sending_causes_no_internal_error():
     asyncio.run(statuses(app, "/process", b"application/x-www-form-urlencoded", *sent))
 
     assert b'treefine_answers_total{route="/process",status="499"} 1.0' in metrics(app)
+
+
+def test_the_gate_and_static_files_do_not_import_torch():
+    modules = "treefine.serving.gate, treefine.serving.limits, treefine.serving.static"
+
+    done = subprocess.run([sys.executable, "-c", f"import sys, {modules}; sys.exit('torch' in sys.modules)"])
+
+    assert done.returncode == 0
+
+
+def test_another_app_has_the_same_protection_without_metrics_and_serves_its_own_files(tmp_path):
+    app = FastAPI()
+    (tmp_path / "index.html").write_text("<p>é</p>", encoding="utf-8")
+    (tmp_path / "own.js").write_text("export {};")
+    (tmp_path / "notes.txt").write_text("private")
+    app.include_router(static_routes(tmp_path, prefix="/own", index="/start", before={"own.js": "// first\n"}))
+
+    @app.post("/save")
+    async def save(words: list[str]) -> int:
+        return len(words)
+
+    add_error_handlers(app, hint="Reload the page.")
+    app.add_middleware(Gate, limits=ServerLimits(max_bytes=20), hosts=frozenset(LOOPBACK), origins=frozenset())
+    json_body = {"content-type": "application/json"}
+
+    with TestClient(app, base_url="http://localhost") as client:
+        page, script, unlisted = (client.get(path) for path in ("/start", "/own/own.js", "/own/notes.txt"))
+        saved, invalid = client.post("/save", json=["a"]), client.post("/save", json={})
+        chunks = client.post("/save", content=iter([b"[" * 15] * 2), headers=json_body)  # no Content-Length
+        other_host = client.get("/start", headers={"host": "evil.example"})
+        other_site = client.post("/save", json=[], headers={"sec-fetch-site": "cross-site"})
+
+    assert (page.text, script.text) == ("<p>é</p>", "// first\nexport {};")
+    assert {name: page.headers[name] for name in SAFE_HEADERS} == SAFE_HEADERS
+    assert (unlisted.status_code, saved.json()) == (404, 1)
+    assert (invalid.status_code, invalid.json()["error"]["hint"]) == (422, "Reload the page.")
+    assert (chunks.status_code, chunks.json()["error"]["message"]) == (413, "The request is larger than 20 bytes.")
+    assert (other_host.status_code, other_site.status_code) == (400, 403)

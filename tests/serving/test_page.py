@@ -83,19 +83,42 @@ def test_the_slider_sets_the_maximum_number_of_steps(page, served):
     assert "best tree" in said(page, "#step-title").lower()
 
 
-def test_pasted_conllu_is_recognised_and_its_trees_can_be_the_initial_graph(page, served):
-    wrong = conllu([("Dogs", 0, "root"), ("bark", 1, "obj")])
-    parse(page, served, wrong)
+def test_pasted_trees_are_the_start_and_are_shown_first_with_their_own_labels(page, served):
+    gave = "She gave it to him .".split()
+    arcs_of_gave = [(2, "nsubj"), (0, "root"), (2, "obj"), (2, "advmod"), (2, "obl:recipient"), (2, "punct")]
+    pasted = conllu([(form, *arc) for form, arc in zip(gave, arcs_of_gave, strict=True)])
+    start(page, served)
+    assert page.is_checked("text=an empty graph")
+
+    page.fill("#text", pasted)
     assert said(page, "#read-as") == "Read as CoNLL-U: 1 sentence."
+    assert page.is_checked("text=pasted trees")
     assert page.is_hidden("#trees-field")
+    until_parsed(page, lambda: page.click("#parse"))
+
+    assert arcs(page) == {str(word): list(arc) for word, arc in enumerate(arcs_of_gave, start=1)}
+    assert page.get_attribute("#timeline button >> nth=0", "aria-current") == "step"
+    assert said(page, "#note") == (
+        "The parser changed 2 of 6 arcs; G⁰ is your tree. To edit a treebank file, use treefine annotate."
+    )
+    page.click("#next")
+    assert arcs(page)["4"] == [5, "case"]
+    assert arcs(page)["5"] == [2, "obl"]  # the model has no label obl:recipient: a change that is shown
+
+
+def test_another_start_can_be_chosen_for_pasted_trees_and_the_earlier_one_returns_with_a_text(page, served):
+    parse(page, served, conllu([("Dogs", 0, "root"), ("bark", 1, "obj")]))
+
+    until_parsed(page, lambda: page.check("text=an empty graph"))
     page.click("#timeline button >> nth=0")
     assert arcs(page) == {}
+    assert "The pasted heads and labels were not used." in said(page, "#note")
 
-    until_parsed(page, lambda: page.check("text=pasted trees"))
-    assert page.is_hidden("#trees-field")  # the pasted CoNLL-U already has trees
-    page.click("#timeline button >> nth=0")
-
-    assert arcs(page) == {"1": [0, "root"], "2": [1, "obj"]}
+    page.check("text=pasted trees")
+    page.fill("#text", "Dogs bark.")
+    assert page.is_checked("text=an empty graph")
+    page.fill("#text", DOGS.replace("\t2\tnsubj", "\t_\t_").replace("\t0\troot", "\t_\t_"))  # words without heads
+    assert page.is_checked("text=an empty graph")
 
 
 def test_trees_can_be_pasted_in_addition_to_a_text(page, served):

@@ -21,6 +21,19 @@ def test_a_link_shows_the_same_page_and_the_address_never_contains_the_text_befo
     assert other.inner_html("#drawing") == page.inner_html("#drawing")
 
 
+def test_a_link_remembers_that_a_mark_of_the_text_was_removed(page, served):
+    marked = conllu([("Dogs", 0, "root"), ("bark", 1, "dep")]).replace("root\t_\t_", "root\t_\tKeep=Arc")
+    parse(page, served, marked)
+    until_parsed(page, lambda: page.click("#clear"))
+
+    copied = copied_link(page)
+    page.goto("about:blank")
+    page.goto(copied)
+    page.wait_for_selector("#drawing svg")
+
+    assert page.is_hidden("#decided")
+
+
 def test_the_link_is_copied_or_shown_if_copying_is_not_allowed(page, served):
     open_link(page, served, "Dogs bark.", initial="empty", steps=3, model="en")
 

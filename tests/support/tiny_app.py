@@ -40,19 +40,27 @@ def tiny_parser_of_two(**options):
 @contextmanager
 def listening(parsers, **options):
     """Run a real server with these parsers on a free port, and yield its address."""
-    # asyncio sets TCP_NODELAY only on sockets with an explicit protocol, which those of create_server lack.
-    free = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    free.bind(("127.0.0.1", 0))
     connection = connection_class(options.get("limits") or ServerLimits())
-    server = uvicorn.Server(uvicorn.Config(create_app(parsers, **options), http=connection, log_level="warning"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [free]})
+    with running(create_app(parsers, **options), http=connection) as address:
+        yield address
+
+
+@contextmanager
+def running(app, *, port=0, **settings):
+    """Run a real server with this app on a port, 0 for a free one, and yield its address."""
+    # asyncio sets TCP_NODELAY only on sockets with an explicit protocol, which those of create_server lack.
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server can start again on the same port
+    bound.bind(("127.0.0.1", port))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", **settings))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     try:
         while not server.started:
             assert thread.is_alive()
             time.sleep(0.01)
-        yield f"http://127.0.0.1:{free.getsockname()[1]}"
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join()
-        free.close()
+        bound.close()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 UNIT = "word|sentence|line|piece|epoch|step|batch|second|minute|token|character|request|row|tree|block|process|sample"
 COUNTED = "rows?|lines?|sentences|words|passes|requests|vectors?"
 BANNED = {
-    r"\btold\b": "reported, shown, printed",
+    r"(?<!\\)\btold\b": "reported, shown, printed",  # but not a tab before "old"
     r"\bsuch ones?\b": "these, one of these",
     r"\banew\b": "again",
     r"\bheed(s|ed|ing)?\b": "respects",

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from treefine.cli.analyse import analyse_command
+from treefine.cli.annotate import annotate_command
 from treefine.cli.draw import draw_command
 from treefine.cli.info import info_command, version_line
 from treefine.cli.parse import parse_command, refine_command
@@ -228,6 +229,8 @@ treefine refine stanza.conllu -o better.conllu --changes changes.html
 treefine refine stanza.conllu --model models/en --steps 1 --review 0.8
 treefine models
 treefine models --json
+treefine annotate parsed.conllu
+treefine annotate anna.conllu ben.conllu --adjudicate agreed.conllu
 treefine serve
 treefine serve --model en --model tr=models/tr-imst --host 0.0.0.0 --port 80
 treefine new-recipe my.toml --train train.conllu --dev dev.conllu
@@ -254,6 +257,7 @@ treefine info --json
 for _command in (  # in the order of `treefine --help`
     parse_command,
     refine_command,
+    annotate_command,
     models_command,
     serve_command,
     new_recipe_command,

@@ -161,7 +161,7 @@ def serve_command(
         receive=receive_seconds,
         connections=min(connections, raise_file_limit() * 3 // 4),  # the server needs files for itself too
     )
-    with _bound(host, port) as bound:  # before loading models, to report a used port at once
+    with bound_socket(host, port) as bound:  # before loading models, to report a used port at once
         use_threads(threads)
         with torch_threads(1):  # with more, OpenMP threads of this thread would compete with those that parse
             parsers = {
@@ -198,7 +198,7 @@ def _default_workers(parsers: Iterable[Parser]) -> int:
     return min(n_threads, _MOST_WORKERS) if is_cpu and n_threads > 1 and os.name != "nt" else 0
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound_socket(host: str, port: int) -> socket.socket:
     """Return a socket that is bound to this address."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

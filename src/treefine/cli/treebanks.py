@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, cast
@@ -20,6 +21,7 @@ from treefine.cli.terminal import completing, progress, say
 from treefine.drawing.characters import visible
 from treefine.errors import TreebankError, TreefineError
 from treefine.evaluation import tables
+from treefine.evaluation.agreement import agreement_of_pairs, sentence_pairs
 from treefine.evaluation.scores import RULES, evaluate_stretches, load_pairs, stretches
 from treefine.treebank.conllu import read_treebank, validate
 from treefine.treebank.files import COMPRESSED, EncodedPath
@@ -86,6 +88,10 @@ def evaluate_command(
         int,
         typer.Option("--confusions", min=0, metavar="N", help="Also list the N most frequent confusions."),
     ] = 0,
+    agreement: Annotated[
+        bool,
+        typer.Option("--agreement", help="Print the agreement of two annotators instead: GOLD and SYSTEM are equals."),
+    ] = False,
     format: FormatOption = None,
     encoding: EncodingOption = None,
     as_json: JsonOption = False,
@@ -94,9 +100,24 @@ def evaluate_command(
 
     Prints the metrics of the CoNLL 2018 shared task, or those of the rule you choose. UEM is the share of sentences in
     which all heads are correct; for LEM, all labels must be correct too. The files of a folder are scored together.
+
+    With --agreement, prints how often two annotators agree on heads, labels and tags, and Cohen's kappa. The sentences
+    are paired in order.
     """
     check_stdin(gold, [system])
     files = [(each.gold, each.systems["system"]) for each in find_treebanks(gold, {"system": system}, format=format)]
+    if agreement:
+        if labels or rule != "conll18":
+            other = "--labels" if labels else "--rule"
+            raise TreefineError(f"--agreement cannot be combined with {other}.", hint="Leave out one of them.")
+        with progress("Comparing", total_size(*chain.from_iterable(files))) as advance:
+            read = partial(read_treebank, format=format, encoding=encoding, on_bytes=advance)
+            agreed = agreement_of_pairs(chain.from_iterable(sentence_pairs(*map(read, each)) for each in files))
+        if as_json:
+            _print_json({"first": gold, "second": system, **agreed.to_dict()})
+        else:
+            typer.echo(agreed.to_text(confusions=confusions))
+        return
     with progress("Scoring", total_size(*chain.from_iterable(files))) as advance:
         pairs = (
             stretches(*(encoded(path, encoding) for path in each), rule=rule, format=format, on_bytes=advance)

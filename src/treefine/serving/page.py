@@ -17,9 +17,9 @@ from treefine.drawing.picture import Picture
 from treefine.drawing.svg import STYLE, draw_frames
 from treefine.parsing.parse import Parse
 from treefine.serving.schema import REFINE_EXAMPLE
+from treefine.serving.static import static_routes
 from treefine.treebank.graph import Arcs, Graph, changed_words
 
-_MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _DOCS_STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem 1.5rem; }
@@ -38,25 +38,9 @@ _EXAMPLES: Mapping[str, Mapping[str, Any]] = {
 
 
 def page_routes() -> APIRouter:
-    """Return the routes of the page and its files; files are read once at the start, so no request names a file."""
-    router = APIRouter(include_in_schema=False)
-    for file in files("treefine.serving").joinpath("page").iterdir():
-        _, _, ending = file.name.rpartition(".")
-        if ending in _MEDIA_TYPES:
-            text = file.read_text(encoding="utf-8")
-            # The Content-Security-Policy forbids styles inside drawings; the page's own rules come later and win.
-            content = STYLE + text if file.name == "page.css" else text
-            path = "/" if file.name == "index.html" else f"/page/{file.name}"
-            router.add_api_route(path, _file_answer(content, _MEDIA_TYPES[ending]), methods=["GET"])
-    return router
-
-
-def _file_answer(content: str, media_type: str):  # type: ignore[no-untyped-def]  # a return type would become a schema
-    async def answer() -> Response:
-        # Browsers check for a new version each time, so that page and server always match.
-        return Response(content, media_type=f"{media_type}; charset=utf-8", headers={"Cache-Control": "no-cache"})
-
-    return answer
+    """Return the routes of the page and its files."""
+    # The Content-Security-Policy forbids styles inside drawings; the page's own rules come later and win.
+    return static_routes(files("treefine.serving").joinpath("page"), before={"page.css": STYLE})
 
 
 def graphs_of(parse: Parse) -> list[dict[str, Any]]:

@@ -271,9 +271,19 @@ class DrawnGraphJson(PartialGraphJson):
     svg: str
 
 
+class ConstraintsJson(BaseModel):
+    """Constraints by word number: those of the request, and those that marks in the input give to other words."""
+
+    heads: dict[str, int]
+    labels: dict[str, str]
+    not_heads: dict[str, list[int]]
+    not_labels: dict[str, list[str]]
+
+
 class SteppedJson(RefinedJson):
     """A sentence with all graphs from the initial one to the tree."""
 
+    constraints: ConstraintsJson
     conllu: str
     graphs: list[DrawnGraphJson]
 

@@ -126,6 +126,12 @@ def cut_treebank(stream: BinaryIO, path: str, *, size: int = _STRETCH) -> Iterat
         yield Stretch(rest, line)
 
 
+def cut_sentences(data: bytes, path: str) -> Iterator[Stretch]:
+    """Cut the content of a file into single blocks; joined, they give back every byte."""
+    for block in _blocks(BytesIO(data), path):
+        yield Stretch(block.start + block.body + block.end, block.line - block.start.count(b"\n"))
+
+
 def read_stretch(stretch: Stretch, form: Format, path: str, *, number: int = 1) -> Iterator[Sentence | Unreadable]:
     """Yield the blocks of this part of a file, as `read_blocks` does; `number` is that of its first sentence."""
     with BytesIO(stretch.data) as stream:

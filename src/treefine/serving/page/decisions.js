@@ -65,6 +65,27 @@ export function constraintsOf(decisions) {
   return [...bySentence.values()];
 }
 
+/** Return constraints of a sentence, as the server sends them, as decisions. */
+export function decisionsOf(sentence, { heads, labels, not_heads: notHeads, not_labels: notLabels }) {
+  const words = [heads, labels, notHeads, notLabels].flatMap((each) => Object.keys(each).map(Number));
+  return [...new Set(words)].sort((one, other) => one - other).flatMap((word) => {
+    const kept = word in heads ? (word in labels ? ["arc"] : ["head"]) : word in labels ? ["label"] : [];
+    return [
+      ...kept.map((kind) => decision(sentence, word, kind, heads[word], labels[word])),
+      ...(notHeads[word] ?? []).map((head) => decision(sentence, word, "not-head", head, null)),
+      ...(notLabels[word] ?? []).map((label) => decision(sentence, word, "not-label", null, label)),
+    ];
+  });
+}
+
+/** Return the new number of each old sentence, or null if no new sentence has the same words. */
+export function newNumbers(oldSentences, newSentences) {
+  const key = ({ words }) => JSON.stringify(words.map((word) => word.form));
+  const places = new Map();
+  newSentences.forEach((each, index) => places.set(key(each), [...(places.get(key(each)) ?? []), index + 1]));
+  return oldSentences.map((each) => places.get(key(each))?.shift() ?? null);
+}
+
 /** Return the word with this number, isolated so that its writing direction does not reorder the text around it. */
 export function named(words, number) {
   const [start, end] = ["\u2068", "\u2069"]; // first strong isolate, pop directional isolate

@@ -2,6 +2,8 @@
 
 const MILLISECONDS = 450; // duration of an arc's move to its new place
 
+const REACH = 12; // pixels; a click this far from an arc means the arc
+
 const PRINTED = 960; // pixels; a wider drawing is unreadable on paper, so only the table is printed
 
 const isCalm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -11,12 +13,18 @@ export class Drawing {
   constructor(figure, onOpen) {
     this.figure = figure;
     this.onOpen = onOpen;
-    figure.addEventListener("click", (event) => this.#open(event.target));
+    this.lines = []; // each arc of the drawing and the points of its line
+    figure.addEventListener("click", (event) => this.#open(this.#at(event)));
+    figure.addEventListener("pointermove", (event) => this.#showNear(this.#at(event)));
+    figure.addEventListener("pointerleave", () => this.#showNear(null));
     figure.addEventListener("keydown", (event) => this.#key(event));
   }
 
-  /** Replace the drawing by this SVG; `marks` are classes by word, `describe(word)` returns an arc in words. */
-  show(svg, { marks, describe, moves }) {
+  /**
+   * Replace the drawing by this SVG. `marks` are classes by word, `describe(word)` returns an arc in words, and
+   * `forbidden` says in words what each word must not have.
+   */
+  show(svg, { marks, describe, forbidden, moves }) {
     const before = this.figure.querySelector("svg");
     const focused = this.figure.contains(document.activeElement) && document.activeElement.dataset.word;
     const drawn = inert(svg);
@@ -25,12 +33,11 @@ export class Drawing {
       group.classList.add(...(marks.get(+group.dataset.word) ?? []));
       if (group.querySelector("text")) asButton(group, describe(+group.dataset.word));
     }
-    for (const line of drawn.querySelectorAll("g[data-word] > path:not(.head)")) {
-      const wide = line.cloneNode(); // a thin line is hard to click
-      wide.classList.add("hit");
-      line.after(wide);
-    }
+    const lines = [...drawn.querySelectorAll("g[data-word] > path:not(.head)")];
+    this.lines = lines.map((line) => ({ arc: line.parentNode, points: pointsOf(line.getAttribute("d")) }));
+    this.lines.sort((one, other) => priority(other) - priority(one));
     this.figure.replaceChildren(drawn);
+    for (const [word, said] of forbidden) cross(drawn.querySelector(`text.form[data-word="${word}"]`), said);
     this.figure.classList.toggle("wide", +drawn.getAttribute("width") > PRINTED);
     if (!before || before.firstElementChild.textContent !== drawn.firstElementChild.textContent) this.#startAtFirstWord();
     if (focused) (this.#arcs().find((each) => each.dataset.word === focused) ?? this.figure).focus();
@@ -47,8 +54,38 @@ export class Drawing {
     return arcs.sort((one, other) => one.dataset.word - other.dataset.word);
   }
 
-  #open(target) {
-    const chosen = target.closest("[data-word]");
+  /** Mark the arc that the panel is about, and scroll to it; null removes the mark. */
+  choose(word, arc) {
+    for (const each of this.figure.querySelectorAll("g.chosen")) each.classList.remove("chosen");
+    const ofWord = [...this.figure.querySelectorAll(`g[data-word="${word}"]`)];
+    const chosen = ofWord.filter((each) => each.classList.contains("old") === (arc !== null));
+    for (const each of chosen) each.classList.add("chosen");
+    const shown = chosen.at(-1) ?? this.figure.querySelector(`text.form[data-word="${word}"]`); // the label is last
+    if (word !== null) shown?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  /** Return the word, label or arc at the pointer: what is drawn there, or else the arc with the nearest line. */
+  #at({ target, clientX, clientY }) {
+    const drawn = this.figure.querySelector("svg");
+    if (drawn === null) return null;
+    const text = target.closest("text[data-word], g[data-word]:has(text)"); // a line of another arc may be near a label
+    if (text !== null) return text;
+    const at = new DOMPoint(clientX, clientY).matrixTransform(drawn.getScreenCTM().inverse());
+    let [nearest, least] = [null, REACH];
+    for (const { arc, points } of this.lines) {
+      const distance = distanceTo(points, at);
+      if (distance < least) [nearest, least] = [arc, distance];
+    }
+    return nearest;
+  }
+
+  #showNear(chosen) {
+    const isNear = (each) => chosen?.matches("g") && sameArc(each, chosen);
+    for (const { arc } of this.lines) arc.classList.toggle("near", Boolean(isNear(arc)));
+    this.figure.classList.toggle("at-arc", chosen !== null);
+  }
+
+  #open(chosen) {
     if (chosen === null) return;
     const { word, head, label } = chosen.dataset;
     // A click on a word means its current arc.
@@ -69,6 +106,67 @@ export class Drawing {
     else return;
     event.preventDefault();
   }
+}
+
+function sameArc(one, other) {
+  return one.dataset.word === other.dataset.word && one.classList.contains("old") === other.classList.contains("old");
+}
+
+/** Arcs of one head share a part of their lines. A click there means a changed arc, which is drawn on top, or the lowest. */
+function priority({ arc, points }) {
+  const top = Math.min(...points.map(([, y]) => y));
+  return top + (arc.classList.contains("changed") ? 1e6 : 0);
+}
+
+/** Return the points of a line that consists of straight parts (M, H, V) and bends (q), as the server draws arcs. */
+export function pointsOf(d) {
+  const points = [];
+  let [x, y] = [0, 0];
+  for (const [, command, rest] of d.matchAll(/([MHVq])([^MHVq]*)/g)) {
+    const numbers = rest.trim().split(/[\s,]+/).map(Number);
+    if (command === "q") {
+      const [controlX, controlY, endX, endY] = numbers;
+      for (const part of [0.25, 0.5, 0.75, 1]) {
+        const [first, second] = [2 * part * (1 - part), part * part];
+        points.push([x + first * controlX + second * endX, y + first * controlY + second * endY]);
+      }
+      [x, y] = points.at(-1);
+    } else {
+      if (command === "M") [x, y] = numbers;
+      else if (command === "H") [x] = numbers;
+      else [y] = numbers;
+      points.push([x, y]);
+    }
+  }
+  return points;
+}
+
+/** Return the distance of a point from a line through these points. */
+export function distanceTo(points, { x, y }) {
+  let least = Infinity;
+  for (let index = 1; index < points.length; index++) {
+    const [[fromX, fromY], [toX, toY]] = [points[index - 1], points[index]];
+    const [alongX, alongY] = [toX - fromX, toY - fromY];
+    const length = alongX * alongX + alongY * alongY;
+    const part = length ? Math.min(1, Math.max(0, ((x - fromX) * alongX + (y - fromY) * alongY) / length)) : 0;
+    least = Math.min(least, Math.hypot(x - fromX - part * alongX, y - fromY - part * alongY));
+  }
+  return least;
+}
+
+/** Put a cross next to a word, with a tooltip. */
+function cross(form, said) {
+  const { x, width } = form.getBBox();
+  const mark = document.createElementNS(form.namespaceURI, "text");
+  const title = document.createElementNS(form.namespaceURI, "title");
+  title.textContent = said;
+  mark.textContent = "✗";
+  mark.append(title);
+  mark.classList.add("cross");
+  mark.dataset.word = form.dataset.word;
+  mark.setAttribute("x", x + width + 6);
+  mark.setAttribute("y", form.getAttribute("y") - 5);
+  form.after(mark);
 }
 
 /** Return the elements of an SVG without scripts and styles; the page has the style. */
@@ -92,7 +190,7 @@ function moveFrom(before, after) {
   const timing = { duration: MILLISECONDS, easing: "ease-in-out" };
   const shape = (d) => d.replace(/[^a-z]/gi, "");
   for (const group of after.querySelectorAll("g[data-word]:not(.old)")) {
-    const kind = group.querySelector("text") ? "text" : "path:not(.hit)";
+    const kind = group.querySelector("text") ? "text" : "path";
     const old = before.querySelector(`g[data-word="${group.dataset.word}"]:not(.old) > ${kind}`)?.parentNode;
     const pairs = [...group.querySelectorAll(kind)].map((each, index) => [each, old?.querySelectorAll(kind)[index]]);
     for (const [line, was] of pairs) {

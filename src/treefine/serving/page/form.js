@@ -1,16 +1,22 @@
 // The form: text and options.
 
 import { fill } from "./panel.js";
-import { isConllu, MOST_STEPS } from "./state.js";
+import { hasHeads, isConllu, MOST_STEPS } from "./state.js";
 
 const find = (id) => document.getElementById(id);
 const initials = [...document.querySelectorAll("input[name=initial]")];
+
+function choose(initial) {
+  for (const each of initials) each.checked = each.value === initial;
+}
 
 /** The form, for the models of the server. */
 export class Form {
   constructor(models) {
     this.models = models;
     this.usual = models.find((each) => each.is_default).name;
+    this.hadHeads = false; // whether the text was CoNLL-U with heads
+    this.otherStart = null; // what was chosen before it was
     fill(find("model"), models.map((each) => [each.name, each.name]), this.usual);
     find("model-field").hidden = models.length === 1;
     if (this.model.has_initial_parser) initials.find((each) => each.value === "own").checked = true;
@@ -39,6 +45,7 @@ export class Form {
       sentence: 1,
       t: null,
       decisions: [],
+      keep: "marked", // marks in CoNLL-U apply; "nothing": they are already among the decisions
     };
   }
 
@@ -48,7 +55,9 @@ export class Form {
     find("text").value = state.text;
     find("trees").value = state.trees;
     find("model").value = isServed ? state.model : this.usual;
-    for (const each of initials) each.checked = each.value === state.initial;
+    this.hadHeads = hasHeads(state.text);
+    this.otherStart = null;
+    choose(state.initial ?? (this.hadHeads ? "given" : "empty"));
     this.fitToModel();
     const isKnown = !state.language || [...find("language").options].some((each) => each.value === state.language);
     find("language").value = isKnown ? state.language : "";
@@ -90,8 +99,23 @@ export class Form {
     find("language-found").textContent = code && !find("language").value ? `Detected: ${this.languageName(code)}` : "";
   }
 
+  /** Choose pasted trees when the text becomes CoNLL-U with heads, and the earlier choice when it no longer is. */
+  chooseStart() {
+    const has = hasHeads(find("text").value);
+    if (has === this.hadHeads) return; // the user may have chosen another start since then
+    this.hadHeads = has;
+    if (has) {
+      this.otherStart = this.read().initial;
+      choose("given");
+    } else if (this.read().initial === "given") {
+      const usual = this.model.has_initial_parser ? "own" : "empty";
+      choose(this.otherStart === "own" ? usual : (this.otherStart ?? usual));
+    }
+  }
+
   /** Show how the text is read, and the fields that it needs. */
   sayWhatIsRead() {
+    this.chooseStart();
     const text = find("text").value;
     const sentences = text.split(/\n\s*\n/).filter(isConllu).length;
     const asConllu = `Read as CoNLL-U: ${sentences} sentence${sentences === 1 ? "" : "s"}.`;

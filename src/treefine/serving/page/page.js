@@ -1,18 +1,22 @@
 // The page: it sends the form to the server and shows the answer. The server does all parsing.
 
-import { constraintsOf, decision, isOfWord, named, withDecision } from "./decisions.js";
+import { constraintsOf, decision, decisionsOf, describeDecision, isOfWord, named, newNumbers, withDecision } from "./decisions.js";
 import { Drawing, withoutConfidence } from "./drawing.js";
 import { Form } from "./form.js";
 import { fill, Panel } from "./panel.js";
 import { analysis, fullName, graphName, save, showDecisions, showLegend, showTable, showTimeline } from "./parts.js";
 import { ask, Problem } from "./server.js";
-import { fromFragment, linkOf, requestOf, sourceOf } from "./state.js";
+import { fromFragment, hasHeads, isConllu, linkOf, requestOf, sourceOf } from "./state.js";
 
 const EXAMPLE = "My debut novel is about two children stealing a crown."; // hard enough to need several steps and a correction
 
 const find = (id) => document.getElementById(id);
 const drawing = new Drawing(find("drawing"), openPanel);
-const panel = new Panel({ onDecide: decide, onUndo: (word) => keepOnly((each) => !isOfWord(each, shown.state.sentence, word)) });
+const panel = new Panel({
+  onDecide: decide,
+  onUndo: (word) => keepOnly((each) => !isOfWord(each, shown.state.sentence, word)),
+  onClose: () => drawing.choose(null, null),
+});
 
 let form = null; // set once the server has listed its models
 let shown = null; // the last parsed state, the answer, and the words that changed because of a decision
@@ -21,12 +25,14 @@ let tryAgain = () => {};
 
 // Requests
 
-/** Parse the text of the form; keep the decisions if the words are the same. */
+/** Parse the text of the form; show pasted trees as they are before their refinement. */
 function submit() {
   const state = form.read();
   const old = shown?.state;
   const isSame = old && old.model === state.model && old.language === state.language && sourceOf(old) === sourceOf(state);
-  parse(isSame ? { ...state, decisions: old.decisions, sentence: old.sentence } : state);
+  if (state.initial === "given" && !(isSame && old.initial === "given")) state.t = 0;
+  if (isSame) parse({ ...state, decisions: old.decisions, keep: old.keep, sentence: old.sentence });
+  else parse(state, { before: shown });
 }
 
 /** Parse again after an option has changed, if anything was parsed before. */
@@ -37,7 +43,8 @@ function submitAgain() {
 
 // Answers
 
-async function parse(state, { decided = null, note = "" } = {}) {
+/** Parse and show the answer; `before` is the page of another text, whose decisions stay where the words are the same. */
+async function parse(state, { decided = null, note = "", before = null } = {}) {
   underWay?.abort();
   const mine = (underWay = new AbortController());
   showProblem(null);
@@ -45,13 +52,20 @@ async function parse(state, { decided = null, note = "" } = {}) {
   find("busy").textContent = "Parsing …";
   find("drawing").setAttribute("aria-busy", "true");
   try {
-    const request = requestOf(state, constraintsOf(state.decisions));
-    const onWait = (seconds) => (find("busy").textContent = `The server is busy. Trying again in ${seconds} s …`);
-    const answer = await ask("v1/steps", { body: request, signal: mine.signal, onWait });
-    show(state, answer, decided);
+    let answer = await answerTo(state, mine.signal);
+    let [parsed, nDropped] = [state, 0];
+    if (before?.state.decisions.length) {
+      parsed = withDecisionsOf(before, state, answer.sentences);
+      nDropped = before.state.decisions.length - parsed.decisions.length;
+      if (parsed.decisions.length) answer = await answerTo(parsed, mine.signal);
+    }
+    show(withMarks(parsed, answer.sentences), answer, decided);
+    const fits = nDropped === 1 ? "1 decision no longer fits the text and was" : `${nDropped} decisions no longer fit the text and were`;
+    const dropped = nDropped ? `${fits} removed.` : "";
+    find("note").textContent = [note, dropped, noteOnTrees(shown.state, answer.sentences)].filter(Boolean).join(" ");
   } catch (error) {
     if (error.name === "AbortError") return;
-    tryAgain = () => parse(state, { decided, note });
+    tryAgain = () => parse(state, { decided, note, before });
     showProblem(error);
   } finally {
     if (mine === underWay) {
@@ -59,6 +73,50 @@ async function parse(state, { decided = null, note = "" } = {}) {
       find("drawing").removeAttribute("aria-busy");
     }
   }
+}
+
+function answerTo(state, signal) {
+  const onWait = (seconds) => (find("busy").textContent = `The server is busy. Trying again in ${seconds} s …`);
+  return ask("v1/steps", { body: requestOf(state, constraintsOf(state.decisions)), signal, onWait });
+}
+
+/** Add those decisions of an earlier page whose sentence has the same words now, and show the same sentence. */
+function withDecisionsOf(before, state, sentences) {
+  const numbers = newNumbers(before.answer.sentences, sentences);
+  const isKnown = ({ label }) => before.state.model === state.model || label === null || form.model.labels.includes(label);
+  const decisions = before.state.decisions.filter((each) => numbers[each.sentence - 1] !== null && isKnown(each));
+  return {
+    ...state,
+    sentence: numbers[before.state.sentence - 1] ?? 1,
+    decisions: decisions.map((each) => ({ ...each, sentence: numbers[each.sentence - 1] })),
+  };
+}
+
+/** Add the marks of pasted CoNLL-U to the decisions, so that the page lists them and can remove them. */
+function withMarks(state, sentences) {
+  const all = sentences.flatMap((each, index) => decisionsOf(index + 1, each.constraints));
+  if (state.keep === "nothing" || !all.length || !isConllu(sourceOf(state))) return state;
+  const isNew = ({ sentence, word }) => !state.decisions.some((each) => isOfWord(each, sentence, word));
+  return { ...state, keep: "nothing", decisions: [...all.filter(isNew), ...state.decisions] };
+}
+
+/** Say what happened to pasted trees. */
+function noteOnTrees(state, sentences) {
+  if (!hasHeads(sourceOf(state)) || !sentences.length) return "";
+  if (state.initial !== "given") return "The pasted heads and labels were not used. To start from them, choose pasted trees.";
+  let [nArcs, nChanged] = [0, 0];
+  sentences.forEach(({ words, graphs: [given] }, index) => {
+    for (const { number, head, label } of words) {
+      const [oldHead, oldLabel] = [given.heads[number - 1], given.labels[number - 1]];
+      if (oldHead === null) continue;
+      nArcs += 1;
+      const isSame = oldHead === head && (oldLabel === label || oldLabel === "_");
+      const isDecided = state.decisions.some((each) => isOfWord(each, index + 1, number) && !each.kind.startsWith("not-"));
+      if (!isSame && !isDecided) nChanged += 1;
+    }
+  });
+  const trees = sentences.length === 1 ? "G⁰ is your tree" : `G⁰ is your tree in each of ${sentences.length} sentences`;
+  return `The parser changed ${nChanged || "none"} of ${nArcs} arcs; ${trees}. To edit a treebank file, use treefine annotate.`;
 }
 
 function showProblem(error) {
@@ -121,14 +179,20 @@ function showGraph({ moves }) {
   const { graphs, words, confidence } = sentence();
   const t = place();
   const graph = graphs[t];
-  drawing.show(graph.svg, { marks: marksOf(graph, t === graphs.length - 1), describe: (word) => described(word, graph), moves });
+  panel.close(); // its arc may not be in this graph
+  drawing.show(graph.svg, {
+    marks: marksOf(graph, t === graphs.length - 1),
+    describe: (word) => described(word, graph),
+    forbidden: forbiddenByWord(),
+    moves,
+  });
   find("drawing").setAttribute("aria-label", `Drawing of ${graphName(graph)}`);
   showTimeline(find("timeline"), graphs, t, (chosen) => goTo(chosen));
   find("previous").disabled = t === 0;
   find("next").disabled = t === graphs.length - 1;
   const whole = t === graphs.length - 1 ? ` All arcs are right with probability ${confidence.toFixed(2)}.` : "";
   find("step-title").textContent = `${fullName(graph)}.${whole}`;
-  showLegend(find("legend"), find("drawing"));
+  explainMarks();
   showTable(find("table").tBodies[0], words, graph, (word) => openPanel(word, null));
 }
 
@@ -141,6 +205,22 @@ function marksOf(graph, isLast) {
   }
   if (isLast) for (const word of shown.moved) mark(word, "moved");
   return marks;
+}
+
+function forbidden() {
+  return shown.state.decisions.filter((each) => each.sentence === shown.state.sentence && each.kind.startsWith("not-"));
+}
+
+function forbiddenByWord() {
+  const said = new Map();
+  for (const each of forbidden()) {
+    said.set(each.word, [said.get(each.word), describeDecision(each, sentence().words)].filter(Boolean).join("\n"));
+  }
+  return said;
+}
+
+function explainMarks() {
+  showLegend(find("legend"), find("drawing"), forbidden().map((each) => describeDecision(each, sentence().words)));
 }
 
 function described(word, graph, arc = { head: graph.heads[word - 1], label: graph.labels[word - 1] }) {
@@ -172,6 +252,7 @@ function openPanel(word, otherArc) {
     labels: [...form.model.labels].sort(),
     isDecided: shown.state.decisions.some((each) => isOfWord(each, shown.state.sentence, word)),
   });
+  drawing.choose(word, otherArc);
 }
 
 function decide(word, kind, head, label) {
@@ -223,7 +304,7 @@ find("ask").addEventListener("submit", (event) => {
   else submit();
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !find("panel").open) find("ask").requestSubmit();
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !find("panel").contains(event.target)) find("ask").requestSubmit();
 });
 for (const each of ["text", "trees", "steps"]) find(each).addEventListener("input", () => form?.sayWhatIsRead());
 find("steps").addEventListener("change", submitAgain);
@@ -238,7 +319,7 @@ find("language").addEventListener("change", () => {
 });
 find("again").addEventListener("click", () => tryAgain());
 find("sentences").addEventListener("change", (event) => {
-  Object.assign(shown.state, { sentence: +event.target.value, t: null });
+  Object.assign(shown.state, { sentence: +event.target.value, t: shown.state.t === 0 ? 0 : null });
   find("moved").textContent = "";
   shown.moved.clear();
   showSentence();
@@ -252,7 +333,7 @@ find("drawing").addEventListener("keydown", (event) => {
 });
 find("confidence").addEventListener("change", (event) => {
   find("drawing").classList.toggle("without-confidence", !event.target.checked);
-  showLegend(find("legend"), find("drawing"));
+  explainMarks();
 });
 find("clear").addEventListener("click", () => keepOnly(() => false));
 find("save-svg").addEventListener("click", saveSvg);
@@ -266,7 +347,9 @@ addEventListener("hashchange", open);
 function open() {
   const state = fromFragment(location.hash);
   const note = form.write(state ?? { ...form.read(), text: EXAMPLE });
-  if (state) parse({ ...form.read(), decisions: state.decisions, sentence: state.sentence, t: state.t }, { note });
+  if (state === null) return;
+  const { decisions, sentence: number, t, keep } = state;
+  parse({ ...form.read(), decisions, sentence: number, t, keep }, { note });
 }
 
 async function start() {

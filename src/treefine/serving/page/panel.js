@@ -2,10 +2,11 @@
 
 const find = (id) => document.getElementById(id);
 
-/** The panel. It calls `onDecide(word, kind, head, label)` for a decision and `onUndo(word)` to undo those of a word. */
+/** The panel. It calls `onDecide(word, kind, head, label)` for a decision, `onUndo(word)` to undo those of a word, and `onClose()`. */
 export class Panel {
-  constructor({ onDecide, onUndo }) {
+  constructor({ onDecide, onUndo, onClose }) {
     this.dialog = find("panel");
+    this.onClose = onClose;
     for (const button of this.dialog.querySelectorAll("[data-decide]")) {
       button.addEventListener("click", () => this.#decide(onDecide, button.dataset.decide, this.arc.head, this.arc.label));
     }
@@ -18,11 +19,11 @@ export class Panel {
       this.#decide(onDecide, "label", null, find("other-label").value);
     });
     find("panel-undo").addEventListener("click", () => {
-      this.dialog.close();
+      this.close();
       onUndo(this.word);
     });
-    find("panel-close").addEventListener("click", () => this.dialog.close());
-    this.dialog.addEventListener("click", (event) => event.target === this.dialog && this.dialog.close());
+    find("panel-close").addEventListener("click", () => this.close());
+    document.addEventListener("keydown", (event) => event.key === "Escape" && this.close());
   }
 
   /** Open the panel for a word; `arc` is its head and label, or null if it has no head. */
@@ -36,12 +37,25 @@ export class Panel {
     find("panel-undo").hidden = !isDecided;
     const heads = [["0", "0 ROOT"], ...words.map((each) => [each.number, `${each.number} ${each.form}`])];
     fill(find("other-head"), heads.filter(([number]) => +number !== word), arc?.head);
-    fill(find("other-label"), labels.map((label) => [label, label]), arc?.label);
-    this.dialog.showModal();
+    const own = arc && !labels.includes(arc.label) ? [arc.label] : []; // of a pasted tree
+    fill(find("other-label"), [...own, ...labels].map((label) => [label, label]), arc?.label);
+    this.close();
+    this.dialog.show(); // not modal: the drawing stays usable, and the panel never covers it
+    this.dialog.scrollIntoView({ block: "nearest" });
+  }
+
+  /** Close the panel. The focus goes back to where it was before, if it is in the panel. */
+  close() {
+    if (!this.dialog.open) return;
+    const focused = document.activeElement;
+    const isInside = this.dialog.contains(focused);
+    this.dialog.close();
+    if (!isInside) focused?.focus({ preventScroll: true });
+    this.onClose();
   }
 
   #decide(onDecide, kind, head, label) {
-    this.dialog.close();
+    this.close();
     onDecide(this.word, kind, head, label);
   }
 }

@@ -42,10 +42,11 @@ export function showTimeline(list, graphs, chosen, onChoose) {
   if (hasFocus) items[chosen].firstChild.focus();
 }
 
-/** Explain the marks that the drawing contains. */
-export function showLegend(list, figure) {
+/** Explain the marks that the drawing contains, and list what is forbidden. */
+export function showLegend(list, figure, forbidden) {
   const shown = MARKS.filter(([mark]) => [...figure.querySelectorAll(`.${mark}`)].some((each) => each.checkVisibility()));
-  list.replaceChildren(...shown.map(([mark, meaning]) => element("li", meaning, { className: `mark ${mark}` })));
+  const items = [...shown, ...forbidden.map((text) => ["forbidden", `✗ ${text}`])];
+  list.replaceChildren(...items.map(([mark, meaning]) => element("li", meaning, { className: `mark ${mark}` })));
 }
 
 /** Return the lemma, tags and features of a word as text, without those that are blank. */

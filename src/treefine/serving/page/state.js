@@ -11,6 +11,11 @@ export function isConllu(text) {
   return /^\d+([-.]\d+)?\t/m.test(text);
 }
 
+/** Return whether a text is CoNLL-U with heads. */
+export function hasHeads(text) {
+  return /^\d+\t(?:[^\t\n]*\t){5}\d+\t/m.test(text);
+}
+
 /** Return the text or CoNLL-U to parse. Pasted trees replace a plain text. */
 export function sourceOf(state) {
   return usesTrees(state) ? state.trees : state.text;
@@ -27,6 +32,7 @@ export function requestOf(state, constraints) {
   if (state.model) request.model = state.model;
   if (state.language) request.language = state.language;
   request[isConllu(state.text) || usesTrees(state) ? "conllu" : "text"] = sourceOf(state);
+  if (state.keep === "nothing") request.keep = state.keep; // the marks of the input are among the constraints
   if (constraints.length) request.constraints = constraints;
   return request;
 }
@@ -44,6 +50,7 @@ function toFragment(state) {
   if (state.language) fields.set("language", state.language);
   if (state.sentence > 1) fields.set("sentence", state.sentence);
   if (state.t !== null) fields.set("t", state.t);
+  if (state.keep === "nothing") fields.set("keep", state.keep);
   for (const decision of state.decisions) fields.append("decide", spelled(decision));
   return fields.toString();
 }
@@ -61,10 +68,11 @@ export function fromFragment(fragment) {
     trees: fields.get("trees") ?? "",
     model: fields.get("model") ?? "",
     language: fields.get("language") ?? "",
-    initial: INITIALS.includes(fields.get("initial")) ? fields.get("initial") : "empty",
+    initial: INITIALS.includes(fields.get("initial")) ? fields.get("initial") : null, // null: as the text suggests
     steps: whole("steps", 1, 999999),
     sentence: whole("sentence", 1, 999999) ?? 1,
     t: whole("t", 0, 999),
+    keep: fields.get("keep") === "nothing" ? "nothing" : "marked",
     decisions: fields.getAll("decide").map(decisionOf).filter((decision) => decision !== null),
   };
 }

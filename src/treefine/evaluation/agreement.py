@@ -1,0 +1,212 @@
+"""Agreement of two annotators of the same sentences: attachment, labels and tags, with Cohen's kappa."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from itertools import zip_longest
+from typing import Any
+
+from treefine.errors import AlignmentError
+from treefine.evaluation.tables import Table, count
+from treefine.treebank.sentence import BLANK, HasSentence, Sentence, sentences_in
+
+_TAGS = ("upos", "xpos", "feats", "lemma")  # columns of a Sentence
+_CONFUSIONS = 10  # listed in a report
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The agreement of two annotators, as shares from 0 to 1; None if there is nothing to compare.
+
+    Labels are compared with their subtypes, FEATS as a whole. A tag column is None if both annotators left it blank.
+    """
+
+    sentences: int  # pairs that are compared
+    words: int  # of these sentences
+    other_words: int  # pairs that are left out because their words differ
+    unfinished: int  # pairs that are left out because a head is blank
+    uas: float | None  # words with the same head
+    las: float | None  # words with the same head and label
+    label: float | None  # words with the same label, whatever the head
+    label_kappa: float | None  # Cohen's kappa of the labels of all words
+    same_head_label_kappa: float | None  # and of the words with the same head
+    upos: float | None
+    upos_kappa: float | None
+    xpos: float | None
+    feats: float | None
+    lemma: float | None
+    identical_trees: float | None  # sentences in which all heads and labels agree
+    label_confusions: Counter[tuple[str, str]] = field(default_factory=Counter)  # first label, second label
+
+    @property
+    def note(self) -> str:
+        """The numbers of sentences and words, and of the pairs that are left out."""
+        notes = [f"{count(self.words, 'word')} in {count(self.sentences, 'sentence')}."]
+        if self.other_words:
+            notes.append(f"Left out because their words differ: {count(self.other_words, 'pair')} of sentences.")
+        if self.unfinished:
+            notes.append(f"Left out because a head is blank: {count(self.unfinished, 'pair')} of sentences.")
+        return " ".join(notes)
+
+    def to_text(self, *, confusions: int = _CONFUSIONS) -> str:
+        """Return a report for the terminal, with this many of the most frequent label confusions."""
+        rows = (
+            ("head (UAS)", self.uas, None),
+            ("head and label (LAS)", self.las, None),
+            ("label", self.label, self.label_kappa),
+            ("label, if the head agrees", self.las / self.uas if self.uas and self.las is not None else None,
+             self.same_head_label_kappa),
+            ("UPOS", self.upos, self.upos_kappa),
+            ("XPOS", self.xpos, None),
+            ("FEATS", self.feats, None),
+            ("lemma", self.lemma, None),
+            ("whole tree", self.identical_trees, None),
+        )  # fmt: skip
+        shown = tuple(
+            (name, f"{100 * share:.2f}", None if kappa is None else f"{kappa:.3f}")
+            for name, share, kappa in rows
+            if share is not None
+        )
+        parts = [self.note]
+        if shown:
+            parts.append(Table(("agreement on", "percent", "kappa"), shown).to_text())
+        if confusions and self.label_confusions:
+            most = tuple((*labels, times) for labels, times in self.label_confusions.most_common(confusions))
+            parts.append(Table(("first label", "second label", "times"), most).to_text())
+        return "\n\n".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all values for JSON; the confusions are a list, the most frequent first."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        confused = [
+            {"first": first, "second": second, "times": times}
+            for (first, second), times in self.label_confusions.most_common()
+        ]
+        return {**values, "label_confusions": confused}
+
+
+def annotator_agreement(first: Iterable[Sentence | HasSentence], second: Iterable[Sentence | HasSentence]) -> Agreement:
+    """Compare two annotations of the same sentences, which are paired in order.
+
+    Pairs with other words, or with a blank head, are counted and left out. Raises AlignmentError if the annotations do
+    not have the same number of sentences.
+
+    >>> from treefine import Graph
+    >>> words = Sentence.of_words(["Dogs", "bark"])
+    >>> first = words.with_graph(Graph.of_words([2, 0], ["nsubj", "root"]))
+    >>> second = words.with_graph(Graph.of_words([2, 0], ["obj", "root"]))
+    >>> found = annotator_agreement([first], [second])
+    >>> found.uas, found.las, found.label_confusions
+    (1.0, 0.5, Counter({('nsubj', 'obj'): 1}))
+    """
+    return agreement_of_pairs(sentence_pairs(first, second))
+
+
+def sentence_pairs(
+    first: Iterable[Sentence | HasSentence], second: Iterable[Sentence | HasSentence]
+) -> Iterator[tuple[Sentence, Sentence]]:
+    """Yield the sentences of two treebanks in pairs. Raises AlignmentError at the end if one has more sentences."""
+    counts, path = [0, 0], ""
+    for pair in zip_longest(sentences_in(first, "The first treebank"), sentences_in(second, "The second treebank")):
+        counts = [number + (each is not None) for number, each in zip(counts, pair, strict=True)]
+        a, b = pair
+        if a is not None and b is not None:
+            path = b.path
+            yield a, b
+    if counts[0] != counts[1]:
+        message = f"The first treebank has {count(counts[0], 'sentence')}, but the second has {counts[1]:,}."
+        raise AlignmentError(message, hint="Sentences are compared in order.", path=path)
+
+
+def agreement_of_pairs(pairs: Iterable[tuple[Sentence, Sentence]]) -> Agreement:
+    """Compare two annotations, given as pairs of sentences; see `agreement`."""
+    n_sentences = other_words = unfinished = identical = 0
+    labels: Counter[tuple[str, str]] = Counter()
+    labels_at_same_head: Counter[tuple[str, str]] = Counter()
+    tags: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in _TAGS}
+    for a, b in pairs:
+        different = differences(a, b)
+        if different is None:
+            other_words += 1
+        elif None in a.heads or None in b.heads:
+            unfinished += 1
+        else:
+            n_sentences += 1
+            identical += not different
+            both = list(zip(a.labels, b.labels, strict=True))
+            labels.update(both)
+            labels_at_same_head.update(
+                pair for pair, head, other in zip(both, a.heads, b.heads, strict=True) if head == other
+            )
+            for name, counted in tags.items():
+                counted.update(zip(getattr(a, name), getattr(b, name), strict=True))
+    for counted in tags.values():
+        if set(counted) == {(BLANK, BLANK)}:
+            counted.clear()
+    words = labels.total()
+    return Agreement(
+        sentences=n_sentences,
+        words=words,
+        other_words=other_words,
+        unfinished=unfinished,
+        uas=_share(labels_at_same_head.total(), words),
+        las=_share(_same(labels_at_same_head), words),
+        label=_share(_same(labels), words),
+        label_kappa=cohen_kappa(labels),
+        same_head_label_kappa=cohen_kappa(labels_at_same_head),
+        upos_kappa=cohen_kappa(tags["upos"]),
+        identical_trees=_share(identical, n_sentences),
+        label_confusions=Counter({pair: times for pair, times in labels.items() if pair[0] != pair[1]}),
+        **{name: _share(_same(counted), counted.total()) for name, counted in tags.items()},
+    )
+
+
+def cohen_kappa(pairs: Mapping[tuple[str, str], int]) -> float | None:
+    """Return Cohen's kappa, from the number of times that each pair of values was chosen; None without pairs.
+
+    Kappa is (observed - expected) / (1 - expected) agreement. If both annotators always chose the same single value,
+    the expected agreement is 1, and kappa is defined as 1.
+
+    >>> cohen_kappa({("yes", "yes"): 20, ("yes", "no"): 5, ("no", "yes"): 10, ("no", "no"): 15})
+    0.4
+    """
+    total = sum(pairs.values())
+    if not total:
+        return None
+    first: Counter[str] = Counter()
+    second: Counter[str] = Counter()
+    for (a, b), times in pairs.items():
+        first[a] += times
+        second[b] += times
+    # Multiplied by total², so that whole numbers make the result exact.
+    expected = sum(times * second[value] for value, times in first.items())
+    if expected == total * total:
+        return 1.0
+    return (_same(pairs) * total - expected) / (total * total - expected)
+
+
+def differences(a: Sentence, b: Sentence) -> tuple[int, ...] | None:
+    """Return the numbers of the words whose head or label differ, or None if the sentences have other words."""
+    return _differing(a, b, ("heads", "labels"))
+
+
+def tag_differences(a: Sentence, b: Sentence) -> tuple[int, ...] | None:
+    """Return the numbers of the words whose tags, features or lemma differ, or None if the words are others."""
+    return _differing(a, b, _TAGS)
+
+
+def _differing(a: Sentence, b: Sentence, columns: tuple[str, ...]) -> tuple[int, ...] | None:
+    if a.forms != b.forms:
+        return None
+    ours, theirs = (list(zip(*(getattr(each, name) for name in columns), strict=True)) for each in (a, b))
+    return tuple(word for word, (x, y) in enumerate(zip(ours, theirs, strict=True), start=1) if x != y)
+
+
+def _same(pairs: Mapping[tuple[str, str], int]) -> int:
+    return sum(times for (a, b), times in pairs.items() if a == b)
+
+
+def _share(part: int, total: int) -> float | None:
+    return part / total if total else None

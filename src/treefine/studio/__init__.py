@@ -1,0 +1,1 @@
+"""The studio: correct a treebank in the browser, with a parser that learns from each correction."""

@@ -1,0 +1,158 @@
+"""One run of learning, in a process of its own: fine-tune a model on a few sentences, and compare it with another.
+
+`treefine train --from` is for treebanks: its model knows only the labels, tags and lemma rules of its training set. A
+few corrected sentences lack most of them, so here the model keeps its own, and only new labels are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+
+import torch
+
+from treefine.config import BiLSTMSettings, ConfidenceSettings, ModelSettings
+from treefine.model.parser_model import ParserModel
+from treefine.parsing.initial import empty
+from treefine.parsing.parser import Parser
+from treefine.studio.learn import HeldBackComparison, LearningJob
+from treefine.training.calibrate import calibrated
+from treefine.training.data import TrainingGraphs
+from treefine.training.learner import Learner
+from treefine.training.new_model import _names
+from treefine.training.processes import Processes
+from treefine.training.recipe import (
+    InitialSettings,
+    OptimiserSettings,
+    PretrainedSettings,
+    Recipe,
+    RefineSettings,
+    TagTraining,
+    TrainingSettings,
+    TreebankSettings,
+)
+from treefine.treebank.label_schemes import read_as
+from treefine.treebank.sentence import BLANK, Sentence
+
+_DECIDED_SHARE = 0.25  # of the sentences: with decided arcs, so that the model keeps the ability to read them
+
+
+class FineTuner:
+    """A model that learns from corrected sentences, epoch by epoch."""
+
+    def __init__(self, job: LearningJob) -> None:
+        self.job = job
+        self.start = self._loaded(job.model)
+        self.model = with_labels(self.start.model, (label for each in job.train for label in each.labels))
+        plan = self._parser().plan()
+        sentences = list(plan.choice.of_sentences(job.train))
+        parses = None if plan.initial is empty else list(plan.initial(sentences))
+        self.epochs = max(1, min(job.settings.epochs, job.settings.most_words // sum(map(len, sentences))))
+        recipe = recipe_of(self.model, job, epochs=self.epochs, max_steps=plan.max_steps)
+        freeze_sentence_ends(self.model)
+        graphs = TrainingGraphs(sentences, parses, recipe.initial)
+        self.learner = Learner(self.model, recipe, sentences, graphs, Processes(torch.device("cpu")))
+        self.n_done = 0
+
+    def _parser(self) -> Parser:
+        """Return a parser with the current weights and everything else of the model that was loaded."""
+        start = self.start
+        return Parser(self.model, segmenter=start.segmenter, languages=start.languages, **start.options.given)
+
+    def _loaded(self, name: str) -> Parser:
+        return Parser.from_pretrained(name, device="cpu", keep="nothing", language=self.job.language or None)
+
+    def epoch(self) -> float:
+        """Train on all sentences once, and return the completed share of the training."""
+        self.n_done += 1
+        for _ in self.learner.epoch(self.n_done):
+            pass
+        return self.n_done / self.epochs
+
+    def compared(self) -> HeldBackComparison:
+        """Calibrate and save the new model, and compare it with the present one on the held-back sentences."""
+        parser = self._parser()
+        self.model.settings = recalibrated(parser, self.job.held_back)
+        notes = f"Fine-tuned from {self.job.model} on {len(self.job.train):,} corrected sentences by treefine annotate."
+        parser.save(self.job.output, dtype=torch.float16, notes=notes)
+        words = [without_tags(each) for each in self.job.held_back]
+        present, new = (
+            list(self._loaded(name).stream_trees(words)) for name in (self.job.present, str(self.job.output))
+        )
+        return HeldBackComparison.of(self.job.held_back, present, new)
+
+
+def without_tags(sentence: Sentence) -> Sentence:
+    """Return the sentence without tags, features and lemmas. The parser does not read its tree."""
+    blank = [BLANK] * len(sentence)
+    return sentence.with_tags(upos=blank, xpos=blank, feats=blank, lemma=blank)
+
+
+def recipe_of(model: ParserModel, job: LearningJob, *, epochs: int, max_steps: int) -> Recipe:
+    """Return the recipe for fine-tuning a model as it is."""
+    ours, settings = model.settings, job.settings
+    is_bilstm = isinstance(ours.encoder, BiLSTMSettings)
+    return Recipe(
+        TreebankSettings(("corrected",), ("held-back",), unnamed=0.0),  # the files are not read
+        ours.encoder if isinstance(ours.encoder, BiLSTMSettings) else PretrainedSettings(fine_tune_from=job.model),
+        ours.relations,
+        TagTraining(**asdict(ours.tags)),
+        ours.scorer,
+        ours.decode,
+        InitialSettings(decided_share=_DECIDED_SHARE) if ours.relations.decided else InitialSettings(),
+        RefineSettings(max_steps=max_steps if ours.reads_graph and not is_bilstm else 1),
+        OptimiserSettings(settings.learning_rate, settings.encoder_learning_rate, eps=1e-8, warmup=0.1),
+        TrainingSettings(epochs, batch_pieces=settings.batch_pieces, masking=settings.masking, seed=settings.seed),
+    )
+
+
+def recalibrated(parser: Parser, held_back: Sequence[Sentence]) -> ModelSettings:
+    """Return the settings of the model with temperatures of heads and labels that fit the held-back sentences.
+
+    A model is too sure of itself after it has read a few sentences several times. The rest of the calibration stays:
+    whole sentences are too few to fit it, and nobody may have checked the tags.
+    """
+    settings = parser.model.settings
+    codes = {each.treebank for each in parser.plan().choice.of_sentences(held_back)} & settings.calibration.keys()
+
+    def adapted(old: ConfidenceSettings) -> ConfidenceSettings:
+        return replace(old, arc_temperature=new.arc_temperature, label_temperature=new.label_temperature)
+
+    new = calibrated(parser, held_back, sentences=settings.confidence)
+    calibration = {code: adapted(old) if code in codes else old for code, old in settings.calibration.items()}
+    return replace(settings, confidence=adapted(settings.confidence), calibration=calibration)
+
+
+def freeze_sentence_ends(model: ParserModel) -> None:
+    """Keep the layers of the encoder that also find the sentences of running text, and what they read."""
+    for name, weight in model.named_parameters():
+        parts = name.split(".")
+        is_above = parts[:2] == ["encoder", "layers"] and int(parts[2]) >= model.settings.sentence_layers
+        if model.finds_sentences and parts[0] in ("encoder", "sentence_ends") and not is_above:
+            weight.requires_grad_(False)
+
+
+def with_labels(model: ParserModel, labels: Iterable[str]) -> ParserModel:
+    """Return a model that also knows these labels. A new one starts with the weights of a label of similar meaning.
+
+    That is its main type, such as obl for obl:tmod, or else dep or the first label.
+    """
+    known = model.vocabulary.labels
+    new = tuple(sorted(set(labels).difference(known)))
+    if not new:
+        return model
+    other = "dep" if "dep" in known else known[0]
+    similar = {label: found if (found := read_as(label, known)) in known else other for label in new}
+    wider = ParserModel(model.settings, replace(model.vocabulary, labels=(*known, *new)), model.subwords)
+    old_weights, weights = model.state_dict(), wider.state_dict()
+    for name, weight in weights.items():
+        old_names, new_names = _names(name, model), _names(name, wider)
+        if old_names is None or new_names is None or len(old_names) == len(new_names):
+            weight.copy_(old_weights[name])
+            continue
+        place = {each: row for row, each in enumerate(old_names)}
+        for row, each in enumerate(new_names):
+            kind, space, label = each.rpartition(" ")
+            weight[row] = old_weights[name][place[each if each in place else kind + space + similar[label]]]
+    wider.load_state_dict(weights)
+    return wider.eval()

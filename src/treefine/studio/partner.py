@@ -1,0 +1,296 @@
+"""The parser beside a person: what it doubts, what it would choose instead, and what follows from a correction."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeVar
+
+from treefine.errors import TreefineError
+from treefine.studio.actions import decisions_of, set_arcs
+from treefine.treebank.conllu import tree_faults
+from treefine.treebank.constraints import Constraints
+from treefine.treebank.label_schemes import read_as
+from treefine.treebank.sentence import BLANK, Sentence
+
+if TYPE_CHECKING:
+    from treefine.parsing.parse import Parse
+    from treefine.parsing.parser import Parser
+
+DOUBTFUL = 0.8  # an arc that is right with a lower probability is shown as doubtful
+_MOST_SUGGESTIONS = 5  # places per sentence for which another tree is looked for
+_MOST_WORDS = 400  # of a sentence; a longer one is edited without the parser
+_AT_ONCE = 4  # sentences that are read in the background at a time, so that a person waits at most for these
+_LONGEST_WAIT = 10.0  # seconds; then the parser is loaded even if nobody has opened the page
+_REMEMBERED = 2_000  # parses
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Another arc for a doubtful word, with the arcs of other words that would change with it."""
+
+    word: int
+    head: int
+    label: str
+    arcs: tuple[tuple[int, int, str], ...]  # of all words that differ from the sentence, this word first
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The parser's opinion on the arcs of a sentence."""
+
+    confidence: tuple[float | None, ...]  # that each arc of the sentence is right; None for a word without a head
+    suggestions: tuple[Suggestion, ...] = ()  # the most doubtful word first
+
+    @property
+    def n_wrong(self) -> float:
+        """The expected number of wrong arcs; a word without a head counts as wrong."""
+        return sum(1.0 if each is None else 1 - each for each in self.confidence)
+
+
+class Partner:
+    """A parser that is loaded in the background. Before it is ready, the studio works without it.
+
+    One thread runs the model, so that a person's sentence waits for at most a few sentences of the background.
+    """
+
+    def __init__(
+        self, load: Callable[[str], Parser], name: str = "", *, is_shown: threading.Event | None = None
+    ) -> None:
+        self.name = name  # of the model
+        self._load_model = load
+        self.fault = ""  # why there is no parser
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parser")
+        self._n_waiting = 0
+        self._idle = threading.Condition()
+        self._parsed = lru_cache(maxsize=_REMEMBERED)(self._parse)
+        self._is_closed = False
+        self._is_shown = is_shown  # whether the page has shown a sentence; loading takes seconds, and waits for it
+        self._parser: Parser | None = None
+        self._loading = self._thread.submit(self._load, name)
+
+    def _load(self, name: str) -> None:
+        if self._is_shown is not None:
+            self._is_shown.wait(_LONGEST_WAIT)
+        if self._is_closed:
+            return
+        try:
+            from treefine.parsing.initial import given, renamed  # the parser loads torch as well
+
+            parser = self._load_model(name)
+            if parser.model.settings.reads_graph:
+                known = parser.model.vocabulary.labels
+                parser = parser.using(initial=renamed(given, known), trust=0.0, keep="nothing")
+            for _ in parser.stream([["."] * 20]):  # the first parse is slow
+                pass
+        except Exception as error:  # whatever is wrong with the model, the studio works without it
+            self.fault = str(error) or type(error).__name__
+            return
+        self._parser, self.name, self.fault = parser, name, ""
+        self._parsed.cache_clear()
+
+    def use(self, name: str) -> None:
+        """Load another model. The present one works until then, and stays if the other cannot be loaded."""
+        self._thread.submit(self._load, name).result()
+        if self.fault:
+            raise TreefineError("The new model cannot be loaded.", hint=self.fault)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the parser is loaded."""
+        return self._parser is not None
+
+    def wait(self) -> None:
+        """Wait until the parser is loaded, or cannot be."""
+        wait_for([self._loading])
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that the model knows; none before it is loaded."""
+        return self._parser.model.vocabulary.labels if self._parser else ()
+
+    def advise(self, sentence: Sentence) -> Advice:
+        """Return what the parser doubts in a sentence, and the best other tree at each doubtful place."""
+        return self._first(lambda: self._advice(sentence))
+
+    def rate(self, sentences: Sequence[Sentence]) -> list[Advice]:
+        """Return the confidence in the arcs of some sentences, when no person waits for the parser."""
+        with self._idle:
+            self._idle.wait_for(lambda: self._n_waiting == 0 or self._is_closed)
+        return self._thread.submit(self._rate_all, sentences).result()
+
+    def follow(self, before: Sentence, after: Sentence) -> Sentence | None:
+        """Return the sentence with the arcs that follow from a correction, or None if nothing follows.
+
+        Only words change whose arc was the parser's own choice before the correction and is not now. Whatever else the
+        parser would choose differently is left alone: a person or another parser chose it.
+        """
+        return self._first(lambda: self._consequences(before, after))
+
+    def parse(self, sentence: Sentence) -> Sentence | None:
+        """Return the sentence with the parser's own tree, in which decisions are kept; None if it cannot be parsed."""
+
+        def work() -> Sentence | None:
+            found = self._parsed(_input(sentence))
+            return set_arcs(sentence, _arcs(found)) if found is not None else None
+
+        return self._first(work)
+
+    def close(self) -> None:
+        """Stop the thread after its present work."""
+        self._is_closed = True
+        if self._is_shown is not None:
+            self._is_shown.set()
+        with self._idle:
+            self._idle.notify_all()
+        self._thread.shutdown(cancel_futures=True)
+
+    def _first(self, work: Callable[[], _Result]) -> _Result:
+        """Run work for a person, before anything of the background that has not started."""
+        if self._parser is None:
+            raise TreefineError("The parser is not loaded.", hint=self.fault or "Wait a few seconds.")
+        with self._idle:
+            self._n_waiting += 1
+        try:
+            return self._thread.submit(work).result()
+        finally:
+            with self._idle:
+                self._n_waiting -= 1
+                self._idle.notify_all()
+
+    def _parse(self, sentence: Sentence) -> Parse | None:
+        """Parse a sentence whose decisions are in its marks; None if that is not possible."""
+        if len(sentence) > _MOST_WORDS:
+            return None
+        return self._parse_all([sentence], [decisions_of(sentence)])[0]
+
+    def _parse_all(self, sentences: Sequence[Sentence], decided: Sequence[Constraints]) -> list[Parse | None]:
+        """Parse sentences together; None stands for one whose decisions no tree satisfies."""
+        assert self._parser is not None
+        try:
+            return list(self._parser.stream(sentences, constraints=decided))
+        except TreefineError:
+            if len(sentences) == 1:
+                return [None]
+            pairs = zip(sentences, decided, strict=True)
+            return [found for each, some in pairs for found in self._parse_all([each], [some])]
+
+    def _rate_all(self, sentences: Sequence[Sentence]) -> list[Advice]:
+        short = [_input(each) for each in sentences if len(each) <= _MOST_WORDS]
+        parses = iter(self._parse_all(short, list(map(decisions_of, short))))
+        return [self._rated(each, next(parses) if len(each) <= _MOST_WORDS else None) for each in sentences]
+
+    def _rated(self, sentence: Sentence, parse: Parse | None) -> Advice:
+        if parse is None:
+            return Advice(tuple(None if head is None else 1.0 for head in sentence.heads))
+        decided = decisions_of(sentence)
+        return Advice(
+            tuple(
+                None if head is None else self._sure(parse, sentence, decided, word)
+                for word, head in enumerate(sentence.heads, start=1)
+            )
+        )
+
+    def _sure(self, parse: Parse, sentence: Sentence, decided: Constraints, word: int) -> float:
+        """Return the probability that an arc of the sentence is right; a decided head or label counts as right."""
+        found = parse.initial_confidences[word - 1]
+        if found is None and self._has_same_arc(parse, sentence, word):
+            found = parse.word_confidences[word - 1]
+        if found is None:
+            return 1.0 if word in decided.heads and word in decided.labels else 0.0
+        return (1.0 if word in decided.heads else found.arc) * (1.0 if word in decided.labels else found.label)
+
+    def _has_same_arc(self, parse: Parse, sentence: Sentence, word: int) -> bool:
+        """Return whether the parser chose the arc of the sentence; an unknown subtype counts as its main type."""
+        label = read_as(sentence.labels[word - 1], self.labels)
+        return (parse.heads[word - 1], parse.labels[word - 1]) in (
+            (sentence.heads[word - 1], label),
+            (sentence.heads[word - 1], sentence.labels[word - 1]),
+        )
+
+    def _advice(self, sentence: Sentence) -> Advice:
+        parse = self._parsed(_input(sentence))
+        rated = self._rated(sentence, parse)
+        if parse is None:
+            return rated
+        doubtful = sorted(
+            (word for word, sure in enumerate(rated.confidence, start=1) if sure is None or sure < DOUBTFUL),
+            key=lambda word: rated.confidence[word - 1] or 0.0,
+        )[:_MOST_SUGGESTIONS]
+        return replace(rated, suggestions=tuple(self._suggestions(sentence, parse, doubtful)))
+
+    def _suggestions(self, sentence: Sentence, parse: Parse, words: Sequence[int]) -> Iterator[Suggestion]:
+        """Yield the parser's arc where it differs from that of the sentence, else the best tree without that arc."""
+        others: dict[int, Parse | None] = dict.fromkeys(words, parse)
+        without = {
+            word: forbidden
+            for word in words
+            if self._has_same_arc(parse, sentence, word)
+            and (forbidden := _without_arc(parse, word, decisions_of(sentence))) is not None
+        }
+        found = self._parse_all([_input(sentence)] * len(without), list(without.values()))
+        others.update(zip(without, found, strict=True))
+        is_tree = not any(tree_faults(sentence, needs_one_root=True))
+        for word, other in others.items():
+            if other is None or self._has_same_arc(other, sentence, word):
+                continue
+            arc = (word, other.heads[word - 1], other.labels[word - 1])
+            new = [
+                each for each in _arcs(other) if each[0] != word and not self._has_same_arc(other, sentence, each[0])
+            ]
+            also = [each for each in new if self._has_same_arc(parse, sentence, each[0])]
+            if is_tree and any(tree_faults(set_arcs(sentence, [arc, *also]), needs_one_root=True)):
+                also = new  # the arc does not fit the rest of the sentence
+            yield Suggestion(*arc, (arc, *also))
+
+    def _consequences(self, before: Sentence, after: Sentence) -> Sentence | None:
+        first = self._parsed(_input(before)) if before.forms == after.forms else None
+        if first is None:
+            return None
+        decided = decisions_of(after)
+        heads, labels = dict(decided.heads), dict(decided.labels)
+        pairs = zip(before.arcs.heads, after.arcs.heads, before.labels, after.labels, strict=True)
+        for word, (old_head, head, old_label, label) in enumerate(pairs, start=1):
+            is_same = (old_head, old_label) == (head, label)
+            is_forbidden = head in decided.not_heads.get(word, ()) or label in decided.not_labels.get(word, ())
+            if is_same and head is not None and not is_forbidden and not self._has_same_arc(first, before, word):
+                heads[word], labels[word] = head, label
+        (second,) = self._parse_all([_input(after)], [replace(decided, heads=heads, labels=labels)])
+        if second is None:
+            return None
+        changed = [
+            each
+            for each, head in zip(_arcs(second), after.heads, strict=True)
+            if head is not None and not self._has_same_arc(second, after, each[0])
+        ]
+        return set_arcs(after, changed) if changed else None
+
+
+def _without_arc(parse: Parse, word: int, decided: Constraints) -> Constraints | None:
+    """Return the decisions, and one against the less certain part of an arc: its head or its label."""
+    sure = parse.word_confidences[word - 1]
+    if sure.arc < sure.label and word not in decided.heads:
+        heads = [*decided.not_heads.get(word, ()), parse.heads[word - 1]]
+        return replace(decided, not_heads={**decided.not_heads, word: heads})
+    if word not in decided.labels:
+        labels = [*decided.not_labels.get(word, ()), parse.labels[word - 1]]
+        return replace(decided, not_labels={**decided.not_labels, word: labels})
+    return None
+
+
+def _arcs(parse: Parse) -> list[tuple[int, int, str]]:
+    return list(zip(range(1, len(parse) + 1), parse.heads, parse.labels, strict=True))
+
+
+def _input(sentence: Sentence) -> Sentence:
+    """Return what the parser reads of a sentence, so that equal inputs are parsed once: no comments, no other notes."""
+    marks = decisions_of(sentence)
+    plain = replace(sentence, comments=(), path="", line=0, number=1)
+    bare = plain.with_misc((BLANK,) * len(sentence))
+    return marks.mark(bare) if marks else bare

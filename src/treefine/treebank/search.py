@@ -1,0 +1,549 @@
+r"""Search trees: find the words of a sentence that match a text or a pattern.
+
+A query has one of three forms, which `read_query` recognises:
+
+    dog, "big dog"                              a text
+    VERB -nsubj-> [upos=NOUN, Number=Plur]      a short pattern of nodes and arcs
+    pattern { V -[obj]-> N; N << V }            a subset of the syntax of Grew (https://grew.fr/doc/request)
+    without { V -[nsubj]-> S }
+
+As in Grew, an arrow points from the head to the dependent: `VERB -nsubj-> NOUN` finds nouns that are subjects of verbs,
+and `NOUN -nsubj-> VERB` finds verbs that are subjects of nouns. Different nodes are different words, also in `without`.
+A label matches only itself; `-[1=nsubj]->` also matches its subtypes. `Number<>Plur` matches words that have another
+value of Number, not words without Number.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from treefine.errors import TreefineError, described, shortened
+from treefine.treebank.sentence import BLANK, Sentence
+from treefine.treebank.tag_rules import UPOS
+
+_MOST_CHARACTERS = 2_000  # of a query
+_MOST_NODES = 8  # of a query
+_MOST_REPEATS = 4  # of a regular expression
+_MOST_CHOICES = 200_000  # words tried for nodes in one sentence, about 0.2 seconds
+_ROOT_FORM = "__0__"  # as in Grew
+_COLUMNS = {"form": "forms", "lemma": "lemma", "upos": "upos", "xpos": "xpos", "label": "labels"}
+
+_SPACE = re.compile(r"\s*")
+_SPACE_AND_COMMENTS = re.compile(r"(?:\s|%.*(?:\n|\Z))*")
+_BLOCK = re.compile(r"(?:\w+\s*)?\{")
+_QUOTED_TEXT = re.compile(r'"([^"]*)"')
+_SHORT_PATTERN = re.compile(r'->|=|<|^[\[/]|^re"|^(?:\*|ROOT)$')
+_NAME = re.compile(r"[^\W\d]\w*")
+_TAG = re.compile(r"[^\W\d]\w*(?:\|[A-Z]+)*(?![\w\[]|\s*(?:=|<>))")
+_LEMMA = re.compile(r"/([^/\s]+)/")
+_KEY = re.compile(r"[^\W\d]\w*(?:\[\w+\])?|[12](?!\w)")
+_FEATURE = re.compile(r"[A-Z]\w*(?:\[\w+\])?")
+_OPERATOR = re.compile(r"=|<>")
+_ORDER = re.compile(r"<<|<(?![->])")
+_ANY_ARROW = re.compile(r"--?>")
+_REGEX = re.compile(r're"((?:[^"\\]|\\.)*)"')
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_VALUE = re.compile(r'(?!/)(?:(?!->|-\[|-[^\s\]]*->)[^\s,;|\[\]{}"=<>])+')  # ends before an arrow
+_LABEL = re.compile(r'(?:(?!->)[^\s,;|\[\]{}"=<>^])+')
+_LABEL_PART = re.compile(r"(?=!|[12](?!\w))")
+_OTHER_NODE = re.compile(r"([^\W\d]\w*)\.(?=[^\W\d])")
+_ESCAPE_OR_SET = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")
+_GROUP = re.compile(r"\(([^()]*)\)([*+{]?)")
+
+_QUERY_HINT = "Write a word, or a pattern such as VERB -nsubj-> NOUN."
+_NODE_HINT = 'Write NOUN, /lemma/, form=went, [upos=NOUN, Number=Plur], * or ROOT; put a text in quotes, as in "a = b".'
+_ARROW_HINT = "Write HEAD -label-> DEPENDENT: the arrow points from the head to the dependent."
+_KEY_HINT = "Use form, lemma, upos, xpos, label, or a feature such as Number."
+_VALUE_HINT = 'Write go, "go", go|come or re"go.*".'
+_BLOCK_HINT = "Write pattern { … }, and without { … } as often as needed."
+_CLAUSE_HINT = (
+    'Write clauses such as N [upos=VERB], N -[obj]-> M, N < M, N << M, N.lemma = M.lemma or N.lemma <> "go", '
+    "with semicolons between them."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The words that a query found in a sentence."""
+
+    nodes: tuple[tuple[str, int], ...]  # name and word number of each node of the query; unnamed nodes are "1", "2", …
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        """The numbers of the words, in the order of the sentence; ROOT is not one."""
+        return tuple(sorted({word for _, word in self.nodes if word}))
+
+
+class Query(ABC):
+    """A search for words in a sentence. Create queries with `read_query`."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def matches(self, sentence: Sentence) -> Iterator[Match]:
+        """Yield all matches in the sentence. Raises TreefineError if there are too many combinations to try."""
+
+    def first(self, sentence: Sentence) -> Match | None:
+        """Return one match, or None if the sentence does not match."""
+        return next(self.matches(sentence), None)
+
+
+def read_query(query: str) -> Query:
+    """Read a query in any of the three forms (see the module). Raises TreefineError if it is not valid.
+
+    A query is a text unless it has braces, an arrow, `=` or `<`, or is only a universal tag, `/lemma/`, `[…]`, ROOT or
+    `*`. A text in quotes is always a text.
+
+    >>> sentence = Sentence.of_words(["Big", "dogs", "bark"], upos=["ADJ", "NOUN", "VERB"])
+    >>> read_query("dog").first(sentence).words
+    (2,)
+    >>> read_query("ADJ < NOUN").first(sentence)
+    Match(nodes=(('1', 1), ('2', 2)))
+    >>> read_query("pattern { A [upos=ADJ]; V [upos=VERB]; A << V }").first(sentence)
+    Match(nodes=(('A', 1), ('V', 3)))
+    >>> read_query("VERB -nsubj->")
+    Traceback (most recent call last):
+    treefine.errors.TreefineError: Character 14 of the query: expected a node, not the end. Write NOUN, /lemma/, ...
+    """
+    if not isinstance(query, str):
+        raise TreefineError(f"A query must be a string, not {described(query)}.")
+    if len(query) > _MOST_CHARACTERS:
+        raise TreefineError(f"The query has {len(query):,} characters; at most {_MOST_CHARACTERS:,} are possible.")
+    stripped = query.strip()
+    quoted = _QUOTED_TEXT.fullmatch(stripped)
+    text = " ".join((quoted[1] if quoted else stripped).split()).casefold()
+    if not text:
+        raise TreefineError("The query is empty.", hint=_QUERY_HINT)
+    if not quoted:
+        reader = _Reader(query, _SPACE_AND_COMMENTS)
+        if _BLOCK.match(query, reader.position):
+            return _read_blocks(reader)
+        if _SHORT_PATTERN.search(stripped) or UPOS.issuperset(stripped.split("|")):
+            return _read_short(_Reader(query, _SPACE))
+    return TextQuery(text)
+
+
+@dataclass(frozen=True, slots=True)
+class TextQuery(Query):
+    """A text in the tokens, forms or lemmas of a sentence, in upper or lower case.
+
+    >>> sentence = Sentence.of_words(["The", "dogs", "sleep"], lemma=["the", "dog", "sleep"])
+    >>> [match.words for match in TextQuery("dogs s").matches(sentence)]
+    [(2, 3)]
+    """
+
+    text: str  # case-folded
+
+    def matches(self, sentence: Sentence) -> Iterator[Match]:
+        """Yield the words of each occurrence in the running text, then other words with the text in form or lemma."""
+        running, owners = "", []  # owners[i] has the words of character i
+        for token in sentence.tokens():
+            piece = token.form.casefold() + ("" if "SpaceAfter=No" in token.misc else " ")
+            running += piece
+            owners += [token.words] * len(piece)
+        seen: set[int] = set()
+        start = running.find(self.text)
+        while start >= 0:
+            end = start + len(self.text)
+            words = sorted({word for owner in owners[start:end] for word in owner})
+            seen.update(words)
+            yield Match(tuple([(str(rank), word) for rank, word in enumerate(words, start=1)]))
+            start = running.find(self.text, end)
+        for word, cells in enumerate(zip(sentence.forms, sentence.lemma, strict=True), start=1):
+            if word not in seen and any(self.text in cell.casefold() for cell in cells):
+                yield Match((("1", word),))
+
+
+@dataclass(frozen=True, slots=True)
+class WordCondition:
+    """A condition on a column, a feature, or a part of the label (1 is the main type, 2 the subtype) of a word."""
+
+    key: str
+    kind: Literal["is", "is not", "is absent"]  # "is not" without values: the word has any value
+    values: frozenset[str] = frozenset()
+    patterns: tuple[re.Pattern[str], ...] = ()
+
+    def holds(self, value: str | None) -> bool:
+        """Return whether the condition holds for this value; None is a blank."""
+        if value is None or self.kind == "is absent":
+            return value is None and self.kind == "is absent"
+        found = value in self.values or any(pattern.fullmatch(value) for pattern in self.patterns)
+        return found == (self.kind == "is")
+
+
+_IS_ROOT = WordCondition("form", "is", frozenset((_ROOT_FORM,)))
+
+
+class PairCondition(NamedTuple):
+    """A condition on two nodes: an arc ->, the order < (next to) or << (before), or values that are = or <>."""
+
+    left: str
+    kind: str
+    right: str
+    left_key: str = ""
+    right_key: str = ""
+
+    def holds(self, tree: _Tree, left: int, right: int) -> bool:
+        """Return whether the condition holds for these two words."""
+        if self.kind == "->":
+            return tree.heads[right] == left
+        if self.kind in ("<", "<<"):
+            return left < right if self.kind == "<<" else left + 1 == right
+        ours, theirs = tree.values(self.left_key)[left], tree.values(self.right_key)[right]
+        return ours is not None and theirs is not None and (ours == theirs) == (self.kind == "=")
+
+
+class PatternNode(NamedTuple):
+    """A node of a pattern, and its conditions that can be checked when the earlier nodes have words."""
+
+    name: str
+    conditions: tuple[WordCondition, ...]
+    pairs: tuple[PairCondition, ...]  # with itself and with earlier nodes
+    dependent: str | None  # an earlier node whose head this node must be
+
+
+@dataclass(frozen=True, slots=True)
+class TreeQuery(Query):
+    """A pattern that must match, and patterns that must not match in addition. Nodes are in the order of the search."""
+
+    names: tuple[str, ...]  # of the nodes, in the order of the query
+    nodes: tuple[PatternNode, ...]
+    without: tuple[tuple[PatternNode, ...], ...] = ()
+
+    def matches(self, sentence: Sentence) -> Iterator[Match]:
+        """Yield each choice of words for the nodes."""
+        tree = _Tree(sentence)
+        candidates = _candidates(tree, self.nodes)
+        if candidates is None:
+            return
+        absent = [(nodes, found) for nodes in self.without if (found := _candidates(tree, nodes)) is not None]
+        for chosen in _choices(tree, self.nodes, candidates, {}):
+            if not any(True for nodes, found in absent for _ in _choices(tree, nodes, found, dict(chosen))):
+                yield Match(tuple([(name, chosen[name]) for name in self.names]))
+
+
+class _Tree:
+    """The values of one sentence, read when a condition needs them; index 0 is ROOT, and blanks are None."""
+
+    def __init__(self, sentence: Sentence) -> None:
+        self.sentence = sentence
+        self.choices_left = _MOST_CHOICES
+        self._values: dict[str, Sequence[str | None]] = {}
+
+    @cached_property
+    def heads(self) -> tuple[int | None, ...]:
+        return (None, *self.sentence.heads)
+
+    def values(self, key: str) -> Sequence[str | None]:
+        if key not in self._values:
+            self._values[key] = (_ROOT_FORM if key == "form" else None, *_column(self.sentence, key))
+        return self._values[key]
+
+
+def _column(sentence: Sentence, key: str) -> Iterable[str | None]:
+    if key == "form":
+        return sentence.forms
+    if key in _COLUMNS:
+        return [None if cell == BLANK else cell for cell in getattr(sentence, _COLUMNS[key])]
+    if key in ("1", "2"):
+        part = 0 if key == "1" else 2
+        return [None if label == BLANK else label.partition(":")[part] or None for label in sentence.labels]
+    find = re.compile(rf"(?:^|\|){re.escape(key)}=([^|]*)").search
+    return [match[1] if (match := find(feats)) else None for feats in sentence.feats]
+
+
+def _candidates(tree: _Tree, nodes: Iterable[PatternNode]) -> list[Sequence[int]] | None:
+    """Return the words that fulfil the conditions of each node, or None if no word does so for one of them."""
+    found: list[Sequence[int]] = []
+    for node in nodes:
+        words: Sequence[int] = range(1) if _IS_ROOT in node.conditions else range(1, len(tree.sentence) + 1)
+        for condition in node.conditions:
+            values = tree.values(condition.key)
+            words = [word for word in words if condition.holds(values[word])]
+        if not words:
+            return None
+        found.append(words)
+    return found
+
+
+def _choices(
+    tree: _Tree, nodes: Sequence[PatternNode], candidates: Sequence[Sequence[int]], chosen: dict[str, int]
+) -> Iterator[dict[str, int]]:
+    """Yield the chosen words with a word for each further node; the dictionary changes after each yield."""
+    if not nodes:
+        yield chosen
+        return
+    node, words = nodes[0], candidates[0]
+    given = chosen.get(node.name)
+    if given is not None:  # a node of the pattern, used in `without`
+        words = [given] if given in words else []
+    elif node.dependent is not None:
+        head = tree.heads[chosen[node.dependent]]
+        words = [head] if head is not None and head in words else []
+    for word in words:
+        tree.choices_left -= 1
+        if tree.choices_left < 0:
+            message = f"The query has more than {_MOST_CHOICES:,} combinations to try in one sentence."
+            raise TreefineError(message, hint="Connect its nodes by arcs, or use fewer nodes.")
+        if given is None and word in chosen.values():
+            continue
+        chosen[node.name] = word
+        if all([each.holds(tree, chosen[each.left], chosen[each.right]) for each in node.pairs]):
+            yield from _choices(tree, nodes[1:], candidates[1:], chosen)
+        if given is None:
+            del chosen[node.name]
+
+
+class _Reader:
+    """A query and the position of the next character to read."""
+
+    def __init__(self, source: str, space: re.Pattern[str]) -> None:
+        self.source, self.space = source, space
+        self.position = 0
+        self.take("")
+
+    def take(self, wanted: re.Pattern[str] | str) -> str | None:
+        """Read a string, or the group of a pattern, and the space after it; return None if something else is next."""
+        pattern = re.compile(re.escape(wanted)) if isinstance(wanted, str) else wanted
+        match = pattern.match(self.source, self.position)
+        if match is None:
+            return None
+        space = self.space.match(self.source, match.end())
+        self.position = space.end() if space else match.end()
+        return match[match.lastindex or 0]
+
+    def expect(self, wanted: re.Pattern[str] | str, what: str, hint: str) -> str:
+        """Read as `take` does, or raise an error."""
+        found = self.take(wanted)
+        if found is None:
+            following = re.compile(r"\w+|\S").match(self.source, self.position)
+            shown = repr(shortened(following[0])) if following else "the end"
+            raise self.fault(f"expected {what}, not {shown}.", hint)
+        return found
+
+    def fault(self, message: str, hint: str, at: int | None = None) -> TreefineError:
+        """Return an error at the next character, or at another position."""
+        place = self.position if at is None else at
+        return TreefineError(f"Character {place + 1} of the query: {message}", hint=hint)
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.position == len(self.source)
+
+
+@dataclass
+class _Clauses:
+    """The clauses of pattern { … } or without { … }, as far as they have been read."""
+
+    nodes: dict[str, tuple[WordCondition, ...]] = field(default_factory=dict)
+    pairs: list[PairCondition] = field(default_factory=list)
+    compared: list[tuple[str, int, tuple[WordCondition, ...]]] = field(default_factory=list)  # the int is a position
+
+    def add(self, name: str, conditions: Iterable[WordCondition] = ()) -> str:
+        """Declare a node if it is new, and add conditions to it."""
+        start = (_IS_ROOT,) if name == "ROOT" else ()
+        self.nodes[name] = (*self.nodes.get(name, start), *conditions)
+        return name
+
+    def in_search_order(self, given: Iterable[str]) -> tuple[PatternNode, ...]:
+        """Order the nodes so that most have one candidate: dependents before heads, unconnected nodes last."""
+        earlier, left, ordered = set(given), list(self.nodes), []
+
+        def priority(name: str) -> tuple[int, ...]:
+            pairs = [each for each in self.pairs if name in (each.left, each.right)]
+            ready = [each for each in pairs if {each.left, each.right} <= {*earlier, name}]
+            is_head = any(each.kind == "->" and each.left == name for each in ready)
+            is_leaf = not any(each.kind == "->" and each.left == name for each in pairs)
+            return (name in earlier, is_head, len(ready), bool(pairs), is_leaf, len(self.nodes[name]))
+
+        while left:
+            name = max(left, key=priority)
+            left.remove(name)
+            earlier.add(name)
+            ready = [each for each in self.pairs if name in (each.left, each.right) and {*each[:3:2]} <= earlier]
+            below = [each.right for each in ready if each.kind == "->" and each.left == name != each.right]
+            ordered.append(PatternNode(name, self.nodes[name], tuple(ready), below[0] if below else None))
+        return tuple(ordered)
+
+
+def _tree_query(reader: _Reader, pattern: _Clauses, without: Sequence[_Clauses] = ()) -> TreeQuery:
+    """Return the query after a check that all nodes are declared and that they are few."""
+    for clauses in (pattern, *without):
+        for name, position, conditions in clauses.compared:
+            if name not in clauses.nodes and name not in pattern.nodes:
+                hint = f"Add a clause such as {name} [upos=VERB] or M -> {name}."
+                raise reader.fault(f"{shortened(name)!r} is not a node.", hint, position)
+            clauses.add(name, conditions)
+        if len({**pattern.nodes, **clauses.nodes}) > _MOST_NODES:
+            raise TreefineError(f"The query has more than {_MOST_NODES} nodes.", hint="Split it into several queries.")
+    absent = tuple([clauses.in_search_order(pattern.nodes) for clauses in without])
+    return TreeQuery(tuple(pattern.nodes), pattern.in_search_order(()), absent)
+
+
+def _read_short(reader: _Reader) -> TreeQuery:
+    clauses = _Clauses()
+    left = clauses.add("1", _short_node(reader))
+    while not reader.is_at_end:
+        kind = reader.take(_ORDER)
+        conditions = _arrow(reader, _ARROW_HINT) if kind is None else ()
+        right = clauses.add(str(len(clauses.nodes) + 1), (*conditions, *_short_node(reader)))
+        clauses.pairs.append(PairCondition(left, kind or "->", right))
+        left = right
+    return _tree_query(reader, clauses)
+
+
+def _short_node(reader: _Reader) -> tuple[WordCondition, ...]:
+    at = reader.position
+    if reader.take("*") is not None:
+        return ()
+    if reader.take("[") is not None:
+        return _conditions(reader, "]")
+    if lemma := reader.take(_LEMMA):
+        return (WordCondition("lemma", "is", frozenset((lemma,))),)
+    if (word := reader.take(_TAG)) is None:
+        if not _KEY.match(reader.source, at):
+            reader.expect(_KEY, "a node", _NODE_HINT)
+        return (_condition(reader),)
+    if word == "ROOT":
+        return (_IS_ROOT,)
+    if not UPOS.issuperset(word.split("|")):
+        hint = f"Write form={word}, xpos={word} or /{word}/ (a lemma), or a universal tag such as NOUN."
+        raise reader.fault(f"{shortened(word)!r} is not a node.", hint, at)
+    return (WordCondition("upos", "is", frozenset(word.split("|"))),)
+
+
+def _read_blocks(reader: _Reader) -> TreeQuery:
+    pattern, without = _Clauses(), []
+    while not reader.is_at_end:
+        at = reader.position
+        keyword = reader.take(_NAME) or "{"
+        if keyword == "without":
+            without.append(_Clauses())
+        elif keyword not in ("pattern", "match", "request"):
+            raise reader.fault(f"{shortened(keyword)!r} cannot start a block.", _BLOCK_HINT, at)
+        reader.expect("{", "{", _BLOCK_HINT)
+        while reader.take("}") is None:
+            _clause(reader, without[-1] if keyword == "without" else pattern)
+            if reader.take(";") is None:
+                reader.expect("}", "; or }", _CLAUSE_HINT)
+                break
+    return _tree_query(reader, pattern, without)
+
+
+def _clause(reader: _Reader, clauses: _Clauses) -> None:
+    at = reader.position
+    left, kind = reader.expect(_NAME, "a node", _CLAUSE_HINT), None
+    if reader.take("[") is not None:
+        clauses.add(left, _conditions(reader, "]"))
+    elif reader.take(".") is not None:
+        _comparison(reader, clauses, left, at)
+    else:
+        if reader.take(":") is not None:  # the name of an arc, as in e: V -> N
+            left = reader.expect(_NAME, "a node", _CLAUSE_HINT)
+        else:
+            kind = reader.take(_ORDER)
+        conditions = _arrow(reader, _CLAUSE_HINT) if kind is None else ()
+        right = reader.expect(_NAME, "a node", _CLAUSE_HINT)
+        clauses.pairs.append(PairCondition(clauses.add(left), kind or "->", clauses.add(right, conditions)))
+
+
+def _comparison(reader: _Reader, clauses: _Clauses, left: str, at: int) -> None:
+    """Read the rest of N.lemma = M.lemma or N.lemma = "go"."""
+    key = _key(reader)
+    operator = reader.expect(_OPERATOR, "= or <>", _CLAUSE_HINT)
+    there = reader.position
+    right = reader.take(_OTHER_NODE)
+    if right is None:
+        clauses.compared.append((left, at, (_alternatives(reader, key, operator == "=", _VALUE),)))
+    else:
+        clauses.compared += [(left, at, ()), (right, there, ())]
+        clauses.pairs.append(PairCondition(left, operator, right, key, _key(reader)))
+
+
+def _arrow(reader: _Reader, hint: str) -> tuple[WordCondition, ...]:
+    """Read an arrow and return the conditions on the label of its dependent."""
+    if reader.take(_ANY_ARROW) is not None:
+        return ()
+    reader.expect("-", "an arrow", hint)
+    end = "->" if reader.take("[") is None else "]->"
+    if reader.take(_LABEL_PART) is None:
+        condition = _alternatives(reader, "label", reader.take("^") is None, _LABEL)
+        reader.expect(end, end, _ARROW_HINT)
+        return (condition,)
+    at = reader.position
+    conditions = _conditions(reader, end, _LABEL)
+    if not {each.key for each in conditions} <= {"1", "2"}:
+        raise reader.fault("an arc has only the parts 1 and 2.", "Write -[1=nsubj]-> or -[1=nsubj, !2]->.", at)
+    return conditions
+
+
+def _conditions(reader: _Reader, end: str, bare: re.Pattern[str] = _VALUE) -> tuple[WordCondition, ...]:
+    """Read conditions with commas between them, up to the closing bracket or arrow."""
+    if reader.take(end) is not None:
+        return ()
+    found = [_condition(reader, bare)]
+    while reader.take(",") is not None:
+        found.append(_condition(reader, bare))
+    reader.expect(end, f", or {end}", "Write conditions as in [upos=NOUN, Number=Plur, !Case].")
+    return tuple(found)
+
+
+def _condition(reader: _Reader, bare: re.Pattern[str] = _VALUE) -> WordCondition:
+    if reader.take("!") is not None:
+        return WordCondition(_key(reader), "is absent")
+    key = _key(reader)
+    operator = reader.take(_OPERATOR)
+    return WordCondition(key, "is not") if operator is None else _alternatives(reader, key, operator == "=", bare)
+
+
+def _key(reader: _Reader) -> str:
+    at = reader.position
+    written = reader.expect(_KEY, "a column or a feature", _KEY_HINT)
+    key = written.lower() if written.isupper() else written  # CoNLL-U writes the names of columns in capitals
+    if key in _COLUMNS or key in ("1", "2", "deprel"):
+        return "label" if key == "deprel" else key
+    if not _FEATURE.fullmatch(written):
+        raise reader.fault(f"{shortened(written)!r} is not a column or a feature.", _KEY_HINT, at)
+    return written
+
+
+def _alternatives(reader: _Reader, key: str, is_positive: bool, bare: re.Pattern[str]) -> WordCondition:
+    """Read values with bars between them, each as go, "go" or re"go.*"."""
+    values, patterns = set(), []
+    while True:
+        at = reader.position
+        if (regex := reader.take(_REGEX)) is not None:
+            patterns.append(_compiled(reader, regex, at))
+        elif (quoted := reader.take(_STRING)) is not None:
+            values.add(re.sub(r"\\(.)", r"\1", quoted))
+        else:
+            values.add(reader.expect(bare, "a value", _VALUE_HINT))
+        if reader.take("|") is None:
+            return WordCondition(key, "is" if is_positive else "is not", frozenset(values), tuple(patterns))
+
+
+def _compiled(reader: _Reader, regex: str, at: int) -> re.Pattern[str]:
+    """Compile a regular expression, unless it is invalid or can take exponential time, such as (a+)+b."""
+    plain = _ESCAPE_OR_SET.sub("x", regex).replace("(?", "(")
+    if sum(map(plain.count, "*+{")) > _MOST_REPEATS:
+        message = f"the regular expression has more than {_MOST_REPEATS} of the characters *, + and {{."
+        raise reader.fault(message, "Write a shorter one.", at)
+    while group := _GROUP.search(plain):
+        varies = re.search(r"[*+?{|]", group[1])
+        if varies and group[2]:
+            message = "the regular expression repeats a group that contains *, +, ?, { or |."
+            raise reader.fault(message, "Repeat only simple groups such as (ha)+.", at)
+        plain = plain[: group.start()] + ("?" if varies else "x") + group[2] + plain[group.end() :]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return re.compile(regex)
+    except (re.error, OverflowError, RecursionError, Warning) as error:
+        message = f"the regular expression is not valid: {' '.join(str(error).split())}."
+        raise reader.fault(message, "Use the syntax of Python's re module.", at) from error

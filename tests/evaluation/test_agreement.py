@@ -1,0 +1,241 @@
+"""Agreement of two annotators: values counted by hand, kappa compared with NLTK, and properties of any two files."""
+
+import io
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.generated import LABELS, random_heads
+from treefine import AlignmentError, Graph, Sentence, TreebankError, evaluate, read_treebank
+from treefine.evaluation.agreement import (
+    annotator_agreement,
+    cohen_kappa,
+    differences,
+    sentence_pairs,
+    tag_differences,
+)
+
+FIRST = """\
+1\tShe\tshe\tPRON\tPRP\tPerson=3\t2\tnsubj\t_\t_
+2\tsaw\tsee\tVERB\tVBD\t_\t0\troot\t_\t_
+3\tstars\tstar\tNOUN\tNNS\tNumber=Plur\t2\tobj\t_\t_
+4\tthere\tthere\tADV\tRB\t_\t2\tadvmod\t_\t_
+
+1\tThey\tthey\tPRON\tPRP\t_\t2\tnsubj\t_\t_
+2\tshone\tshine\tVERB\tVBD\t_\t0\troot\t_\t_
+
+"""
+# Word 3 has another label, word 4 another head and another tag; the second sentence is the same.
+SECOND = FIRST.replace("2\tobj", "2\tobl").replace("ADV\tRB\t_\t2", "PRON\tEX\t_\t3")
+
+
+def sentences_of(text):
+    return list(read_treebank(io.BytesIO(text.encode())))
+
+
+def test_the_values_are_those_counted_by_hand():
+    found = annotator_agreement(sentences_of(FIRST), sentences_of(SECOND))
+
+    assert (found.sentences, found.words, found.other_words, found.unfinished) == (2, 6, 0, 0)
+    assert found.uas == 5 / 6
+    assert found.las == 4 / 6
+    assert found.label == 5 / 6
+    assert (found.upos, found.xpos, found.feats, found.lemma) == (5 / 6, 5 / 6, 1, 1)
+    assert found.identical_trees == 1 / 2
+    # labels: nsubj 2 and 2, root 2 and 2, advmod 1 and 1, obj 1 and 0, obl 0 and 1: expected (4 + 4 + 1) / 36
+    assert found.label_kappa == pytest.approx((5 / 6 - 9 / 36) / (1 - 9 / 36))
+    # words with the same head: nsubj 2 and 2, root 2 and 2, obj 1 and 0, obl 0 and 1: expected (4 + 4) / 25
+    assert found.same_head_label_kappa == pytest.approx((4 / 5 - 8 / 25) / (1 - 8 / 25))
+    # UPOS: PRON 2 and 3, VERB 2 and 2, NOUN 1 and 1, ADV 1 and 0: expected (6 + 4 + 1) / 36
+    assert found.upos_kappa == pytest.approx((5 / 6 - 11 / 36) / (1 - 11 / 36))
+    assert found.label_confusions == Counter({("obj", "obl"): 1})
+
+
+def test_differing_words_are_listed_by_number():
+    (a, same), (b, _) = sentences_of(FIRST), sentences_of(SECOND)
+
+    assert differences(a, b) == (3, 4)
+    assert tag_differences(a, b) == (4,)
+    assert differences(same, same) == tag_differences(same, same) == ()
+    assert differences(a, same) is None
+    assert tag_differences(a, same) is None
+
+
+def test_subtypes_of_labels_count():
+    (a, _), (b, _) = sentences_of(FIRST), sentences_of(FIRST.replace("nsubj", "nsubj:pass"))
+
+    assert differences(a, b) == (1,)
+
+
+def test_pairs_with_other_words_or_blank_heads_are_counted_and_left_out():
+    a, b = sentences_of(FIRST)
+    other = Sentence.of_words(["They", "shone", "."]).with_graph(Graph.of_words([2, 0, 2], ["nsubj", "root", "punct"]))
+    blank = sentences_of(FIRST.replace("2\tobj", "_\tobj"))[0]
+
+    found = annotator_agreement([a, b, a], [a, other, blank])
+
+    assert (found.sentences, found.words, found.other_words, found.unfinished) == (1, 4, 1, 1)
+    assert found.las == 1
+    assert found.note == (
+        "4 words in 1 sentence. Left out because their words differ: 1 pair of sentences. "
+        "Left out because a head is blank: 1 pair of sentences."
+    )
+
+
+def test_another_number_of_sentences_is_an_error():
+    sentences = sentences_of(FIRST)
+
+    with pytest.raises(AlignmentError) as error:
+        annotator_agreement(sentences, sentences[:1])
+
+    message = "The first treebank has 2 sentences, but the second has 1. Sentences are compared in order."
+    assert str(error.value) == f"<stream>: {message}"
+
+
+def test_a_list_of_something_else_is_an_error():
+    with pytest.raises(TreebankError, match="Item 1 of The second treebank is not a sentence"):
+        annotator_agreement(sentences_of(FIRST), ["She saw stars ."])
+
+
+def test_without_sentences_there_is_no_agreement():
+    found = annotator_agreement([], [])
+
+    assert found.las is found.label_kappa is found.identical_trees is found.upos is None
+    assert found.to_text() == "0 words in 0 sentences."
+
+
+def test_a_column_that_both_leave_blank_is_not_compared():
+    blank = [each.with_tags(xpos=["_"] * len(each)) for each in sentences_of(FIRST)]
+
+    assert annotator_agreement(blank, blank).xpos is None
+    assert annotator_agreement(blank, sentences_of(FIRST)).xpos == 0
+    assert "XPOS" not in annotator_agreement(blank, blank).to_text()
+
+
+def test_the_report_has_the_values_and_the_confusions():
+    text = annotator_agreement(sentences_of(FIRST), sentences_of(SECOND)).to_text()
+
+    assert (
+        text
+        == """\
+6 words in 2 sentences.
+
+agreement on               percent  kappa
+-------------------------  -------  -----
+head (UAS)                   83.33
+head and label (LAS)         66.67
+label                        83.33  0.778
+label, if the head agrees    80.00  0.706
+UPOS                         83.33  0.760
+XPOS                         83.33
+FEATS                       100.00
+lemma                       100.00
+whole tree                   50.00
+
+first label  second label  times
+-----------  ------------  -----
+obj                   obl      1"""
+    )
+    assert "times" not in annotator_agreement(sentences_of(FIRST), sentences_of(SECOND)).to_text(confusions=0)
+
+
+def test_json_has_all_values():
+    found = annotator_agreement(sentences_of(FIRST), sentences_of(SECOND))
+
+    values = json.loads(json.dumps(found.to_dict()))
+
+    assert values["las"] == found.las
+    assert values["same_head_label_kappa"] == found.same_head_label_kappa
+    assert values["label_confusions"] == [{"first": "obj", "second": "obl", "times": 1}]
+
+
+# Properties of any two annotations
+
+CHOICES = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd")), min_size=1, max_size=40)
+
+
+@given(CHOICES)
+def test_kappa_is_that_of_nltk(choices):
+    from nltk.metrics.agreement import AnnotationTask
+
+    ours = cohen_kappa(Counter(choices))
+
+    task = AnnotationTask(
+        [(who, str(item), pair[who == "second"]) for item, pair in enumerate(choices) for who in ("first", "second")]
+    )
+    if len({value for pair in choices for value in pair}) == 1:
+        assert ours == 1  # NLTK divides by zero here
+    else:
+        assert ours == pytest.approx(task.kappa_pairwise("first", "second"))
+
+
+@given(CHOICES)
+def test_kappa_is_symmetric_and_1_only_for_equal_choices(choices):
+    kappa = cohen_kappa(Counter(choices))
+
+    assert kappa == cohen_kappa(Counter((b, a) for a, b in choices))
+    assert -1 <= kappa <= 1
+    assert (kappa == 1) == all(a == b for a, b in choices)
+
+
+@st.composite
+def annotations(draw):
+    """Draw two annotations of the same sentences."""
+    lengths = draw(st.lists(st.integers(1, 6), min_size=1, max_size=3))
+    found = []
+    for _ in range(2):
+        sentences = []
+        for n_words in lengths:
+            words = [f"w{number}" for number in range(n_words)]
+            tags = {name: draw(st.lists(st.sampled_from("_xy"), min_size=n_words, max_size=n_words))
+                    for name in ("upos", "xpos", "feats", "lemma")}  # fmt: skip
+            heads = draw(random_heads(n_words))
+            labels = [draw(st.sampled_from(LABELS)) if head else "root" for head in heads]
+            sentences.append(Sentence.of_words(words, **tags).with_graph(Graph.of_words(heads, labels)))
+        found.append(sentences)
+    return found
+
+
+@given(annotations())
+def test_attachment_scores_are_those_of_evaluate(pair):
+    found = annotator_agreement(*pair)
+
+    scores = evaluate(*pair, rule="conll09")  # like us, it compares all words, and labels with subtypes
+    assert (found.uas, found.las, found.label) == tuple(scores[name].f1 for name in ("UAS", "LAS", "LA"))
+    assert found.identical_trees == scores["LEM"].f1
+    universal = evaluate(*pair)
+    assert found.uas == universal["UAS"].f1
+    assert found.las <= universal["LAS"].f1
+    assert found.words == universal["LAS"].gold
+
+
+@given(annotations())
+def test_agreement_is_symmetric(pair):
+    one, other = (annotator_agreement(*each) for each in (pair, pair[::-1]))
+
+    assert one.label_confusions == Counter({(b, a): times for (a, b), times in other.label_confusions.items()})
+    drop = {"label_confusions": None}
+    assert one.to_dict() | drop == other.to_dict() | drop
+
+
+@given(annotations())
+def test_an_annotation_agrees_fully_with_itself(pair):
+    found = annotator_agreement(pair[0], pair[0])
+
+    shares = {name: value for name, value in found.to_dict().items() if isinstance(value, float)}
+    assert set(shares.values()) == {1}
+    assert {"uas", "las", "label_kappa", "same_head_label_kappa", "identical_trees"} <= set(shares)
+    assert not found.label_confusions
+
+
+@given(annotations())
+def test_differences_are_the_words_without_agreement(pair):
+    found = annotator_agreement(*pair)
+
+    differing = [differences(a, b) for a, b in sentence_pairs(*pair)]
+
+    assert found.las == pytest.approx(1 - sum(map(len, differing)) / found.words)
+    assert found.identical_trees == differing.count(()) / found.sentences

@@ -1,0 +1,163 @@
+"""A studio on a small file in a temporary folder, and a browser to look at its page with."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+
+import treefine
+from tests.serving.conftest import browser, check, watched  # noqa: F401
+from tests.support.studio_files import open_file, trees_path, unsaved  # noqa: F401
+from tests.support.studio_pages import MEASURES, SIZE, TREES, Desk
+from tests.support.tiny_app import running
+from treefine.studio import document, project
+from treefine.studio.app import create_studio
+from treefine.studio.checks import Checker
+from treefine.studio.document import Document
+from treefine.studio.partner import Partner
+from treefine.studio.project import Project
+
+checker = cache(Checker)  # loading the tables of udtools takes as long as a test
+WELCOMED = "localStorage.getItem('treefine-welcomed') ?? localStorage.setItem('treefine-welcomed', 'yes')"
+
+
+@dataclass
+class Studio:
+    """Files that are open in a studio."""
+
+    address: str
+    project: Project
+    pages: object
+
+    @property
+    def document(self):
+        """The first file."""
+        return self.project.documents[0]
+
+    def open(self, **options):
+        """Return the page of the test with the first sentence; with options, a page in a browser of its own."""
+        page = self.pages.new(**options) if options else self.pages.shared
+        page.goto(self.address)
+        page.wait_for_function("() => document.getElementById('place').textContent")
+        return page
+
+    def open_beside(self, page):
+        """Return a second tab of the same browser."""
+        second = self.pages.watch(page.context.new_page())
+        second.goto(self.address)
+        second.wait_for_function("() => document.getElementById('place').textContent")
+        return second
+
+    def on_disk(self):
+        """Return the first file after the studio is closed."""
+        self.project.close()
+        return self.document.path.read_text()
+
+
+class Pages:
+    """The pages of the tests of a module. Most tests share one, because opening one takes as long as a test."""
+
+    def __init__(self, browser, address):  # noqa: F811
+        self.address, self.faults = address, []
+        self._browser, self._contexts = browser, []
+        self.shared = self.new()
+        self._contexts.clear()
+
+    def new(self, *, viewport=SIZE, is_welcomed=True, has_clock=False, **options):
+        """Return a page in a new context. A page with a clock of the test waits for nothing: `page.clock.run_for`."""
+        self._contexts.append(self._browser.new_context(viewport=viewport, **options))
+        self._contexts[-1].add_init_script(f"globalThis.measures = {MEASURES}")
+        if is_welcomed:
+            self._contexts[-1].add_init_script(f"if (origin !== 'null') {WELCOMED}")
+        if has_clock:
+            self._contexts[-1].clock.install()
+        return self.watch(self._contexts[-1].new_page())
+
+    def watch(self, page, address=""):
+        return watched(page, address or self.address, self.faults)
+
+    def reset(self):
+        """Make everything as it was, and check that nothing failed in a page."""
+        for context in self._contexts:
+            context.close()
+        self._contexts.clear()
+        for page in self.shared.context.pages[1:]:
+            page.close()
+        if self.shared.url != "about:blank":
+            self.shared.unroute_all()
+            self.shared.evaluate("localStorage.clear()")
+            self.shared.set_viewport_size(SIZE)
+            self.shared.goto("about:blank")
+        found = [fault for fault in self.faults if fault != "about:blank"]
+        self.faults.clear()
+        check(found)
+
+
+@pytest.fixture(scope="module")
+def desk():
+    """Return the address of a server whose studio each test replaces, and the app."""
+    app = Desk()
+    with running(app) as address:
+        yield f"{address}/", app
+
+
+@pytest.fixture(scope="module")
+def pages_of_module(browser, desk):  # noqa: F811
+    pages = Pages(browser, desk[0])
+    yield pages
+    pages.shared.context.close()
+
+
+@pytest.fixture
+def pages(pages_of_module):
+    """Return the pages; after the test, check that nothing failed in them."""
+    yield pages_of_module
+    pages_of_module.reset()
+
+
+@pytest.fixture
+def open_studio(desk, pages, tmp_path, monkeypatch):
+    """Return a function that opens texts as files of a studio."""
+    monkeypatch.setattr(document, "_PAUSE", 0.0)  # seconds between two times that the file is written
+    monkeypatch.setattr(project, "Checker", checker)
+    address, app = desk
+    projects = []
+
+    def make(*texts, **options):
+        texts = texts or (TREES,)
+        paths = [tmp_path / f"{name}.conllu" for name, _ in zip("abcd", texts, strict=False)]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text)
+        projects.append(Project([Document(path) for path in paths], **options))
+        app.app = create_studio(projects[-1])
+        return Studio(address, projects[-1], pages)
+
+    yield make
+    for each in projects:
+        each.close()
+
+
+@pytest.fixture
+def studio(open_studio):
+    """Return a studio on three short sentences, without a parser."""
+    return open_studio(TREES)
+
+
+@pytest.fixture
+def page(studio):
+    """Return a page with the first sentence."""
+    return studio.open()
+
+
+@pytest.fixture(scope="session")
+def english():
+    """Return the bundled parser of English."""
+    return treefine.load("en", device="cpu")
+
+
+@pytest.fixture
+def partner(english):
+    """Return a partner with the bundled parser, which is loaded."""
+    found = Partner(lambda name: english, "en")
+    found.wait()
+    return found

@@ -1,0 +1,292 @@
+"""Actions of a person: the sentence and the decisions after each of them, and actions that are refused."""
+
+import pytest
+
+from tests.support.studio_files import change
+from tests.support.studio_pages import DOG, RAIN, STARS, conllu
+from treefine.errors import TreebankError, TreefineError
+from treefine.studio.actions import Action, UnknownLabelError, act, check_label, confirmed, decisions_of, set_arcs
+from treefine.treebank.constraints import Constraints
+
+LABELS = ("nsubj", "obj", "obl", "root")
+
+
+@pytest.fixture
+def document(open_file):
+    """Return a file with three sentences."""
+    return open_file()
+
+
+def edited(document, action, *, key=1, labels=()):
+    """Return the only sentence that an action gives."""
+    keys, (found,) = act(document, key, action, labels=labels)
+    assert keys == [key]
+    return found
+
+
+def opened(open_file, path, text):
+    path.write_text(text)
+    return open_file()
+
+
+# Arcs
+
+
+def test_an_arc_without_a_label_decides_only_the_head(document):
+    found = edited(document, Action("arc", word=3, head=2))
+
+    assert found.heads == (2, 0, 2, 2, 2)
+    assert found.labels == document.sentence(1).labels
+    assert decisions_of(found) == Constraints(heads={3: 2})
+    assert found[2].misc == "Keep=Head"
+
+
+def test_an_arc_with_a_label_decides_both_and_keeps_other_notes(document):
+    found = edited(document, Action("arc", word=4, head=1, label=" obl "))
+
+    assert (found.heads[3], found.labels[3], found[3].misc) == (1, "obl", "SpaceAfter=No|Keep=Arc")
+    assert decisions_of(found) == Constraints(heads={4: 1}, labels={4: "obl"})
+
+
+def test_a_label_also_decides_the_head(document):
+    found = edited(document, Action("label", word=4, label="iobj"))
+
+    assert decisions_of(found) == Constraints(heads={4: 2}, labels={4: "iobj"})
+
+
+def test_an_arc_below_itself_keeps_the_tree_a_tree_and_frees_the_words_that_had_to_move(document):
+    change(document, Action("keep", words=(1, 2, 4)))
+
+    found = edited(document, Action("arc", word=2, head=4, label="acl"))
+
+    assert found.heads == (2, 4, 4, 0, 2)
+    assert decisions_of(found) == Constraints(heads={1: 2, 2: 4}, labels={1: "nsubj", 2: "acl"})
+
+
+def test_a_blank_label_is_not_decided(document):
+    found = edited(document, Action("arc", word=4, head=1, label="_", is_new=True))
+
+    assert (found.labels[3], decisions_of(found)) == ("_", Constraints(heads={4: 1}))
+    assert decisions_of(confirmed(found, [1, 4])) == Constraints(heads={1: 2, 4: 1}, labels={1: "nsubj"})
+
+
+def test_the_label_of_a_word_without_a_head_cannot_be_set(path, open_file):
+    document = opened(open_file, path, conllu("1 a _ _ _ _ _ _ _ _"))
+
+    with pytest.raises(TreebankError, match="This word has no head yet. Attach it first."):
+        edited(document, Action("label", word=1, label="root"))
+
+
+def test_choosing_what_was_forbidden_allows_it_again(document):
+    change(document, Action("forbid", word=4, column="head"), id="a")
+    change(document, Action("forbid", word=4, column="label"), id="b")
+    assert decisions_of(document.sentence(1)) == Constraints(not_heads={4: (2,)}, not_labels={4: ("obj",)})
+
+    found = edited(document, Action("arc", word=4, head=2, label="obj"))
+    kept = edited(document, Action("keep", words=(4,)))
+
+    for each in (found, kept):
+        assert decisions_of(each) == Constraints(heads={4: 2}, labels={4: "obj"})
+
+
+def test_forbidding_frees_the_word_and_adds_to_what_was_forbidden(document):
+    change(document, Action("arc", word=4, head=1, label="obl"), id="a")
+    change(document, Action("forbid", word=4, column="head"), id="b")
+    change(document, Action("arc", word=4, head=5, label="obl"), id="c")
+
+    found = edited(document, Action("forbid", word=4, column="head"))
+    other = edited(document, Action("forbid", word=4, column="label"))
+
+    assert decisions_of(found) == Constraints(not_heads={4: (1, 5)})
+    assert decisions_of(other) == Constraints(heads={4: 5}, not_heads={4: (1,)}, not_labels={4: ("obl",)})
+    with pytest.raises(TreefineError, match="The upos of a word cannot be forbidden."):
+        edited(document, Action("forbid", word=4, column="upos"))
+
+
+def test_confirmed_words_are_decided_as_they_are_and_can_be_freed(document):
+    change(document, Action("keep", words=(1, 3, 99)))
+    assert decisions_of(document.sentence(1)) == Constraints(heads={1: 2, 3: 4}, labels={1: "nsubj", 3: "nummod"})
+
+    found = edited(document, Action("free", words=(3, 5)))
+
+    assert decisions_of(found) == Constraints(heads={1: 2}, labels={1: "nsubj"})
+
+
+def test_the_tree_of_another_annotator_is_decided_and_replaces_earlier_decisions(document):
+    change(document, Action("keep", words=(1, 3)), id="a")
+    change(document, Action("forbid", word=4, column="head"), id="b")
+
+    found = edited(document, Action("tree", arcs=((3, 2, "obj"), (4, 3, "nmod"), (5, None, "_"))))
+
+    assert found.heads == (2, 0, 2, 3, None)
+    assert decisions_of(found) == Constraints(heads={1: 2, 3: 2, 4: 3}, labels={1: "nsubj", 3: "obj", 4: "nmod"})
+
+
+@pytest.mark.parametrize("arc", [(0, 1, "x"), (6, 1, "x"), (1, 6, "x"), (1, -1, "x"), (2, 2, "x")])
+def test_arcs_that_cannot_exist_are_refused(document, arc):
+    with pytest.raises(TreebankError, match=f"There is no arc from {arc[1]} to {arc[0]}. The last word is 5."):
+        set_arcs(document.sentence(1), [arc])
+
+
+@pytest.mark.parametrize("label", ["", "a\tb", "a\nb", "\ud800"])
+def test_a_label_that_no_cell_can_hold_is_refused(document, label):
+    with pytest.raises(TreebankError):
+        edited(document, Action("tree", arcs=((1, 2, label),)))
+
+
+# Labels
+
+
+def test_an_unknown_label_is_refused_with_the_nearest_known_one(document):
+    with pytest.raises(UnknownLabelError) as error:
+        edited(document, Action("label", word=4, label="objj"), labels=LABELS)
+
+    assert str(error.value) == "No word of this treebank has the label 'objj'. Did you mean obj?"
+    assert error.value.status == 422
+
+
+def test_a_label_like_no_other_is_refused_too_but_a_person_can_insist(document):
+    with pytest.raises(UnknownLabelError, match="Use it all the same if you mean it."):
+        edited(document, Action("arc", word=4, head=2, label="zzz"), labels=LABELS)
+
+    assert edited(document, Action("label", word=4, label="zzz", is_new=True), labels=LABELS).labels[3] == "zzz"
+    check_label("anything", [])
+
+
+# Words and sentences
+
+
+def test_splitting_a_sentence_frees_the_words_whose_arcs_had_to_change(document):
+    change(document, Action("keep", words=(1, 4, 5, 7, 8)), key=2)
+
+    keys, (first, second) = act(document, 2, Action("split_sentence", word=5))
+
+    assert keys == [2]
+    assert [first.heads, second.heads] == [(3, 3, 4, 0), (3, 3, 0, 3)]
+    assert decisions_of(first) == Constraints(heads={1: 3, 4: 0}, labels={1: "det", 4: "root"})
+    assert decisions_of(second) == Constraints(heads={1: 3}, labels={1: "case"})
+    assert second.sent_id == "dog-2"
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["usual", "Windows"])
+def test_the_second_half_of_a_sentence_gets_a_sent_id_that_no_other_sentence_has(path, open_file, newline):
+    path.write_bytes((DOG + RAIN).replace("\n", newline).encode())
+    document = open_file()
+
+    for number in (7, 5, 3):
+        change(document, Action("split_sentence", word=number), id=str(number))
+
+    assert [each.sent_id for _, each in document.sentences()] == ["dog", "dog-4", "dog-3", "dog-2", "rain"]
+
+
+def test_joining_sentences_frees_the_root_of_the_second(document):
+    change(document, Action("keep", words=(2, 3)), id="a")
+    change(document, Action("keep", words=(1, 4)), key=2, id="b")
+
+    keys, (joined,) = act(document, 1, Action("join_sentences"))
+
+    assert keys == [1, 2]
+    assert joined.heads[5:] == (8, 8, 9, 2, 12, 12, 9, 9)
+    assert decisions_of(joined) == Constraints(heads={2: 0, 3: 4, 6: 8}, labels={2: "root", 3: "nummod", 6: "det"})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "joined"),
+    [("open", "open", "open"), ("done", "done", "done"), ("open", "done", "open"), ("done", "doubtful", "open")],
+)
+def test_joined_sentences_keep_only_a_status_that_both_had(document, first, second, joined):
+    change(document, Action("status", value=first), key=1, id="a")
+    change(document, Action("status", value=second), key=2, id="b")
+
+    change(document, Action("join_sentences"), id="c")
+
+    assert document.status(1) == joined
+
+
+def test_the_last_sentence_cannot_be_joined(document):
+    with pytest.raises(TreebankError, match="This is the last sentence. There is nothing to join it with."):
+        act(document, 3, Action("join_sentences"))
+
+
+def test_words_are_split_joined_and_made_multiword_tokens(document):
+    assert edited(document, Action("split_word", word=4, forms=("star", "s"))).forms[3:] == ("star", "s", ".")
+    assert edited(document, Action("join_words", word=3, last=4)).forms == ("She", "saw", "two stars", ".")
+    change(document, Action("make_multiword", word=1, last=2, value="Shesaw"), id="a")
+    assert [each.form for each in document.sentence(1).tokens()] == ["Shesaw", "two", "stars", "."]
+    change(document, Action("remove_multiword", word=2), id="b")
+    assert document.sentence(1).text == "Shesaw two stars."
+    found = edited(document, Action("split_into_multiword", word=4, forms=("star", "plural")))
+    assert found.forms == ("She", "saw", "two", "star", "plural", ".")
+
+
+def test_cells_and_comments_are_replaced(document):
+    assert edited(document, Action("cell", word=1, column="upos", value="NOUN")).upos[0] == "NOUN"
+    assert edited(document, Action("cell", word=1, column="feats")).feats[0] == "_"
+    assert edited(document, Action("comments", lines=("note", "# b = c"))).comments == ("# note", "# b = c")
+
+
+# Lines
+
+
+def test_lines_replace_a_sentence(document):
+    found = edited(document, Action("source", lines=tuple(RAIN.split("\n"))))
+
+    assert found.to_conllu() == RAIN
+    assert edited(document, Action("source", lines=(RAIN.replace("\n", "\r\n"),))).to_conllu() == RAIN
+    separator = RAIN.replace("rain\tNOUN", "ra\u2028in\tNOUN")
+    assert edited(document, Action("source", lines=(separator,))).to_conllu() == separator
+
+
+@pytest.mark.parametrize(
+    ("lines", "message", "line"),
+    [
+        ((), "There are no lines. Join the sentence with another one instead.", None),
+        (("", " "), "There are no lines.", None),
+        (("# only a comment",), "There are no words after the comments.", 1),
+        (("# a", "1\tno"), "The line must have 10 columns, not 2.", 2),
+        ((STARS, DOG), "There is a comment between words.", 8),
+        (("1\tx\t_\t_\t_\t_\t7\troot\t_\t_",), "HEAD is 7 but the sentence has 1 word.", 1),
+        (("1\t\ud800\t_\t_\t_\t_\t0\troot\t_\t_",), "is not UTF-8", 1),
+    ],
+)
+def test_lines_that_are_not_one_sentence_are_refused_with_the_line(document, lines, message, line):
+    with pytest.raises(TreebankError) as error:
+        edited(document, Action("source", lines=lines))
+
+    assert message in f"{error.value.message} {error.value.hint}"
+    assert error.value.line == line
+
+
+# Actions that are not possible
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (Action("arc", word=1), "The action 'arc' needs head."),
+        (Action("arc", head=1), "The action 'arc' needs word."),
+        (Action("label", word=1), "The action 'label' needs label."),
+        (Action("arc", word=9, head=1), "There is no word 9. The sentence has 5 words."),
+        (Action("arc", word=0, head=1), "There is no word 0."),
+        (Action("arc", word=1, head=9), "There is no word 9."),
+        (Action("arc", word=1, head=1), "A word cannot be its own head."),
+        (Action("cell", word=1, column="shoe", value="x"), "There is no column 'shoe' to edit."),
+        (Action("status", value="maybe"), "There is no status 'maybe'. There are open, done, doubtful."),
+        (Action("split_word", word=1, forms=("x", "y")), "The new forms do not spell 'She'."),
+        (Action("split_sentence", word=1), "The second sentence cannot start at word 1."),
+        (Action("remove_multiword", word=1), "The word is not part of a multiword token."),
+        (Action("jump"), "There is no action 'jump'. There are arc, label, tree, keep, free, forbid, cell"),
+    ],
+)
+def test_an_action_that_is_not_possible_is_refused_with_the_reason(document, action, message):
+    with pytest.raises(TreefineError) as error:
+        edited(document, action)
+
+    assert message in f"{error.value.message} {error.value.hint}"
+
+
+def test_marks_that_are_not_valid_count_as_no_decisions(path, open_file):
+    document = opened(open_file, path, STARS.replace("SpaceAfter=No", "Keep=Everything"))
+
+    assert decisions_of(document.sentence(1)) == Constraints()
+    assert decisions_of(edited(document, Action("keep", words=(1,)))).heads == {1: 2}

@@ -1,0 +1,364 @@
+"""A file that a person edits: opening, changes, undo, keys, versions and marks."""
+
+import gzip
+import stat
+import threading
+
+import pytest
+
+from tests.support.studio_files import DONE, MIXED, as_left_by_a_kill, change, label, texts
+from tests.support.studio_pages import DOG, RAIN, STARS, TREES
+from treefine.errors import TreebankError
+from treefine.studio import document as document_module
+from treefine.studio.actions import Action, act
+from treefine.studio.document import Document, StaleError
+
+# Opening and closing
+
+
+def test_a_file_that_is_only_read_stays_as_it_is_and_nothing_is_left_beside_it(path, open_file):
+    before = path.stat()
+
+    document = open_file()
+    assert texts(document) == [STARS, DOG, RAIN]
+    document.spend(1, 5.0, 0)
+    document.token()
+    document.save()
+    document.close()
+
+    assert (path.stat().st_mtime_ns, path.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_folder_of_a_session_that_was_killed_before_a_change_disappears_after_the_next(path, tmp_path, open_file):
+    document = open_file()
+    document.token()
+
+    copy = as_left_by_a_kill(document, tmp_path / "killed" / "deep")
+    assert (copy.parent / "trees.conllu.annotation").exists()
+    open_file(copy).close()
+
+    assert list(copy.parent.iterdir()) == [copy]
+
+
+def test_a_second_session_on_the_same_file_is_refused_until_the_first_ends(path, open_file):
+    first = open_file()
+
+    with pytest.raises(TreebankError, match="Another treefine annotate has opened this file. Close it there first"):
+        Document(path)
+    first.close()
+
+    assert len(open_file()) == 3
+
+
+def test_a_file_can_be_closed_twice_and_by_another_thread(path, open_file):
+    document = open_file()
+
+    closing = threading.Thread(target=document.close)
+    closing.start()
+    closing.join()
+    again = open_file()
+    document.close()
+
+    with pytest.raises(TreebankError, match="has opened this file"):
+        Document(path)
+    assert again.text(1) == STARS
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("missing.conllu", None, "There is no such file."),
+        ("wsj.conllx", b"1\ta\n\n", "Only CoNLL-U files can be annotated. Convert it first: treefine convert {}"),
+        ("wsj.v2.conll.gz", gzip.compress(b"x", mtime=0), "Convert it first: treefine convert {} {folder}/wsj.conllu"),
+        ("wide.conllu", STARS.encode("utf-16"), "Only UTF-8 files can be annotated. Convert it first"),
+        ("empty.conllu", b"\n\n", "The file contains no sentences."),
+        ("zeros.conllu", b"\0" * 100, "contains null bytes"),
+        ("packed.conllu.gz", STARS.encode(), "This is not a gzip file."),
+    ],
+)
+def test_a_file_that_cannot_be_edited_is_refused_and_nothing_is_left_beside_it(tmp_path, name, content, message):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(TreebankError) as error:
+        Document(path)
+
+    assert message.format(path, folder=tmp_path) in str(error.value)
+    assert list(tmp_path.iterdir()) == ([path] if content is not None else [])
+
+
+def test_a_folder_that_cannot_be_created_is_reported(path):
+    path.with_name("trees.conllu.annotation").write_text("not a folder")
+
+    with pytest.raises(TreebankError, match="The folder trees.conllu.annotation cannot be created: File exists."):
+        Document(path)
+
+
+def test_the_token_stays_the_same_over_a_restart_and_only_the_owner_can_read_it(open_file):
+    document = open_file()
+    token = document.token()
+    change(document, DONE)
+    document.close()
+
+    again = open_file()
+
+    assert again.token() == token
+    assert len(token) == 16
+    assert stat.S_IMODE((again.folder / "token").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"../../../../../../../..", b"\xff" * 16])
+def test_a_token_that_is_not_one_is_replaced(open_file, content):
+    document = open_file()
+    (document.folder / "token").write_bytes(content)
+
+    found = document.token()
+
+    assert len(found) == 16
+    assert document.token() == found
+
+
+# Changing
+
+
+def test_a_change_is_in_the_file_and_a_copy_of_the_original_is_in_the_folder(path, open_file):
+    document = open_file()
+
+    change(document, label(4, "iobj"), key=1)
+    document.close()
+
+    changed = STARS.replace("obj\t_\tSpaceAfter=No", "iobj\t_\tSpaceAfter=No|Keep=Arc")
+    assert path.read_text() == changed + DOG + RAIN
+    assert (document.folder / "original.bak").read_text() == TREES
+
+
+def test_changes_are_written_soon_without_being_asked_for(path, monkeypatch):
+    monkeypatch.setattr(document_module, "_PAUSE", 0.0)
+    document, written = Document(path), threading.Event()
+    save, document.save = document.save, lambda: (save(), written.set())
+
+    change(document, DONE)
+
+    assert written.wait(10)
+    assert "# treefine_status = done" in path.read_text()
+    document.close()
+
+
+def test_the_mode_of_the_file_stays(path, open_file):
+    path.chmod(0o640)
+
+    document = open_file()
+    change(document, DONE)
+    document.close()
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_undo_and_redo_have_no_limit_and_survive_restarts(path, open_file):
+    names = ["iobj", "obl", "ccomp", "xcomp", "obj"]
+    document, states = open_file(), [TREES]
+    for number, name in enumerate(names):
+        change(document, label(4, name), id=f"change {number}")
+        states.append(document.content().decode())
+
+    for number, expected in enumerate(reversed(states[:-1])):
+        document.close()
+        assert path.read_text() == document.content().decode()
+        document = open_file()
+        assert document.undo(f"undo {number}").kind == "undo"
+        assert document.content().decode() == expected
+    assert document.undo("nothing left") is None
+    assert not document.can_undo
+    for number, expected in enumerate(states[1:]):
+        document.close()
+        document = open_file()
+        assert document.redo(f"redo {number}").what == "label"
+        assert document.content().decode() == expected
+    assert document.redo("nothing left") is None
+    assert not document.can_redo
+
+
+def test_a_change_after_an_undo_ends_redo(open_file):
+    document = open_file()
+    change(document, label(4, "iobj"), id="a")
+    document.undo("b")
+
+    change(document, label(4, "obl"), id="c")
+
+    assert document.redo("d") is None
+    assert document.sentence(1).labels[3] == "obl"
+
+
+def test_a_file_that_was_restored_by_undo_is_byte_for_byte_the_original(path, open_file):
+    document = open_file()
+    change(document, Action("split_sentence", word=5), key=2, id="a")
+    document.save()
+    document.undo("b")
+    document.close()
+
+    assert path.read_text() == TREES
+
+
+def test_the_same_id_is_applied_once_also_after_a_restart(open_file):
+    document = open_file()
+    first = change(document, label(4, "iobj"), id="same")
+
+    assert change(document, label(4, "obl"), id="same") == first
+    assert document.undo("also once").after[0].text == STARS
+    assert document.undo("also once").after[0].text == STARS
+    document.close()
+    document = open_file()
+
+    assert document.made("same") == first
+    assert change(document, label(4, "obl"), id="same") == first
+    assert document.undo("also once").kind == "undo"
+    assert document.revision == 2
+    assert document.text(1) == STARS
+
+
+def test_a_change_that_changes_nothing_is_not_recorded(path, open_file):
+    document = open_file()
+
+    assert document.replace([1], [document.sentence(1)], what="nothing", id="one") is None
+    assert document.made("one") is None
+    document.close()
+
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_change_of_an_old_version_is_refused(open_file):
+    document = open_file()
+    change(document, label(4, "iobj"), id="a", versions=[0])
+    assert document.version(1) == 1
+
+    with pytest.raises(StaleError, match="This sentence was changed in another tab."):
+        change(document, label(4, "obl"), id="b", versions=[0])
+    change(document, label(4, "obl"), id="c", versions=[1])
+    document.undo("d")
+
+    assert document.version(1) == 3
+    assert document.version(2) == 0
+
+
+def test_only_neighbours_that_exist_can_be_replaced(open_file):
+    document = open_file()
+    joined = act(document, 1, Action("join_sentences"))[1]
+
+    with pytest.raises(StaleError, match="not neighbours"):
+        document.replace([1, 3], joined, what="join", id="a")
+    document.replace([1, 2], joined, what="join", id="b")
+    with pytest.raises(StaleError, match="This sentence does not exist any more. It was joined with another one."):
+        change(document, DONE, key=2, id="c")
+    for read in (document.text, document.sentence, document.status, document.place, document.is_changed):
+        with pytest.raises(StaleError):
+            read(2)
+    assert 2 not in document
+
+
+def test_sentences_keep_their_keys_when_others_are_split_and_joined(open_file):
+    document = open_file()
+
+    change(document, Action("split_sentence", word=5), key=2, id="a")
+    assert document.keys == [1, 2, 4, 3]
+    assert [document.place(key) for key in (1, 2, 4, 3)] == [0, 1, 2, 3]
+    change(document, Action("join_sentences"), key=4, id="b")
+    assert document.keys == [1, 2, 4]
+    document.undo("c")
+    document.undo("d")
+    assert document.keys == [1, 2, 3]
+    change(document, Action("split_sentence", word=2), key=1, id="e")
+
+    assert document.keys == [1, 5, 2, 3]
+    assert document.text(3) == RAIN
+    document.close()
+    assert open_file().keys == [1, 5, 2, 3]
+
+
+def test_a_reader_in_another_thread_always_finds_every_sentence(unsaved, open_file):
+    document, is_over, seen = open_file(), threading.Event(), []
+
+    def read():
+        while not is_over.is_set():
+            seen.append({document.text(2)[:20], document.status(2)} and len(list(document.sentences())))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(40):
+        change(document, label(7, ["obl", "obj"][number % 2]), key=2, id=str(number))
+    is_over.set()
+    reader.join()
+
+    assert set(seen) == {3}
+
+
+def test_the_time_spent_survives_a_restart_also_if_it_was_spent_before_the_first_change(open_file):
+    document = open_file()
+    document.spend(1, 2.5, 0)
+    change(document, DONE, key=2)
+    document.spend(1, 1.0, 3)
+    document.spend(2, 0.5, 1)
+    document.spend(99, 100.0, 100)
+    document.close()
+
+    assert open_file().spent == {1: (3.5, 3), 2: (0.5, 1)}
+
+
+@pytest.mark.parametrize(
+    ("comment", "status"),
+    [
+        ("# treefine_status = done", "done"),
+        ("#treefine_status=doubtful", "doubtful"),
+        ("# treefine_status = done ", "done"),
+        ("# treefine_status = open", "open"),
+        ("# treefine_status = nearly done", "open"),
+        ("# the treefine_status = done", "open"),
+    ],
+)
+def test_the_status_is_a_comment_that_is_replaced_in_its_place(path, open_file, comment, status):
+    path.write_text(f"{comment}\n{STARS}")
+
+    document = open_file()
+    assert document.status(1) == status
+    for number, new in enumerate(["doubtful", "done", "open"]):
+        change(document, Action("status", value=new), id=str(number))
+        assert document.status(1) == new
+
+    assert document.content().decode() == (
+        STARS if "# treefine" in comment or status != "open" else f"{comment}\n{STARS}"
+    )
+
+
+# Marks
+
+
+def test_without_marks_the_file_has_none_and_the_journal_has_all(path, open_file):
+    document = open_file(has_marks=False)
+    change(document, label(4, "iobj"), id="a")
+    change(document, DONE, id="b")
+    change(document, Action("keep", words=(1, 2)), key=2, id="c")
+    document.close()
+
+    assert path.read_text() == STARS.replace("\tobj", "\tiobj") + DOG + RAIN
+    assert document.content(has_marks=False) == path.read_bytes()
+    again = open_file(has_marks=False)
+    assert again.status(1) == "done"
+    assert b"Keep=Arc" in again.content()
+    again.close()
+    with_marks = open_file()
+    with_marks.close()
+    assert path.read_bytes() == with_marks.content(has_marks=True)
+
+
+def test_a_sentence_with_new_marks_only_stays_byte_for_byte_in_a_file_without_marks(tmp_path, open_file):
+    path = tmp_path / "file.conllu"
+    mixed = MIXED.replace("SpaceAfter=No", "SpaceAfter=No|Keep=Head", 1)
+    path.write_bytes(mixed.encode())
+
+    document = open_file(path, has_marks=False)
+    for number, action in enumerate([DONE, Action("keep", words=(1,)), Action("free", words=(4,))]):
+        change(document, action, id=str(number))
+    document.close()
+
+    assert path.read_bytes() == mixed.encode()

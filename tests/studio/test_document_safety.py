@@ -1,0 +1,321 @@
+"""Nothing is lost: kills at any moment, disks that fail, and other programs that change the file."""
+
+import os
+import shutil
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support.studio_files import DONE, as_left_by_a_kill, change, label, texts, until
+from tests.support.studio_pages import DOG, RAIN, STARS, TREES
+from treefine.errors import TreebankError
+from treefine.studio import document as document_module
+from treefine.studio.actions import Action
+from treefine.studio.document import Document, StaleError
+from treefine.studio.journal import Journal
+
+# Kills
+
+
+def test_every_change_is_on_disk_before_it_is_acknowledged(unsaved, tmp_path, open_file):
+    document = open_file()
+    for number, name in enumerate(["iobj", "obl"]):
+        change(document, label(4, name), id=str(number))
+
+        copy = as_left_by_a_kill(document, tmp_path / f"killed-{number}" / "x")
+        assert copy.read_text() == TREES
+        again = open_file(copy)
+        assert again.content() == document.content()
+        again.close()
+        assert copy.read_bytes() == document.content()
+
+
+def test_a_kill_in_the_middle_of_a_record_loses_only_the_change_that_was_not_acknowledged(unsaved, tmp_path, open_file):
+    document = open_file()
+    change(document, label(4, "iobj"), id="a")
+    document.save()
+    acknowledged, size = document.content(), (document.folder / "journal.jsonl").stat().st_size
+    change(document, Action("split_sentence", word=2), key=3, id="b")
+
+    copy = as_left_by_a_kill(document, tmp_path / "killed" / "x")
+    journal = copy.with_name("trees.conllu.annotation") / "journal.jsonl"
+    whole = journal.read_bytes()
+    assert len(whole) > size
+    for length in range(size, len(whole)):
+        journal.write_bytes(whole[:length])
+        again = Document(copy)
+        assert again.content() == acknowledged
+        again.close()
+        assert copy.read_bytes() == acknowledged
+    journal.write_bytes(whole)
+    assert open_file(copy).content() == document.content()
+
+
+def test_a_kill_in_the_middle_of_the_first_record_leaves_the_file_as_it_was(unsaved, tmp_path, open_file):
+    document = open_file()
+    change(document, label(4, "iobj"))
+    copy = as_left_by_a_kill(document, tmp_path / "killed" / "x")
+    journal = copy.with_name("trees.conllu.annotation") / "journal.jsonl"
+    whole = journal.read_bytes()
+
+    for length in range(0, whole.index(b"\n") + 1, 5):
+        journal.parent.mkdir(exist_ok=True)
+        journal.write_bytes(whole[:length])
+        again = Document(copy)
+        assert texts(again) == [STARS, DOG, RAIN]
+        again.close()
+        assert list(copy.parent.iterdir()) == [copy]
+    journal.parent.mkdir()
+    journal.write_bytes(whole[:20])
+    again = open_file(copy)
+    change(again, DONE, key=3)
+    again.close()
+    assert open_file(copy).status(3) == "done"
+
+
+class Camera:
+    """Copies the file and its folder at each step of each write, with the states that a restart may have then."""
+
+    def __init__(self, document, place, monkeypatch):
+        self.document, self.place, self.shots, self.states = document, place, [], [document.content()]
+        append, open_output, copyfile = Journal.append, document_module.open_output, shutil.copyfile
+
+        def slow_append(journal, *records):
+            self.shoot()
+            append(journal, *records)
+            self.shoot()
+
+        @contextmanager
+        def slow_output(*target, **options):
+            with open_output(*target, **options) as stream:
+                self.shoot()  # the temporary file is empty
+                yield stream
+                self.shoot()
+            self.shoot()
+
+        def slow_copy(source, target):
+            target.write_bytes(source.read_bytes()[:100])
+            self.shoot()
+            copyfile(source, target)
+            self.shoot()
+
+        monkeypatch.setattr(Journal, "append", slow_append)
+        monkeypatch.setattr(document_module, "open_output", slow_output)
+        monkeypatch.setattr(document_module.shutil, "copyfile", slow_copy)
+
+    def shoot(self):
+        path = as_left_by_a_kill(self.document, self.place / str(len(self.shots)))
+        self.shots.append((path, len(self.states)))
+
+    def note(self):
+        """Call this after a change was acknowledged."""
+        self.states.append(self.document.content())
+
+
+def test_a_kill_at_any_step_loses_no_acknowledged_change(unsaved, path, tmp_path, monkeypatch, open_file):
+    document = open_file()
+    with monkeypatch.context() as patch:
+        camera = Camera(document, tmp_path.parent / "shots", patch)
+        steps = [
+            lambda: change(document, label(4, "iobj"), id="a"),
+            lambda: change(document, Action("join_sentences"), key=2, id="b"),
+            lambda: document.undo("c"),
+            lambda: change(document, DONE, key=3, id="d"),
+            lambda: document.undo("e"),
+            lambda: document.redo("f"),
+        ]
+        for step in steps:
+            step()
+            camera.note()
+            document.save()
+        camera.shoot()
+
+    assert len(camera.shots) > 50
+    for copy, n_states in camera.shots:
+        # The change that was being made is either there as a whole, or not at all.
+        allowed = camera.states[n_states - 1 : n_states + 1]
+        assert copy.read_bytes() in camera.states[max(n_states - 2, 0) : n_states + 1]
+        again = Document(copy)
+        assert again.notice == ""
+        assert again.content() in allowed
+        again.close()
+        assert copy.read_bytes() == again.content()
+        if n_states > 1:
+            assert (again.folder / "original.bak").read_text() == TREES
+
+
+def test_a_failing_disk_acknowledges_nothing_and_loses_nothing(path, unsaved, monkeypatch, open_file):
+    document = open_file()
+
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfile", fail)
+        with pytest.raises(TreebankError, match="could not be written: No space left on device"):
+            change(document, label(4, "iobj"), id="a")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", fail)
+        with pytest.raises(TreebankError, match="could not be written: No space left on device"):
+            change(document, label(4, "iobj"), id="a")
+    assert (document.text(1), document.can_undo, document.made("a")) == (STARS, False, None)
+    change(document, label(4, "obl"), id="a")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", fail)
+        with pytest.raises(TreebankError, match="No space left"):
+            document.undo("b")
+        document.save()
+    assert "No space left on device" in document.fault
+    assert path.read_text() == TREES
+    change(document, DONE, key=2, id="c")
+    document.save()
+
+    assert document.fault == ""
+    assert path.read_bytes() == document.content()
+    document.close()
+    assert open_file().content() == document.content()
+
+
+def test_a_file_that_could_not_be_written_is_written_later_without_another_change(path, monkeypatch, open_file):
+    monkeypatch.setattr(document_module, "_PAUSE", 0.0)
+    monkeypatch.setattr(document_module, "_RETRY", 0.01)
+    document, has_failed, may_write = open_file(), threading.Event(), threading.Event()
+    open_output = document_module.open_output
+
+    def failing(*target, **options):
+        if may_write.is_set():
+            return open_output(*target, **options)
+        has_failed.set()
+        raise TreebankError("The output could not be written: Read-only file system.")
+
+    monkeypatch.setattr(document_module, "open_output", failing)
+    change(document, DONE)
+    assert has_failed.wait(10)
+    may_write.set()
+    until(lambda: not document.fault and path.read_bytes() != TREES.encode())
+
+    assert path.read_bytes() == document.content()
+    saved = [each["record"] for each in Journal(document.folder / "journal.jsonl").read()]
+    assert saved.count("saving") == 1
+
+
+# Other programs
+
+
+def test_a_file_that_another_program_changed_between_sessions_is_opened_as_it_is(path, open_file):
+    document = open_file()
+    change(document, label(4, "iobj"), id="a")
+    document.close()
+
+    for number in (1, 2):
+        path.write_text(RAIN + STARS)
+        again = open_file()
+        archive = document.folder / f"earlier-{number}"
+        assert again.notice == (
+            "trees.conllu was changed by another program since it was last annotated. "
+            f"The earlier journal and original are in {archive}."
+        )
+        assert texts(again) == [RAIN, STARS]
+        assert not again.can_undo
+        assert {each.name for each in archive.iterdir()} == {"journal.jsonl", "original.bak"}
+        change(again, DONE, id="a")
+        again.close()
+    assert (document.folder / "earlier-1" / "original.bak").read_text() == TREES
+    assert open_file().notice == ""
+
+
+def test_a_file_that_another_program_changes_during_a_session_is_not_overwritten(path, unsaved, open_file):
+    document = open_file()
+    change(document, label(4, "iobj"), id="a")
+    document.save()
+    path.write_text(RAIN)
+
+    change(document, DONE, key=2, id="b")
+    document.save()
+    assert document.fault == (
+        "Another program has changed trees.conllu, so it is not written any more. "
+        "Your changes are safe in trees.conllu.annotation. "
+        "Move the other program's file away, then start treefine annotate again."
+    )
+    document.undo("c")
+    document.save()
+    assert document.fault  # also if it is as it was last written
+    document.redo("d")
+    document.close()
+    assert path.read_text() == RAIN
+
+    path.rename(path.with_name("other.conllu"))
+    again = open_file()
+    assert again.notice == "trees.conllu was missing. It is written again from its journal."
+    again.close()
+    assert path.read_bytes() == document.content()
+    assert again.content() == document.content()
+
+
+def test_a_file_with_a_new_time_and_the_same_content_was_not_changed(path, unsaved, open_file):
+    document = open_file()
+    os.utime(path, (1, 1))
+
+    change(document, DONE)
+    document.save()
+
+    assert document.fault == ""
+    assert path.read_bytes() == document.content()
+
+
+def test_a_file_that_was_put_back_is_written_again(path, unsaved, open_file):
+    document = open_file()
+    change(document, DONE, id="a")
+    document.save()
+    path.rename(path.with_name("away"))
+    change(document, DONE, key=2, id="b")
+    document.save()
+    assert document.fault
+    path.with_name("away").rename(path)
+
+    document.save()
+
+    assert document.fault == ""
+    assert path.read_bytes() == document.content()
+
+
+def test_nothing_can_be_changed_if_another_program_changed_the_file_before_the_first_change(path, open_file):
+    document = open_file()
+    path.write_text(RAIN)
+
+    with pytest.raises(StaleError, match="Another program has changed trees.conllu since it was opened. Stop treefine"):
+        change(document, DONE)
+    document.close()
+
+    assert path.read_text() == RAIN
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_change_while_the_file_is_being_opened_is_noticed(path, unsaved, monkeypatch, open_file):
+    entries = document_module._entries
+    with monkeypatch.context() as patch:
+        patch.setattr(document_module, "_entries", lambda *given: (path.write_text(RAIN), entries(*given))[1])
+        document = open_file()
+    document._first_records = lambda: [{"record": "start", "version": 1, "hash": ""}]
+
+    change(document, DONE)
+    document.save()
+
+    assert "Another program has changed" in document.fault
+    assert path.read_text() == RAIN
+    shutil.rmtree(document.folder)
+
+
+def test_a_changed_copy_of_the_original_is_reported(path, open_file):
+    document = open_file()
+    change(document, DONE)
+    document.close()
+    (document.folder / "original.bak").write_text(RAIN)
+
+    with pytest.raises(TreebankError, match="This copy of the original file was changed. Move the folder") as error:
+        Document(path)
+
+    assert error.value.path == str(document.folder / "original.bak")
+    (document.folder / "original.bak").write_text(TREES)
+    assert open_file().status(1) == "done"

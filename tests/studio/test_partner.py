@@ -1,0 +1,466 @@
+"""The parser beside a person: it never changes what a person or another parser chose, and it never stops the studio."""
+
+import random
+import threading
+from concurrent.futures import CancelledError
+from importlib.resources import files
+
+import pytest
+
+from tests.support.studio_files import until
+from tests.support.studio_pages import DOG, conllu
+from tests.support.tiny import short, tiny_biaffine, tiny_parser
+from treefine import Sentence, read_treebank
+from treefine.errors import ModelError, TreefineError
+from treefine.parsing.parser import Parser
+from treefine.studio.actions import decisions_of, set_arcs
+from treefine.studio.partner import DOUBTFUL, Partner
+from treefine.treebank import edits
+from treefine.treebank.conllu import Stretch, read_stretch, tree_faults
+from treefine.treebank.constraints import FREE, Constraints
+from treefine.treebank.sentence import CONLLU
+
+
+def loaded(parser):
+    """Return a partner with this parser."""
+    found = Partner(lambda name: parser, "tiny")
+    found.wait()
+    assert found.fault == ""
+    return found
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    """Return a partner that reads graphs, with random weights: its trees are bad, and it doubts nearly everything."""
+    found = loaded(tiny_parser())
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def biaffine():
+    """Return a partner that does not read the trees of a sentence."""
+    found = loaded(Parser(tiny_biaffine(), device="cpu"))
+    yield found
+    found.close()
+
+
+def read(text):
+    return next(read_stretch(Stretch(text.encode(), 1), CONLLU, ""))
+
+
+def arcs(sentence):
+    """Return the arcs of a sentence by word."""
+    return {word.number: (word.head, word.label) for word in sentence}
+
+
+def is_tree(sentence):
+    return not any(tree_faults(sentence, needs_one_root=True))
+
+
+def attached(sentence, word, head, label=None):
+    """Return the sentence after a person has attached a word, which is decided."""
+    decided = Constraints({word: head}, {} if label is None else {word: label})
+    return decided.mark(edits.set_arc(sentence, word, head, label))
+
+
+def corrections(partner, n_cases):
+    """Yield sentences before and after a random correction; most arcs before it are the parser's own choice."""
+    chance = random.Random(3)
+    for sentence in short(n_cases, longest=10):
+        if len(sentence) < 3:
+            continue
+        before = partner.parse(partner.parse(sentence))
+        for _ in range(chance.randint(0, 2)):  # arcs that somebody else chose
+            word, head = chance.sample(range(1, len(before) + 1), 2)
+            before = edits.set_arc(before, word, head, "nsubj:other")
+        some = chance.sample(range(1, len(before) + 1), 2)
+        before = Constraints(heads={word: before.heads[word - 1] for word in some}).mark(before)
+        word, head = chance.sample(range(1, len(before) + 1), 2)
+        yield before, attached(before, word, head, chance.choice([None, "obl"])), word
+
+
+# What follows from a correction
+
+
+@pytest.mark.parametrize("name", ["tiny", "biaffine"])
+def test_follow_changes_only_what_was_the_parsers_own_choice_and_is_not_decided(request, name):
+    partner, n_followed = request.getfixturevalue(name), 0
+
+    for before, after, _ in corrections(partner, 30):
+        own, found = partner.parse(before), partner.follow(before, after)
+        if found is None:
+            continue
+        n_followed += 1
+        decided = decisions_of(after)
+        assert decisions_of(found) == decided
+        assert (found.comments, found.forms) == (after.comments, after.forms)
+        assert is_tree(found)
+        for word, arc in arcs(found).items():
+            if arc != arcs(after)[word]:
+                assert word not in decided.heads or arc[0] == decided.heads[word]
+                assert word not in decided.labels
+                was_own = arcs(before)[word] == arcs(own)[word]
+                assert was_own or arcs(before)[word] != arcs(after)[word]  # or the correction itself moved it
+    assert n_followed > 1
+
+
+def test_nothing_follows_from_a_correction_that_the_parser_agrees_with(tiny):
+    sentence = short(1)[0]
+    own = tiny.parse(sentence)
+    for _ in range(5):
+        own = tiny.parse(own)
+    assert tiny.parse(own) == own
+
+    assert tiny.follow(own, Constraints(heads={1: own.heads[0]}).mark(own)) is None
+
+
+def test_a_label_with_an_unknown_subtype_counts_as_the_parsers_own(tiny):
+    sentence = tiny.parse(tiny.parse(short(1)[0]))
+    own = tiny.parse(sentence)
+    subtyped = set_arcs(own, [(word, head, f"{label}:mine") for word, (head, label) in arcs(own).items() if head])
+
+    word = next(word for word, head in enumerate(own.heads, start=1) if head)
+    found = tiny.follow(subtyped, Constraints(heads={word: own.heads[word - 1]}).mark(subtyped)) or subtyped
+
+    for number, (head, label) in arcs(found).items():
+        if head == own.heads[number - 1] and label.partition(":")[0] == own.labels[number - 1].partition(":")[0]:
+            assert label == subtyped.labels[number - 1]
+
+
+def test_words_without_a_head_are_left_to_the_person(tiny):
+    blank = Sentence.of_words(["Rain", "fell", "on", "us", "."])
+    one = attached(blank, 1, 2, "nsubj")
+
+    found = tiny.follow(blank, one) or one
+
+    assert found.heads == (2, None, None, None, None)
+
+
+def test_the_label_that_a_person_did_not_name_is_chosen_by_the_parser(tiny):
+    before = Sentence.of_words(["Rain", "fell", "."])
+    after = attached(before, 1, 2)
+    assert after.labels[0] == "_"
+
+    found = tiny.follow(before, after)
+
+    assert found.heads == (2, None, None)
+    assert found.labels[0] in tiny.labels
+
+
+def test_a_forbidden_arc_is_replaced_also_if_it_was_not_the_parsers_choice(tiny):
+    sentence = read(DOG)
+    own, others = arcs(tiny.parse(sentence)), arcs(sentence)
+    words = [word for word in others if own[word] != others[word] and others[word][1] != "root"]
+    assert len(words) > 3
+
+    for word in words:
+        forbidden = Constraints(not_labels={word: [sentence.labels[word - 1]]}).mark(sentence)
+        found = tiny.follow(sentence, forbidden)
+
+        assert is_tree(found)
+        assert found.labels[word - 1] != sentence.labels[word - 1]
+
+
+def test_nothing_follows_if_the_words_have_changed(tiny):
+    sentence = read(DOG)
+
+    assert tiny.follow(sentence, edits.join_words(sentence, 2, 3)) is None
+
+
+@pytest.mark.parametrize(
+    "decided",
+    [
+        Constraints(heads={1: 0, 2: 0}),
+        Constraints(heads={1: 2, 2: 1}),
+        Constraints(heads={1: 1}),
+        Constraints(heads={1: 2}, not_heads={1: [2]}),
+        Constraints(not_heads={1: [0, 2, 3]}),
+        Constraints(labels={1: "nsubj"}, not_labels={1: ["nsubj"]}),
+        Constraints(heads={3: 9}),
+    ],
+    ids=str,
+)
+def test_decisions_that_contradict_each_other_stop_nothing(tiny, decided):
+    sentence = read(conllu("1 a _ _ _ _ 2 det _ _\n2 b _ _ _ _ 0 root _ _\n3 c _ _ _ _ 2 obj _ _"))
+    contradictory = decided.mark(sentence)
+
+    assert tiny.follow(sentence, contradictory) is None
+    assert tiny.follow(contradictory, sentence) is None
+    assert tiny.parse(contradictory) is None
+    assert tiny.advise(contradictory).suggestions == ()
+    rated = tiny.rate([sentence, contradictory, sentence])
+    assert rated[0] == rated[2]
+    assert set(rated[1].confidence) == {1.0}
+
+
+# Advice
+
+
+def test_suggestions_differ_from_the_sentence_and_agree_with_the_decisions(tiny):
+    chance, n_seen = random.Random(5), 0
+    for sentence in short(12, longest=12):
+        some = chance.sample(range(1, len(sentence) + 1), len(sentence) // 2)
+        heads = {word: sentence.heads[word - 1] for word in some}
+        labels = {word: sentence.labels[word - 1] for word in some[::2]}
+        decided = Constraints(heads, labels).mark(sentence)
+
+        advice = tiny.advise(decided)
+
+        for each in advice.suggestions:
+            n_seen += 1
+            assert (each.head, each.label) != arcs(sentence)[each.word]
+            assert each.arcs[0] == (each.word, each.head, each.label)
+            assert len({word for word, _, _ in each.arcs}) == len(each.arcs)
+            assert advice.confidence[each.word - 1] < DOUBTFUL
+            changed = set_arcs(decided, each.arcs)
+            assert decisions_of(changed) == decisions_of(decided)
+            assert is_tree(changed)
+        sure = [advice.confidence[each.word - 1] for each in advice.suggestions]
+        assert sure == sorted(sure)
+        assert len(sure) <= 5
+        assert all(advice.confidence[word - 1] == 1.0 for word in labels)
+    assert n_seen > 10
+
+
+def test_a_word_without_a_head_counts_as_wrong(tiny):
+    sentence = attached(Sentence.of_words(["Rain", "fell", "."]), 1, 2, "nsubj")
+
+    advice = tiny.advise(sentence)
+
+    assert advice.confidence == (1.0, None, None)
+    assert advice.n_wrong == 2
+    assert {each.word for each in advice.suggestions} == {2, 3}
+
+
+def test_a_parser_that_does_not_read_trees_is_sure_only_of_its_own_arcs(biaffine):
+    for sentence in short(6, longest=10):
+        own, advice = biaffine.parse(sentence), biaffine.advise(sentence)
+
+        same = [arcs(own)[word] == arcs(sentence)[word] for word in arcs(own)]
+        assert [each > 0 for each in advice.confidence] == same
+
+
+def test_an_arc_that_the_model_cannot_rate_counts_as_right_only_if_head_and_label_are_decided(biaffine):
+    sentence = read(DOG)
+    own = biaffine.parse(sentence)
+    word = next(word for word in arcs(own) if arcs(own)[word] != arcs(sentence)[word])
+    head, label = arcs(sentence)[word]
+
+    both = biaffine.rate([Constraints({word: head}, {word: label}).mark(sentence)])[0].confidence[word - 1]
+
+    assert both == 1.0
+    assert biaffine.rate([sentence])[0].confidence[word - 1] == 0.0
+
+
+def test_ratings_are_the_confidences_of_the_advice(tiny):
+    sentences = short(6, longest=12)
+
+    assert [each.confidence for each in tiny.rate(sentences)] == [
+        pytest.approx(tiny.advise(each).confidence, abs=1e-4) for each in sentences
+    ]
+
+
+def test_a_very_long_sentence_is_edited_without_the_parser(tiny):
+    long = Sentence.of_words(["a"] * 401)
+    brief = read(DOG)
+
+    assert tiny.parse(long) is None
+    assert tiny.follow(long, attached(long, 1, 2, "det")) is None
+    assert [each.n_wrong for each in tiny.rate([long, brief, long])] == [401, tiny.rate([brief])[0].n_wrong, 401]
+
+
+def test_parsing_keeps_decisions_and_notes(tiny):
+    decided = Constraints({1: 4, 7: 5}, {7: "vocative"}, not_heads={2: [3]}).mark(read(DOG))
+
+    found = tiny.parse(decided)
+
+    assert (found.heads[0], arcs(found)[7]) == (4, (5, "vocative"))
+    assert found.heads[1] != 3
+    assert decisions_of(found) == decisions_of(decided)
+    assert found[6].misc == "SpaceAfter=No|Keep=Arc"
+
+
+# One thread for all
+
+
+class SlowParser:
+    """A parser that waits before each parse, and notes the first words of the sentences."""
+
+    def __init__(self, parser):
+        self.model, self._parser, self.asked, self.may_parse = parser.model, parser, [], threading.Semaphore(0)
+
+    def using(self, **options):
+        self._parser = self._parser.using(**options)
+        return self
+
+    def stream(self, sentences, constraints=None):
+        if constraints is not None:
+            self.asked.append([each.forms[0] for each in sentences])
+            self.may_parse.acquire()
+        return self._parser.stream(sentences, constraints=constraints or [FREE for _ in sentences])
+
+
+@pytest.fixture
+def slow():
+    """Return a slow parser, and a partner with it."""
+    parser = SlowParser(tiny_parser())
+    partner = loaded(parser)
+    yield parser, partner
+    parser.may_parse.release(100)
+    partner.close()
+
+
+def in_thread(work, *arguments):
+    thread = threading.Thread(target=work, args=arguments)
+    thread.start()
+    return thread
+
+
+def test_the_background_waits_for_a_person(slow):
+    parser, partner = slow
+    first, person, second = (Sentence.of_words([name, "b"]) for name in ("first", "person", "second"))
+
+    threads = [in_thread(partner.rate, [first])]
+    until(lambda: parser.asked == [["first"]])
+    threads.append(in_thread(partner.parse, person))
+    until(lambda: partner._n_waiting)
+    threads.append(in_thread(partner.rate, [second]))
+    parser.may_parse.release(3)
+    for each in threads:
+        each.join()
+
+    assert parser.asked == [["first"], ["person"], ["second"]]
+
+
+def test_closing_ends_work_that_has_not_started(slow):
+    parser, partner = slow
+    ended = []
+
+    def rate(name):
+        try:
+            partner.rate([Sentence.of_words([name, "b"])])
+            ended.append("rated")
+        except (RuntimeError, CancelledError):
+            ended.append("stopped")
+
+    threads = [in_thread(rate, "first")]
+    until(lambda: parser.asked == [["first"]])
+    threads.append(in_thread(rate, "second"))
+    until(lambda: partner._thread._work_queue.qsize())
+    threads.append(in_thread(partner.close))
+    until(lambda: not partner._thread._work_queue.qsize() or ended)
+    parser.may_parse.release()
+    for each in threads:
+        each.join()
+
+    assert sorted(ended) == ["rated", "stopped"]
+    assert parser.asked == [["first"]]
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        partner.rate([Sentence.of_words(["third", "b"])])
+
+
+# Loading
+
+
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        (ModelError("It is damaged."), "It is damaged."),
+        (OSError(5, "Input/output error"), "[Errno 5] Input/output error"),
+        (RuntimeError("CUDA is missing"), "CUDA is missing"),
+        (ImportError("No module named 'torch'"), "No module named 'torch'"),
+        (KeyError(), "KeyError"),
+    ],
+)
+def test_a_parser_that_cannot_be_loaded_gives_a_fault(error, fault):
+    def load(name):
+        raise error
+
+    partner = Partner(load, "broken")
+    partner.wait()
+
+    assert (partner.is_ready, partner.fault, partner.labels) == (False, fault, ())
+    with pytest.raises(TreefineError) as raised:
+        partner.advise(read(DOG))
+    assert (raised.value.message, raised.value.hint) == ("The parser is not loaded.", fault)
+    partner.close()
+
+
+def test_another_model_replaces_the_present_one_if_it_can_be_loaded():
+    first, second = tiny_parser(), Parser(tiny_biaffine(), device="cpu")
+    partner = Partner({"first": first, "second": second}.__getitem__, "first")
+    partner.wait()
+    before = partner.advise(read(DOG))
+
+    with pytest.raises(TreefineError, match="The new model cannot be loaded. 'third'"):
+        partner.use("third")
+    assert (partner.name, partner.advise(read(DOG))) == ("first", before)
+    partner.use("second")
+
+    assert (partner.name, partner.fault) == ("second", "")
+    assert partner.advise(read(DOG)) != before
+    partner.close()
+
+
+def test_the_parser_is_loaded_when_the_page_is_shown_and_not_after_closing():
+    is_shown, asked = threading.Event(), []
+    waiting = Partner(lambda name: asked.append(name) or tiny_parser(), "tiny", is_shown=is_shown)
+    assert not asked
+    is_shown.set()
+    waiting.wait()
+    assert (asked, waiting.is_ready) == (["tiny"], True)
+    waiting.close()
+
+    closed = Partner(lambda name: asked.append(name), "never", is_shown=threading.Event())
+    closed.close()
+    closed.wait()
+
+    assert asked == ["tiny"]
+
+
+# The bundled parser
+
+
+@pytest.fixture(scope="module")
+def bundled(english):
+    """Return a partner with the bundled parser of English."""
+    found = loaded(english)
+    yield found
+    found.close()
+
+
+def test_the_bundled_parser_doubts_a_wrong_arc_and_suggests_the_right_one(bundled):
+    path = files("treefine.studio").joinpath("example.conllu")
+    sentence = next(read_treebank(str(path)))
+    assert sentence[8].form == "pages"
+
+    advice = bundled.advise(sentence)
+
+    assert [word for word, sure in enumerate(advice.confidence, start=1) if sure < DOUBTFUL] == [9]
+    assert [(each.word, each.head, each.label, each.arcs) for each in advice.suggestions] == [
+        (9, 6, "nmod", ((9, 6, "nmod"),))
+    ]
+    assert advice.n_wrong < 1
+
+
+def test_the_bundled_parser_chooses_the_label_of_a_new_arc_and_changes_nothing_else(bundled):
+    path = files("treefine.studio").joinpath("example.conllu")
+    before = next(read_treebank(str(path)))
+    after = attached(before, 9, 6)
+
+    found = bundled.follow(before, after)
+
+    assert arcs(found) == arcs(before) | {9: (6, "nmod")}
+    assert decisions_of(found) == Constraints(heads={9: 6})
+    assert bundled.follow(before, found) is None
+
+
+def test_the_bundled_parser_leaves_the_arcs_of_another_scheme_alone(bundled):
+    sentence = read(DOG.replace("\tcase\t", "\tprep\t").replace("\tobl\t", "\tpobj\t"))
+    after = attached(sentence, 2, 4, "advmod")
+
+    found = bundled.follow(sentence, after) or after
+
+    assert [found.labels[word - 1] for word in (2, 5, 7)] == ["advmod", "prep", "pobj"]
+    assert is_tree(found)

@@ -1,0 +1,447 @@
+"""A project: the queue of sentences, other annotators, labels, and the parser's part in changes."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests.support.studio_files import until
+from tests.support.studio_pages import DOG, RAIN, STARS, TREES, Stub, arc_of, conllu, decided
+from treefine.errors import ModelError, TreefineError
+from treefine.studio.actions import Action, UnknownLabelError
+from treefine.studio.checks import Checker
+from treefine.studio.document import Document, StaleError
+from treefine.studio.partner import Partner
+from treefine.studio.project import Project, Reference
+from treefine.treebank.conllu import read_treebank
+
+INVALID = "# sent_id = bad\n1\tno\n\n"
+
+
+@pytest.fixture
+def open_project(tmp_path, monkeypatch):
+    """Return a function that opens texts as the files of a project."""
+    monkeypatch.setattr(Checker, "_validator", None)  # udtools takes longer to load than a test
+    projects = []
+
+    def make(*files, **options):
+        documents = []
+        for number, text in enumerate(files or [TREES]):
+            path = tmp_path / f"{len(projects)}-{number}.conllu"
+            path.write_text(text)
+            documents.append(Document(path))
+        projects.append(Project(documents, **options))
+        return projects[-1]
+
+    yield make
+    for each in projects:
+        each.close()
+
+
+def reference(tmp_path, text, name="B"):
+    path = tmp_path / f"{name}.conllu"
+    path.write_text(text)
+    return Reference.read(str(path), name)
+
+
+def edit(project, action, *, key=1, id="one", **options):
+    return project.edit(0, key, project.documents[0].version(key), id, action, **options)
+
+
+def keys(project, **options):
+    return [key for key, _ in project.queue(0, **options)]
+
+
+def without_ids(text):
+    return "".join(line + "\n" for line in text.split("\n")[:-1] if not line.startswith("# sent_id"))
+
+
+# The queue
+
+
+def test_the_queue_has_the_order_of_the_file(open_project):
+    project = open_project()
+    edit(project, Action("split_sentence", word=5), key=2)
+
+    assert project.queue(0) == [(1, ()), (2, ()), (4, ()), (3, ())]
+
+
+def test_the_most_doubtful_sentences_come_first_and_those_that_are_done_last(open_project):
+    project = open_project(partner=Stub(sure={3: 0.5, 7: 0.2}))
+    document = project.documents[0]
+    until(lambda: None not in [project.doubt(document, key) for key in document.keys])
+
+    assert [round(project.doubt(document, key), 2) for key in (1, 2, 3)] == [0.62, 1.48, 0.56]
+    assert keys(project, order="doubt") == [2, 1, 3]
+    edit(project, Action("status", value="done"), key=2)
+    assert project.doubt(document, 2) == 0.0
+
+    assert keys(project, order="doubt") == [1, 3, 2]
+
+
+def test_a_sentence_is_rated_again_after_a_change(open_project):
+    project = open_project(partner=Stub(sure={3: 0.5}))
+    document = project.documents[0]
+    until(lambda: project.doubt(document, 1) is not None)
+    before = project.doubt(document, 1)
+
+    edit(project, Action("keep", words=(3,)))
+    until(lambda: project.doubt(document, 1) is not None)
+
+    assert project.doubt(document, 1) == pytest.approx(before - 0.5)
+    project.undo(0, "back")
+    assert project.doubt(document, 1) == before
+
+
+def test_sentences_can_be_filtered_by_status_and_by_change(open_project):
+    project = open_project()
+    edit(project, Action("status", value="done"), key=1, id="a")
+    edit(project, Action("status", value="doubtful"), key=3, id="b")
+
+    found = {show: keys(project, show=show) for show in ("all", "open", "done", "doubtful", "changed")}
+
+    assert found == {"all": [1, 2, 3], "open": [2], "done": [1], "doubtful": [3], "changed": [1, 3]}
+    project.undo(0, "c")
+    assert keys(project, show="changed") == [1]
+
+
+def test_a_search_finds_words_and_combines_with_filters(open_project):
+    project = open_project(STARS + INVALID + DOG + RAIN)
+    edit(project, Action("status", value="done"), key=4)
+
+    assert project.queue(0, search="dog") == [(3, (3,))]
+    assert project.queue(0, search="VERB -nsubj-> NOUN") == [(3, (3, 4)), (4, (1, 2))]
+    assert project.queue(0, search="VERB -nsubj-> NOUN", show="open") == [(3, (3, 4))]
+    assert project.queue(0, search="  ") == [(1, ()), (2, ()), (3, ()), (4, ())]
+    with pytest.raises(TreefineError, match="expected a node"):
+        project.queue(0, search="VERB -nsubj->")
+
+
+def test_a_row_describes_a_sentence_also_if_it_is_not_valid(open_project):
+    project = open_project(INVALID + STARS)
+    edit(project, Action("status", value="done"), key=2)
+
+    bad, good = project.row(0, 1), project.row(0, 2)
+
+    assert (bad.number, bad.sent_id, bad.text) == (1, "bad", "The line must have 10 columns, not 2.")
+    assert (bad.status, bad.is_changed, bad.doubt, bad.n_different) == ("open", False, None, None)
+    assert (good.number, good.sent_id, good.text, good.status) == (2, "stars", "She saw two stars.", "done")
+    assert good.is_changed
+    with pytest.raises(StaleError):
+        project.row(0, 9)
+
+
+def test_a_file_that_does_not_exist_is_refused(open_project):
+    project = open_project()
+
+    for file in (-1, 1):
+        with pytest.raises(TreefineError, match=f"There is no file {file}. There are 1."):
+            project.queue(file)
+
+
+# Other annotators
+
+OTHER_STARS = STARS.replace("2\tobj", "1\tnmod").replace("4\tnummod", "2\tobl")
+
+
+def test_references_are_found_by_sent_id_whatever_their_order(open_project, tmp_path):
+    project = open_project(references=[reference(tmp_path, RAIN + OTHER_STARS)])
+
+    found = {key: [other.sent_id if other else None for _, other in project.others(0, key)] for key in (1, 2, 3)}
+
+    assert found == {1: ["stars"], 2: [None], 3: ["rain"]}
+    assert [project.row(0, key).n_different for key in (1, 2, 3)] == [2, 8, 0]
+    assert keys(project, order="difference") == [2, 1]
+
+
+@pytest.mark.parametrize("unnamed", ["both", "own", "other"])
+def test_references_without_sent_id_are_found_by_position(open_project, tmp_path, unnamed):
+    own = TREES if unnamed == "other" else without_ids(TREES)
+    other = OTHER_STARS + DOG
+    project = open_project(own, references=[reference(tmp_path, other if unnamed == "own" else without_ids(other))])
+
+    found = [project.others(0, key)[0][1] for key in (1, 2, 3)]
+
+    assert [each and each.forms[0] for each in found] == ["She", "The", None]
+    assert [project.row(0, key).n_different for key in (1, 2, 3)] == [2, 0, 3]
+
+
+def test_other_words_count_as_all_different(open_project, tmp_path):
+    other = reference(tmp_path, STARS.replace("two\ttwo", "2\ttwo") + INVALID.replace("1\tno\n\n", RAIN))
+    project = open_project(STARS + INVALID + DOG, references=[other])
+
+    assert [project.row(0, key).n_different for key in (1, 2, 3)] == [5, 3, 8]
+
+
+def test_an_invalid_sentence_that_no_annotator_has_does_not_differ(open_project, tmp_path):
+    project = open_project(STARS + INVALID, references=[reference(tmp_path, STARS)])
+
+    assert project.row(0, 2).n_different == 0
+    assert keys(project, order="difference") == []
+
+
+def test_with_two_references_their_difference_counts(open_project, tmp_path):
+    first, second = reference(tmp_path, TREES, "A"), reference(tmp_path, OTHER_STARS + DOG + RAIN, "B")
+    project = open_project(TREES, RAIN, references=[first, second])
+
+    assert [name for name, _ in project.others(0, 1)] == ["A", "B"]
+    assert [project.row(0, key).n_different for key in (1, 2, 3)] == [2, 0, 0]
+    assert project.others(1, 1) == []
+    assert project.row(1, 1).n_different is None
+
+
+def test_the_agreement_is_that_of_the_annotators(open_project, tmp_path):
+    first, second = reference(tmp_path, TREES, "A"), reference(tmp_path, OTHER_STARS + DOG + RAIN, "B")
+
+    assert open_project().agreement is None
+    both = open_project(STARS, references=[first, second]).agreement
+    one = open_project(TREES, references=[second]).agreement
+    few = open_project(RAIN + STARS, references=[second]).agreement
+
+    assert (both.words, both.uas) == (one.words, one.uas) == (16, 14 / 16)
+    assert (few.words, few.uas) == (8, 6 / 8)
+
+
+# Changes of a person
+
+
+def test_an_unknown_label_is_refused_and_known_to_the_file_once_a_person_insists(open_project):
+    project = open_project(TREES, RAIN)
+    with pytest.raises(UnknownLabelError, match="Did you mean obj?"):
+        edit(project, Action("label", word=4, label="obj1"))
+
+    edit(project, Action("label", word=4, label="obj1", is_new=True), id="a")
+    edit(project, Action("label", word=7, label="obj1"), key=2, id="b")
+
+    assert arc_of(project.documents[0], 7, key=2) == (4, "obj1")
+    assert "obj1" in project.inventory(0).labels
+    assert "obj1" not in project.inventory(1).labels
+
+
+def test_the_labels_of_the_file_of_ud_and_of_the_model_are_known(open_project):
+    project = open_project(STARS.replace("nummod", "counted"), partner=Stub(labels=("of:model",)))
+
+    for number, label in enumerate(["counted", "orphan", "of:model"]):
+        edit(project, Action("label", word=1, label=label), id=str(number))
+
+    assert arc_of(project.documents[0], 1) == (2, "of:model")
+
+
+def test_the_inventory_lists_values_by_frequency(open_project):
+    found = open_project().inventory(0)
+
+    assert found.labels[:4] == ["nsubj", "root", "punct", "det"]
+    assert set(found.labels) == {"nsubj", "root", "nummod", "obj", "punct", "det", "amod", "case", "obl"}
+    assert found.upos[:3] == ["NOUN", "VERB", "PUNCT"]
+    assert "INTJ" in found.upos
+    assert found.feats[:2] == ["Tense=Past", "Number=Sing"]
+    assert "NNS" in found.xpos
+
+
+def test_a_correction_confirms_the_words_before_it_if_the_person_wants_that(open_project):
+    project = open_project()
+
+    edit(project, Action("arc", word=4, head=1), id="a", confirms=True)
+    edit(project, Action("label", word=2, label="root"), key=3, id="b", confirms=False)
+    edit(project, Action("cell", word=7, column="upos", value="X"), key=2, id="c", confirms=True)
+
+    document = project.documents[0]
+    assert [decided(document, key) for key in (1, 2, 3)] == [[1, 2, 3], [], [2]]
+    assert "Keep=Head" in document.text(1)
+
+
+def test_a_change_of_an_old_version_is_refused_unless_it_was_made_before(open_project):
+    project = open_project()
+    first = project.edit(0, 1, 0, "same", Action("label", word=4, label="obl"))
+
+    assert project.edit(0, 1, 0, "same", Action("label", word=4, label="obl")) == first
+    with pytest.raises(StaleError, match="changed in another tab"):
+        project.edit(0, 1, 0, "other", Action("label", word=4, label="iobj"))
+
+    assert arc_of(project.documents[0], 4) == (2, "obl")
+
+
+# The parser's part
+
+
+def test_the_parser_follows_a_correction_and_undo_takes_it_back_first(open_project):
+    project = open_project(partner=Stub(follows={(4, 1): [(5, 4, "punct")], (5, 4): [(3, 2, "obj")]}))
+    document = project.documents[0]
+    edit(project, Action("arc", word=4, head=1), id="a")
+
+    change = project.follow(0, 1, 1, "b")
+
+    assert change.is_follow_up
+    assert arc_of(document, 5) == (4, "punct")
+    assert project.follow(0, 1, 1, "b") == change  # the answer was lost
+    assert project.follow(0, 1, 2, "c") is None  # nothing follows from a follow-up
+    project.undo(0, "d")
+    assert (arc_of(document, 4), arc_of(document, 5)) == ((1, "obj"), (2, "punct"))
+    project.undo(0, "e")
+    assert document.text(1) == STARS
+    project.undo(0, "f", is_redo=True)
+    assert project.undo(0, "g", is_redo=True).is_follow_up
+    assert arc_of(document, 5) == (4, "punct")
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        Action("cell", word=4, column="upos", value="X"),
+        Action("status", value="done"),
+        Action("split_sentence", word=3),
+        Action("join_sentences"),
+    ],
+    ids=lambda action: action.do,
+)
+def test_nothing_follows_from_other_actions(open_project, action):
+    project = open_project(partner=Stub(follows={(4, 2): [(5, 4, "punct")]}))
+    edit(project, action)
+
+    assert project.follow(0, 1, project.documents[0].version(1), "b") is None
+
+
+def test_nothing_follows_from_a_change_of_another_sentence_or_of_an_old_version(open_project):
+    project = open_project(partner=Stub(follows={(4, 1): [(5, 4, "punct")]}))
+    assert project.follow(0, 1, 0, "a") is None
+    edit(project, Action("arc", word=4, head=1), id="b")
+
+    assert project.follow(0, 2, 0, "c") is None
+    assert project.follow(0, 1, 0, "d") is None
+    edit(project, Action("status", value="done"), id="e")
+    assert project.follow(0, 1, 1, "f") is None
+
+
+def test_a_person_who_is_faster_than_the_parser_wins(open_project):
+    class Slow(Stub):
+        def follow(self, before, after):
+            edit(project, Action("label", word=1, label="obl"), id="meanwhile")
+            return super().follow(before, after)
+
+    project = open_project(partner=Slow(follows={(4, 1): [(5, 4, "punct")]}))
+    edit(project, Action("arc", word=4, head=1), id="a")
+
+    assert project.follow(0, 1, 1, "b") is None
+    assert arc_of(project.documents[0], 1) == (2, "obl")
+    assert arc_of(project.documents[0], 5) == (2, "punct")
+
+
+def test_parsing_again_does_not_undo_what_a_person_does_meanwhile(open_project):
+    class Slow(Stub):
+        def parse(self, sentence):
+            edit(project, Action("label", word=1, label="obl"), id="meanwhile")
+            return super().parse(sentence)
+
+    project = open_project(partner=Slow(parses=[(4, 1, "nmod")]))
+
+    with pytest.raises(StaleError):
+        project.parse(0, 1, 0, "a")
+
+    assert arc_of(project.documents[0], 1) == (2, "obl")
+
+
+def test_parsing_again_replaces_the_tree_except_what_is_decided(open_project):
+    project = open_project(partner=Stub(parses=[(4, 1, "nmod"), (3, 2, "obj")]))
+    edit(project, Action("keep", words=(3,)), id="a")
+
+    change = project.parse(0, 1, 1, "b")
+
+    assert change.what == "parse"
+    assert (arc_of(project.documents[0], 3), arc_of(project.documents[0], 4)) == ((4, "nummod"), (1, "nmod"))
+    assert project.parse(0, 1, 2, "c") is None
+
+
+def test_decisions_that_no_tree_satisfies_are_reported_when_parsing_again(open_project):
+    partner = Stub()
+    partner.parse = lambda sentence: None
+    project = open_project(partner=partner)
+
+    with pytest.raises(TreefineError, match="No tree satisfies all decisions. Remove one of them."):
+        project.parse(0, 1, 0, "a")
+
+
+def test_advice_comes_with_the_version_that_it_is_about(open_project):
+    project = open_project(INVALID + STARS, partner=Stub(suggests={4: [(1, "nmod")]}))
+    edit(project, Action("status", value="doubtful"), key=2)
+
+    version, advice = project.advise(0, 2)
+
+    assert (version, [each.word for each in advice.suggestions]) == (1, [4])
+    assert project.advise(0, 1) == (0, None)
+    with pytest.raises(StaleError):
+        project.advise(0, 9)
+
+
+def test_the_studio_works_without_a_parser(open_project):
+    project = open_project()
+    edit(project, Action("arc", word=4, head=1), id="a")
+
+    assert project.follow(0, 1, 1, "b") is None
+    assert project.advise(0, 1) == (1, None)
+    assert keys(project, order="doubt") == [1, 2, 3]
+    with pytest.raises(TreefineError, match="There is no parser for this file, or not yet."):
+        project.parse(0, 1, 1, "c")
+
+
+def test_the_studio_works_if_the_parser_cannot_be_loaded(open_project):
+    def load(name):
+        raise ModelError("The model is damaged.")
+
+    partner = Partner(load, "broken")
+    project = open_project(partner=partner)
+    partner.wait()
+
+    assert partner.fault == "The model is damaged."
+    edit(project, Action("arc", word=4, head=1), id="a")
+    assert project.follow(0, 1, 1, "b") is None
+    assert project.row(0, 1).doubt is None
+
+
+def test_a_file_in_another_language_is_edited_without_the_parser(open_project):
+    stub = Stub(follows={(4, 1): [(5, 4, "punct")]})
+    project = open_project(TREES, STARS.replace("two", "dos"), partner=stub, languages=["en", "es"])
+    until(lambda: project.doubt(project.documents[0], 3) is not None)
+    project.edit(1, 1, 0, "a", Action("arc", word=4, head=1))
+
+    assert project.follow(1, 1, 1, "b") is None
+    assert project.advise(1, 1) == (1, None)
+    assert project.doubt(project.documents[1], 1) is None
+
+
+# Learning
+
+
+def test_the_learner_gets_the_sentences_that_are_done_and_its_model_is_adopted(open_project):
+    seen = []
+    learner = SimpleNamespace(consider=seen.append, adopt=lambda: "new model", stop=lambda: seen.append("stopped"))
+    stub = Stub()
+    project = open_project(TREES, RAIN, partner=stub, learner=learner)
+    until(lambda: project.doubt(project.documents[0], 3) is not None)
+    edit(project, Action("status", value="done"), key=2)
+
+    project.learn()
+    project.adopt()
+
+    assert [[each.sent_id for each in some] for some in seen] == [["dog"]]
+    assert stub.name == "new model"
+    until(lambda: project.doubt(project.documents[0], 3) is not None)
+    project.close()
+    assert seen[-1] == "stopped"
+
+
+def test_without_a_learner_there_is_no_new_model(open_project):
+    project = open_project()
+    project.learn()
+
+    with pytest.raises(TreefineError, match="There is no new model. Start treefine annotate with --learn."):
+        project.adopt()
+
+
+def test_closing_writes_all_files(open_project):
+    project = open_project(TREES, conllu("1 a _ _ _ _ 0 root _ _"))
+    for file in (0, 1):
+        project.edit(file, 1, 0, "a", Action("status", value="done"))
+
+    project.close()
+
+    for document in project.documents:
+        assert next(read_treebank(document.path)).comment("treefine_status") == "done"

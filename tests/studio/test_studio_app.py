@@ -1,0 +1,553 @@
+"""The JSON of the studio: what each route answers, and how it refuses."""
+
+import bz2
+import json
+from types import SimpleNamespace
+
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.support.studio_files import until
+from tests.support.studio_pages import DOG, RAIN, STARS, TREES, Stub
+from treefine.serving.gate import SAFE_HEADERS
+from treefine.serving.limits import ServerLimits
+from treefine.studio.app import create_studio
+from treefine.studio.checks import Checker
+from treefine.studio.document import Document
+from treefine.studio.learn import LearningState
+from treefine.studio.project import Project, Reference
+from treefine.version import __version__
+
+TOKEN = "a-secret-0123456"
+TOKENS = (
+    "# text = al mar\n1-2\tal\t_\t_\t_\t_\t_\t_\t_\t_\n1\ta\ta\tADP\t_\t_\t3\tcase\t_\tKeep=Arc\n"
+    "2\tel\tel\tDET\t_\t_\t3\tdet\t_\tNotHead=1|NotLabel=case\n2.1\tnada\t_\t_\t_\t_\t_\t_\t_\t_\n"
+    "3\tmar\tmar\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
+)
+STUB = {
+    "sure": {4: 0.3},
+    "suggests": {4: [(1, "nmod")]},
+    "follows": {(4, 1): [(5, 4, "punct")]},
+    "parses": [(3, 2, "obj")],
+}
+
+
+class Studio:
+    """A client of a studio, and its project."""
+
+    def __init__(self, project, **options):
+        self.project = project
+        app = create_studio(project, token=TOKEN, **options)
+        self.client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+
+    def ask(self, method, path, body=None, status=200, **fields):
+        """Return the JSON of an answer."""
+        answer = self.client.request(method, f"/{TOKEN}/api/{path}", json=body, params=fields)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def get(self, path, **fields):
+        return self.ask("GET", path, **fields)
+
+    def edit(self, action, *, key=1, version=None, id="one", **fields):
+        version = self.project.documents[0].version(key) if version is None else version
+        return self.ask("POST", "edit", {"key": key, "version": version, "id": id, "action": action} | fields)
+
+
+@pytest.fixture
+def open_studio(tmp_path, monkeypatch):
+    """Return a function that opens texts as the files of a studio."""
+    monkeypatch.setattr(Checker, "_validator", None)  # udtools takes longer to load than a test
+    projects = []
+
+    def make(*files, limits=None, **options):
+        documents = []
+        for number, text in enumerate(files or [TREES]):
+            path = tmp_path / f"file {len(projects)}-{number}.conllu"
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+            documents.append(Document(path))
+        projects.append(Project(documents, **options))
+        return Studio(projects[-1], limits=limits)
+
+    yield make
+    for each in projects:
+        each.close()
+
+
+@pytest.fixture
+def studio(open_studio):
+    """Return a studio on three sentences with a parser."""
+    found = open_studio(partner=Stub(**STUB))
+    until(lambda: found.project.doubt(found.project.documents[0], 3) is not None)
+    return found
+
+
+# Who may ask
+
+
+def test_only_addresses_with_the_token_exist(studio):
+    for path in (
+        "/",
+        "/api/project",
+        "/wrong-token-00000/api/project",
+        "/page/studio.js",
+        f"/{TOKEN}/api/nothing",
+        "/docs",
+    ):
+        answer = studio.client.get(path)
+        assert answer.status_code == 404
+        assert answer.json()["error"] == {
+            "status": 404,
+            "message": "Not Found",
+            "hint": "Open the address that treefine annotate printed.",
+        }
+
+
+def test_the_page_and_its_files_are_served(studio):
+    page, script = studio.client.get(f"/{TOKEN}/"), studio.client.get(f"/{TOKEN}/page/studio.js")
+
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert script.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert {name: page.headers[name] for name in SAFE_HEADERS} == SAFE_HEADERS
+    assert studio.client.get(f"/{TOKEN}").url.path == f"/{TOKEN}/"
+    assert studio.client.head(f"/{TOKEN}/").status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "", "192.0.2.1"])
+def test_only_this_machine_is_answered(studio, host):
+    answer = studio.client.get(f"/{TOKEN}/api/project", headers={"host": host})
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == "This server does not accept requests for that host name."
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_other_web_sites_are_refused(studio, site):
+    body = {"key": 1, "version": 0, "id": "x", "action": {"do": "status", "value": "done"}}
+    headers = {"sec-fetch-site": site, "origin": "http://localhost:9"}
+
+    posted = studio.client.post(f"/{TOKEN}/api/edit", json=body, headers=headers)
+    read = studio.client.get(f"/{TOKEN}/api/export", headers=headers)
+
+    assert (posted.status_code, read.status_code) == (403, 403)
+    assert studio.project.documents[0].revision == 0
+
+
+# Reading
+
+
+def test_the_project_lists_files_values_and_the_parser(open_studio, tmp_path):
+    (tmp_path / "B.conllu").write_text(STARS)
+    reference = Reference.read(str(tmp_path / "B.conllu"), "B")
+    studio = open_studio(TREES, RAIN, partner=Stub(labels=("of:model",)), references=[reference], is_example=True)
+
+    found = studio.get("project")
+
+    assert [(each["name"], each["sentences"], each["notice"]) for each in found["files"]] == [
+        ("file 0-0.conllu", 3, ""),
+        ("file 0-1.conllu", 1, ""),
+    ]
+    labels = found["files"][1]["labels"]
+    assert labels[:3] == ["nsubj", "root", "punct"]
+    assert labels[3:] == sorted(labels[3:])
+    assert {"of:model", "orphan"} < set(labels)
+    assert found["files"][0]["upos"][0] == "NOUN"
+    assert found["parser"] == {"name": "stub", "is_ready": True, "fault": ""}
+    assert (found["version"], found["references"], found["learns"], found["is_example"]) == (
+        __version__,
+        ["B"],
+        False,
+        True,
+    )
+    assert (found["agreement"]["uas"], found["doubtful"]) == (1.0, 0.8)
+
+
+def test_the_queue_lists_keys_marked_words_and_progress(studio):
+    studio.edit({"do": "status", "value": "done"}, key=3)
+    studio.ask("POST", "spent", {"key": 3, "seconds": 2.5, "actions": 4})
+
+    found = studio.get("queue", search="VERB -nsubj-> *", order="doubt")
+
+    assert found["keys"] == [2, 1, 3]
+    assert found["marked"] == {"1": [1, 2], "2": [3, 4], "3": [1, 2]}
+    assert found["counts"] == {"done": 1, "doubtful": 0, "open": 2}
+    assert (found["seconds"], found["actions"], found["visited"], found["revision"]) == (2.5, 4, 1, 1)
+    assert (found["can_undo"], found["can_redo"], found["rated"]) == (True, False, 3)
+    assert found["errors_left"] == pytest.approx(1.7, abs=0.1)
+    assert studio.get("queue", show="done")["keys"] == [3]
+
+
+def test_rows_are_those_of_the_keys_that_exist(studio):
+    found = studio.get("rows", keys=f"2,99,x,,-1,{'9' * 5000},1")
+
+    assert [(each["key"], each["number"], each["sent_id"], each["text"]) for each in found] == [
+        (2, 2, "dog", "The old dog slept near the door."),
+        (1, 1, "stars", "She saw two stars."),
+    ]
+    assert (found[1]["status"], found[1]["is_changed"], found[1]["n_different"]) == ("open", False, None)
+    assert studio.get("rows") == []
+
+
+def test_a_sentence_has_words_tokens_empty_nodes_decisions_and_faults(open_studio):
+    studio = open_studio(TOKENS.replace("3\tdet", "2\tdet"))
+
+    found = studio.get("sentence", file=0, key=1)
+
+    assert [each["form"] for each in found["words"]] == ["a", "el", "mar"]
+    assert found["tokens"] == [{"form": "al", "first": 1, "last": 2}]
+    assert found["empty"] == [{"id": "2.1", "after": 2, "form": "nada"}]
+    first, second, _ = found["words"]
+    assert (first["keeps_head"], first["keeps_label"], first["head"], first["label"]) == (True, True, 3, "case")
+    assert (second["keeps_head"], second["not_heads"], second["not_labels"]) == (False, [1], ["case"])
+    assert [(each["word"], each["column"]) for each in found["faults"] if each["source"] == "treefine"] == [(2, "head")]
+    assert (found["number"], found["version"], found["status"], found["is_changed"]) == (1, 0, "open", False)
+    assert (found["direction"], found["text"], found["others"], found["spent"]) == ("ltr", "al mar", [], [0.0, 0])
+    assert "\n".join(found["lines"]) + "\n\n" == TOKENS.replace("3\tdet", "2\tdet")
+    assert studio.project.is_shown.is_set()
+
+
+@pytest.mark.parametrize(
+    ("word", "direction"), [("כלב", "rtl"), ("«كلب", "rtl"), ("dog", "ltr"), ("...", "ltr"), ("42ك", "rtl")]
+)
+def test_the_direction_is_that_of_the_first_letter(open_studio, word, direction):
+    studio = open_studio(f"1\t{word}\t_\t_\t_\t_\t0\troot\t_\t_\n\n")
+
+    assert studio.get("sentence", file=0, key=1)["direction"] == direction
+
+
+def test_lines_that_are_not_a_sentence_are_shown_with_their_faults(open_studio):
+    content = b"\xef\xbb\xbf# sent_id = x\r\n1\tcaf\xe9\r\n\r\n1\t\0\r\n\r\n" + STARS.encode()
+    studio = open_studio(content)
+
+    found, null, good = (studio.get("sentence", file=0, key=key) for key in (1, 2, 3))
+
+    assert (found["words"], found["lines"], found["sent_id"]) == (None, ["# sent_id = x", "1\tcaf\ufffd"], "x")
+    assert [each["message"] for each in found["faults"]][0] == "line 2: Byte 0xe9 is not UTF-8."
+    assert "null bytes" in null["faults"][0]["message"]
+    assert good["words"]
+    assert [each["key"] for each in studio.get("rows", keys="1,2,3")] == [1, 2, 3]
+    lines = ["1\tcafé\t_\t_\t_\t_\t0\troot\t_\t_"]
+    assert studio.edit({"do": "source", "lines": lines})["sentences"][0]["words"][0]["form"] == "café"
+
+
+def test_the_trees_of_other_annotators_come_with_their_differences(open_studio, tmp_path):
+    (tmp_path / "B.conllu").write_text(STARS.replace("2\tobj", "1\tnmod") + DOG.replace("\told", "\tnew"))
+    studio = open_studio(references=[Reference.read(str(tmp_path / "B.conllu"), "B")])
+
+    (stars,), (dog,), (rain,) = (studio.get("sentence", file=0, key=key)["others"] for key in (1, 2, 3))
+
+    assert (stars["name"], stars["differs"], stars["words"][3]["head"]) == ("B", [4], 1)
+    assert (dog["differs"], dog["lines"][3].split("\t")[1]) == (None, "new")
+    assert rain == {"name": "B", "words": None, "differs": None}
+    assert studio.get("queue", order="difference")["keys"] == [2, 3, 1]
+
+
+def test_advice_is_that_of_the_parser(studio, open_studio):
+    found = studio.get("advice", file=0, key=1)
+
+    assert found["version"] == 0
+    assert found["advice"]["confidence"] == [0.97, 0.97, 0.97, 0.3, 0.97]
+    assert found["advice"]["suggestions"] == [{"word": 4, "head": 1, "label": "nmod", "arcs": [[4, 1, "nmod"]]}]
+    assert open_studio().get("advice", file=0, key=1) == {"version": 0, "advice": None}
+
+
+def test_the_status_counts_other_tabs_until_they_leave(studio):
+    assert studio.get("status", tab="a")["other_tabs"] == 0
+    assert studio.get("status", tab="b" * 300)["other_tabs"] == 1
+    studio.ask("POST", "leave", tab="a")
+    found = studio.get("status", tab="b" * 300)
+
+    assert (found["other_tabs"], found["fault"], found["revision"], found["learning"]) == (0, "", 0, None)
+    assert found["parser"]["is_ready"]
+    studio.ask("POST", "leave", tab="b" * 300)
+    assert studio.get("status", tab="c")["other_tabs"] == 0
+
+
+def test_a_tab_that_was_not_heard_of_for_long_is_not_counted(studio, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("treefine.studio.app.time.monotonic", lambda: now[0])
+    studio.get("status", tab="a")
+    now[0] += 10
+
+    assert studio.get("status", tab="b")["other_tabs"] == 0
+
+
+def test_the_export_has_marks_or_not(studio):
+    studio.edit({"do": "label", "word": 4, "label": "iobj"}, id="a")
+    studio.edit({"do": "status", "value": "done"}, key=2, id="b")
+
+    with_marks, without = (
+        studio.client.get(f"/{TOKEN}/api/export", params={"marks": marks}) for marks in ("true", "false")
+    )
+
+    assert with_marks.content == studio.project.documents[0].content()
+    assert b"Keep=Arc" in with_marks.content
+    assert without.text == STARS.replace("\tobj", "\tiobj") + DOG + RAIN
+    assert with_marks.headers["content-disposition"] == "attachment; filename*=UTF-8''file%200-0.conllu"
+    assert with_marks.headers["content-type"] == "text/plain; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    ("name", "exported"), [("a.v2.conllu", "a.v2.conllu"), ("data", "data.conllu"), ("ö.conllu.bz2", "%C3%B6.conllu")]
+)
+def test_the_name_of_an_export_is_that_of_the_file(tmp_path, name, exported):
+    path = tmp_path / name
+    path.write_bytes(bz2.compress(STARS.encode()) if name.endswith("bz2") else STARS.encode())
+    project = Project([Document(path)])
+
+    answer = Studio(project).client.get(f"/{TOKEN}/api/export")
+
+    assert answer.headers["content-disposition"].endswith(f"''{exported}")
+    assert answer.text == STARS
+    project.close()
+
+
+# Changing
+
+
+def test_an_edit_answers_with_the_sentence_and_the_arcs_that_are_new(studio):
+    found = studio.edit({"do": "arc", "word": 4, "head": 1})
+
+    assert (found["is_changed"], found["what"], found["is_follow_up"], found["is_new_order"]) == (
+        True,
+        "arc",
+        False,
+        False,
+    )
+    assert found["words"] == [{"word": 4, "head": 2, "label": "obj"}]
+    (sentence,) = found["sentences"]
+    assert (sentence["version"], sentence["words"][3]["head"], sentence["is_changed"]) == (1, 1, True)
+    assert (found["revision"], found["can_undo"], found["can_redo"]) == (1, True, False)
+
+
+def test_an_edit_that_is_sent_twice_is_made_once(studio):
+    first = studio.edit({"do": "arc", "word": 4, "head": 1}, version=0)
+
+    assert studio.edit({"do": "arc", "word": 4, "head": 1}, version=0) == first
+    assert studio.project.documents[0].revision == 1
+
+
+def test_an_edit_that_changes_nothing_says_so(studio):
+    found = studio.edit({"do": "status", "value": "open"})
+
+    assert (found["is_changed"], found["words"], found["revision"]) == (False, [], 0)
+    assert found["sentences"][0]["key"] == 1
+
+
+def test_an_edit_can_confirm_the_words_before_it(studio):
+    found = studio.edit({"do": "arc", "word": 3, "head": 2}, confirms=True)
+
+    assert [each["keeps_label"] for each in found["sentences"][0]["words"]] == [True, True, False, False, False]
+
+
+def test_the_parser_follows_undo_takes_both_back_and_redo_makes_them_again(studio):
+    studio.edit({"do": "arc", "word": 4, "head": 1}, id="a")
+    followed = studio.ask("POST", "follow", {"key": 1, "version": 1, "id": "b"})
+    assert (followed["is_follow_up"], followed["words"]) == (True, [{"word": 5, "head": 2, "label": "punct"}])
+    assert studio.ask("POST", "follow", {"key": 1, "version": 1, "id": "c"})["is_changed"] is False
+
+    undone = [studio.ask("POST", "undo", {"id": each}) for each in ("d", "e", "f")]
+    redone = studio.ask("POST", "undo", {"id": "g", "is_redo": True, "key": 2})
+
+    assert [each["is_changed"] for each in undone] == [True, True, False]
+    assert "\n".join(undone[1]["sentences"][0]["lines"]) + "\n\n" == STARS
+    assert redone["words"] == [{"word": 4, "head": 2, "label": "obj"}]
+    assert (redone["sentences"][0]["key"], redone["can_redo"]) == (1, True)
+
+
+def test_a_split_and_its_undo_change_the_order(studio):
+    split = studio.edit({"do": "split_sentence", "word": 3}, id="a")
+    undone = studio.ask("POST", "undo", {"id": "b"})
+
+    assert (split["is_new_order"], [each["key"] for each in split["sentences"]], split["words"]) == (True, [1, 4], [])
+    assert (undone["is_new_order"], [each["key"] for each in undone["sentences"]]) == (True, [1])
+
+
+def test_parsing_again_is_one_change(studio):
+    found = studio.ask("POST", "parse", {"key": 1, "version": 0, "id": "a"})
+
+    assert (found["what"], found["words"]) == ("parse", [{"word": 3, "head": 4, "label": "nummod"}])
+
+
+def test_the_new_model_is_adopted(open_studio):
+    state = LearningState("better", "It is better.")
+    learner = SimpleNamespace(state=state, adopt=lambda: "new", stop=lambda: None, consider=lambda done: None)
+    studio = open_studio(partner=Stub(), learner=learner)
+
+    assert studio.get("status")["learning"]["kind"] == "better"
+    assert studio.ask("POST", "adopt")["name"] == "new"
+
+
+# Requests that are refused
+
+EDIT = {"key": 1, "version": 0, "id": "x", "action": {"do": "arc", "word": 4, "head": 1}}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "message"),
+    [
+        ("GET", "queue?file=9", None, 400, "There is no file 9."),
+        ("GET", "queue?order=random", None, 422, ""),
+        ("GET", "queue?search=VERB -nsubj->", None, 400, "Character 14 of the query: expected a node, not the end."),
+        ("GET", "rows?file=-1", None, 400, "There is no file -1."),
+        ("GET", "sentence?file=0&key=9", None, 409, "This sentence does not exist any more."),
+        ("GET", "sentence?file=0&key=x", None, 422, ""),
+        ("GET", "sentence?file=0", None, 422, ""),
+        ("GET", "advice?file=0&key=9", None, 409, "This sentence does not exist any more."),
+        ("GET", "advice?file=3&key=1", None, 400, "There is no file 3."),
+        ("GET", "status?file=3", None, 400, "There is no file 3."),
+        ("GET", "export?file=3", None, 400, "There is no file 3."),
+        ("GET", "edit", None, 405, "Method Not Allowed"),
+        ("POST", "edit", EDIT | {"file": 9}, 400, "There is no file 9."),
+        ("POST", "edit", EDIT | {"key": 9}, 409, "This sentence does not exist any more."),
+        ("POST", "edit", EDIT | {"version": 3}, 409, "This sentence was changed in another tab."),
+        ("POST", "edit", EDIT | {"id": ""}, 422, "id: String should have at least 1 character"),
+        ("POST", "edit", {"key": 1, "version": 0, "action": EDIT["action"]}, 422, "id: Field required"),
+        ("POST", "edit", EDIT | {"id": "x" * 101}, 422, "id: String should have at most 100 characters"),
+        ("POST", "edit", EDIT | {"other": 1}, 422, "other: Extra inputs are not permitted"),
+        ("POST", "edit", EDIT | {"action": {}}, 422, "action.do: Field required"),
+        ("POST", "edit", EDIT | {"action": {"do": "fly"}}, 400, "There is no action 'fly'."),
+        ("POST", "edit", EDIT | {"action": {"do": "arc", "word": 4}}, 400, "The action 'arc' needs head."),
+        ("POST", "edit", EDIT | {"action": {"do": "arc", "word": 4, "head": 9}}, 400, "There is no word 9."),
+        ("POST", "edit", EDIT | {"action": {"do": "label", "word": 4, "label": "objj"}}, 422, "the label 'objj'"),
+        (
+            "POST",
+            "edit",
+            EDIT | {"action": {"do": "source", "lines": ["# a", "1"]}},
+            400,
+            "must have 10 columns, not 1.",
+        ),
+        ("POST", "edit", [], 422, "Input should be a valid dictionary"),
+        ("POST", "follow", {"key": 1, "version": 0}, 422, "id: Field required"),
+        ("POST", "follow", {"key": 1, "version": 0, "id": "x", "file": 2}, 400, "There is no file 2."),
+        ("POST", "parse", {"key": 9, "version": 0, "id": "x"}, 409, "This sentence does not exist any more."),
+        ("POST", "parse", {"key": 1, "version": 7, "id": "x"}, 409, "This sentence was changed in another tab."),
+        ("POST", "undo", {}, 422, "id: Field required"),
+        ("POST", "undo", {"id": "x", "revision": 5}, 409, "The file was changed in another tab."),
+        (
+            "POST",
+            "spent",
+            {"key": 1, "seconds": -1, "actions": 0},
+            422,
+            "seconds: Input should be greater than or equal to 0",
+        ),
+        (
+            "POST",
+            "spent",
+            {"key": 1, "seconds": 1e9, "actions": 0},
+            422,
+            "seconds: Input should be less than or equal to",
+        ),
+        ("POST", "spent", {"key": 1, "seconds": 1, "actions": 1.5}, 422, "actions: Input should be a valid integer"),
+        ("POST", "spent", {"key": 1, "seconds": 1, "actions": 1, "id": "x"}, 422, "id: Extra inputs are not permitted"),
+        ("POST", "adopt", None, 400, "There is no new model."),
+    ],
+)
+def test_a_wrong_request_is_answered_with_the_reason(studio, method, path, body, status, message):
+    answer = studio.client.request(method, f"/{TOKEN}/api/{path}", json=body)
+
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert error["status"] == status
+    assert message in error["message"]
+    assert studio.project.documents[0].revision == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "message"),
+    [
+        (b"{", "application/json", "The body is not valid JSON at character 1"),
+        (b'{"key": 1, "seconds": Infinity, "actions": 0}', "application/json", "seconds: Input should be"),
+        (b'{"key": 1, "seconds": NaN, "actions": 0}', "application/json", "seconds: Input should be"),
+        (b'{"key": 1, "seconds": 1, "actions": 0}', "text/plain", "The Content-Type header is 'text/plain'."),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_answered_with_the_reason(studio, content, kind, message):
+    answer = studio.client.post(f"/{TOKEN}/api/spent", content=content, headers={"content-type": kind})
+
+    assert answer.status_code == 422
+    assert message in answer.json()["error"]["message"]
+    assert studio.get("status")["seconds"] == 0
+
+
+def test_a_body_that_is_too_large_is_refused(open_studio):
+    studio = open_studio(limits=ServerLimits(max_bytes=300))
+
+    studio.edit({"do": "status", "value": "done"}, id="a")
+    found = studio.ask("POST", "edit", EDIT | {"action": {"do": "comments", "lines": ["x" * 500]}}, status=413)
+
+    assert found["error"]["message"] == "The request is larger than 300 bytes."
+
+
+def test_a_fault_of_the_file_is_shown(studio):
+    document = studio.project.documents[0]
+    document.path.write_text(RAIN)
+
+    studio.ask("POST", "edit", EDIT, status=409)
+    assert studio.get("status")["fault"] == ""
+    document.fault = "It cannot be written."
+
+    assert studio.get("status")["fault"] == "It cannot be written."
+
+
+NUMBERS = st.none() | st.integers(-2, 9) | st.just(10**30)
+TEXTS = st.none() | st.sampled_from(["", "obj", "head", "form", "misc", "done", "a|b,c", "_"]) | st.text(max_size=5)
+ANY_ACTION = st.fixed_dictionaries(
+    {
+        "do": st.sampled_from(
+            "arc label tree keep free forbid cell split_word join_words make_multiword split_into_multiword "
+            "remove_multiword comments status split_sentence join_sentences source".split()
+        ),
+        "is_new": st.booleans(),
+    },
+    optional={
+        **{name: NUMBERS for name in ("word", "last", "head")},
+        **{name: TEXTS for name in ("label", "column", "value")},
+        **{name: st.lists(st.text(max_size=5) | st.just(RAIN), max_size=3) for name in ("forms", "lines")},
+        "arcs": st.lists(
+            st.tuples(st.integers(-1, 6), st.none() | st.integers(-1, 6), st.text(max_size=4)), max_size=3
+        ),
+        "words": st.lists(st.integers(-1, 9), max_size=3),
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def fuzzed(tmp_path_factory):
+    """Return one studio for all examples, with sentences of each kind."""
+    path = tmp_path_factory.mktemp("fuzzed") / "file.conllu"
+    path.write_bytes(
+        b"\xef\xbb\xbf" + TOKENS.replace("\n", "\r\n").encode() + b"1\tcaf\xe9\n\n" + TREES.encode().rstrip()
+    )
+    project = Project([Document(path)], partner=Stub(**STUB))
+    yield Studio(project)
+    project.close()
+
+
+@given(keys=st.integers(0, 5), action=ANY_ACTION, confirms=st.booleans())
+@example(keys=3, action={"do": "tree", "arcs": [(1, 2, "\ud800")]}, confirms=False)
+@example(keys=3, action={"do": "comments", "lines": ["\udcff"]}, confirms=False)
+@example(keys=1, action={"do": "source", "lines": ["\ud800", RAIN]}, confirms=True)
+def test_any_action_is_answered_and_leaves_a_valid_file(fuzzed, keys, action, confirms):
+    document = fuzzed.project.documents[0]
+    key = document.keys[keys % len(document)]
+    body = {"key": key, "version": document.version(key), "id": f"edit {document.revision}", "action": action}
+
+    answer = fuzzed.client.post(
+        f"/{TOKEN}/api/edit",
+        content=json.dumps(body | {"confirms": confirms}),
+        headers={"content-type": "application/json"},
+    )
+
+    assert answer.status_code in (200, 400, 422), answer.text
+    if answer.status_code == 200:
+        assert all(each["words"] for each in answer.json()["sentences"] if answer.json()["is_changed"])
+    else:
+        assert answer.json()["error"]["message"]
+    assert document.content().decode(errors="replace")
+    assert "".join(map(document.text, document.keys)).encode(errors="surrogateescape") == document.content()
+    if document.can_undo:
+        undone = fuzzed.ask("POST", "undo", {"id": f"undo {document.revision}"})
+        assert undone["is_changed"]

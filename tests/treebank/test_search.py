@@ -1,0 +1,621 @@
+"""Searches in trees: texts, short patterns and the syntax of Grew, compared with a search that tries all words."""
+
+import time
+from io import BytesIO
+from itertools import islice, permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treefine import read_treebank
+from treefine.errors import TreefineError
+from treefine.treebank import search
+from treefine.treebank.graph import Arcs
+from treefine.treebank.search import Match, TextQuery, TreeQuery, read_query
+from treefine.treebank.sentence import Sentence
+from treefine.treebank.tag_rules import UPOS
+
+
+def tree(lines):
+    """Read one sentence whose columns are separated by spaces; columns after the label are blank."""
+    rows = [line.split() for line in lines.strip().splitlines()]
+    rows = [[*row, *["_"] * (10 - len(row))] for row in rows]
+    return next(read_treebank(BytesIO(("\n".join(map("\t".join, rows)) + "\n\n").encode()), format="conllu"))
+
+
+DOGS = tree("""
+1 The the DET DT Definite=Def 3 det
+2 big big ADJ JJ Degree=Pos 3 amod
+3 dogs dog NOUN NNS Number=Plur 4 nsubj
+4 chased chase VERB VBD Tense=Past 0 root
+5 a a DET DT Definite=Ind 6 det
+6 cat cat NOUN NN Number=Sing 4 obj _ SpaceAfter=No
+7 . . PUNCT . _ 4 punct
+""")
+FRENCH = tree("""
+1 Il il PRON _ Number=Sing|Number[psor]=Plur 2 nsubj:outer
+2 va aller VERB _ _ 0 root
+3-4 aux
+3 à à ADP _ _ 5 case
+4 les le DET _ Number=Plur 5 det
+5 champs champ NOUN _ Number=Plur 2 obl
+""")
+
+
+def words(query, sentence=DOGS):
+    return [match.words for match in read_query(query).matches(sentence)]
+
+
+# Texts.
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("dogs", [(3,)]),
+        ("DOG", [(3,)]),
+        ("big dogs", [(2, 3)]),
+        ('"big  dogs"', [(2, 3)]),
+        ("cat.", [(6, 7)]),  # no space before the full stop
+        ("cat .", []),
+        ("chase", [(4,)]),
+        ("a", [(4,), (5,), (6,)]),
+        ("dogs cat", []),
+        ('"VERB -obj-> NOUN"', []),
+        ("number", []),
+        ("Verb", []),
+    ],
+)
+def test_a_text_is_found_in_the_running_text(query, found):
+    assert isinstance(read_query(query), TextQuery)
+    assert words(query) == found
+
+
+def test_a_text_is_found_in_lemmas_and_in_multiword_tokens_and_their_words():
+    assert words("aller", FRENCH) == [(2,)]
+    assert words("va aux champs", FRENCH) == [(2, 3, 4, 5)]
+    assert words("les", FRENCH) == [(4,)]
+
+
+def test_letters_that_become_two_when_folded_do_not_shift_the_words():
+    sentence = Sentence.of_words(["Große", "Straße", "am", "See"])
+
+    assert words("am", sentence) == [(3,)]
+    assert words("STRASSE AM", sentence) == [(2, 3)]
+
+
+@pytest.mark.parametrize("text", ["well-known", "and/or", "d*g", "%", '"', "5 > 3", "ROOTS", "NOUNS", "Number", "NN"])
+def test_words_that_are_no_pattern_are_texts(text):
+    assert read_query(text) == TextQuery(text.lower())
+
+
+# Short patterns.
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("NOUN", [(3,), (6,)]),
+        ("DET|ADJ", [(1,), (2,), (5,)]),
+        ("/dog/", [(3,)]),
+        ("lemma=chase", [(4,)]),
+        ("form=The", [(1,)]),
+        ("form=the", []),
+        ("xpos=NNS", [(3,)]),
+        ("deprel=nsubj", [(3,)]),
+        ("label = obj", [(6,)]),
+        ("DEPREL=obj", [(6,)]),
+        ("Number=Plur", [(3,)]),
+        ("Number=Plur|Sing", [(3,), (6,)]),
+        ("Number<>Plur", [(6,)]),  # only words that have a number
+        ("[Number]", [(3,), (6,)]),
+        ("[!Number, upos=NOUN|DET]", [(1,), (5,)]),
+        ("[upos=NOUN, Number=Plur]", [(3,)]),
+        ("[lemma<>the|a, upos=DET]", []),
+        ('form=re".*o.*"', [(3,)]),
+        ('form<>re".*[aeiou].*"', [(7,)]),
+        ('form="."', [(7,)]),
+        ("*", [(1,), (2,), (3,), (4,), (5,), (6,), (7,)]),
+        ("ROOT", [()]),
+    ],
+)
+def test_one_node(query, found):
+    assert isinstance(read_query(query), TreeQuery)
+    assert words(query) == found
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("VERB -nsubj-> NOUN", [(3, 4)]),
+        ("NOUN -nsubj-> VERB", []),  # the arrow points to the dependent
+        ("VERB-nsubj->NOUN", [(3, 4)]),
+        ("lemma=chase-obj->NOUN", [(4, 6)]),
+        ("VERB -> NOUN", [(3, 4), (4, 6)]),
+        ("VERB --> PUNCT", [(4, 7)]),
+        ("VERB -[obj|iobj]-> *", [(4, 6)]),
+        ("VERB -obj|nsubj-> *", [(3, 4), (4, 6)]),
+        ("VERB -[^obj]-> *", [(3, 4), (4, 7)]),
+        ("VERB -^obj|punct-> *", [(3, 4)]),
+        ('VERB -re"n.*"-> *', [(3, 4)]),
+        ('VERB -[re"n.*"|obj]-> *', [(3, 4), (4, 6)]),
+        ("VERB -nsubj-> NOUN -amod-> ADJ", [(2, 3, 4)]),
+        ("VERB -> NOUN -> DET", [(1, 3, 4), (4, 5, 6)]),
+        ("ROOT -> VERB", [(4,)]),
+        ("ROOT -root-> * -obj-> *", [(4, 6)]),
+        ("DET < NOUN", [(5, 6)]),
+        ("DET << NOUN", [(1, 3), (1, 6), (5, 6)]),
+        ("ROOT < *", [(1,)]),
+        ("DET < ADJ < NOUN", [(1, 2, 3)]),
+        ("[Number] -det-> form=a", [(5, 6)]),
+    ],
+)
+def test_a_chain_of_nodes(query, found):
+    assert sorted(words(query)) == found
+
+
+def test_a_label_does_not_match_its_subtypes_but_its_main_type_does():
+    assert words("VERB -nsubj-> *", FRENCH) == []
+    assert words("VERB -nsubj:outer-> *", FRENCH) == [(1, 2)]
+    assert words("VERB -[1=nsubj]-> *", FRENCH) == [(1, 2)]
+    assert words("VERB -1=nsubj-> *", FRENCH) == [(1, 2)]
+    assert words("VERB -[1=nsubj, 2=outer]-> *", FRENCH) == [(1, 2)]
+    assert words("VERB -[1=nsubj|obl, !2]-> *", FRENCH) == [(2, 5)]
+    assert words("label=nsubj", FRENCH) == []
+    assert words("1=nsubj", FRENCH) == [(1,)]
+
+
+def test_a_feature_with_a_layer_is_another_feature():
+    assert words("Number[psor]=Plur", FRENCH) == [(1,)]
+    assert words("[Number=Plur, !Number[psor]]", FRENCH) == [(4,), (5,)]
+
+
+def test_a_blank_head_has_no_arc_and_a_blank_label_is_not_another_label():
+    sentence = Sentence.of_words(["a", "b", "c"]).with_arcs(Arcs((None, 1, 1), ("root", "_", "obj")))
+
+    assert sorted(words("* -> *", sentence)) == [(1, 2), (1, 3)]
+    assert words("ROOT -> *", sentence) == []
+    assert words("* -[^nsubj]-> *", sentence) == [(1, 3)]
+    assert words("[!label]", sentence) == words("[!1]", sentence) == [(2,)]
+
+
+def test_a_match_has_the_nodes_in_the_order_of_the_query():
+    assert read_query("ROOT -> VERB -obj-> NOUN").first(DOGS) == Match((("1", 0), ("2", 4), ("3", 6)))
+    assert read_query("pattern { N [upos=NOUN]; V -[nsubj]-> N }").first(DOGS) == Match((("N", 3), ("V", 4)))
+    assert read_query("big dogs").first(DOGS) == Match((("1", 2), ("2", 3)))
+    assert read_query("ADV").first(DOGS) is None
+
+
+# The syntax of Grew.
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("pattern { V [upos=VERB]; N [upos=NOUN]; V -[nsubj]-> N; N << V; }", [(3, 4)]),
+        ("pattern { V [upos=VERB]; N [upos=NOUN]; V -[nsubj]-> N; V << N; }", []),
+        ("match { V -[obj]-> N }", [(4, 6)]),
+        ("request{V-[obj]->N}", [(4, 6)]),
+        ("pattern { e: V -[obj]-> N; f: N -> D }", [(4, 5, 6)]),
+        ("pattern { V -> N } pattern { N [upos = NOUN] }", [(3, 4), (4, 6)]),
+        ("pattern { V -> N; N [upos=NOUN]; N -> A } without { N -> B }", [(4, 5, 6)]),
+        ("pattern { V -> N; N [upos=NOUN] } without { N -[amod]-> A }", [(4, 6)]),
+        ("pattern { V -> N } without { N -> M } without { N [upos=PUNCT] }", [(1, 3), (2, 3), (5, 6)]),
+        ("pattern { V -> N } without { V [upos=NOUN]; N < V }", [(1, 3), (3, 4), (4, 6), (4, 7)]),
+        ("pattern { N [upos=NOUN] } without { N.lemma = dog }", [(6,)]),
+        ('pattern { N [upos=NOUN]; N.lemma <> "dog" }', [(6,)]),
+        ('pattern { N [upos=NOUN]; N.lemma = re"d.*"|"cow" }', [(3,)]),
+        ("pattern { A < B; A.upos = B.upos }", []),
+        ("pattern { A [upos=DET]; B []; A.upos = B.upos; A << B }", [(1, 5)]),
+        ("pattern { A []; A.form = A.lemma; A.upos <> A.label }", [(2,), (5,), (6,), (7,)]),
+        ("without { V [upos=VERB] }", []),
+        ("without { V [upos=ADV] }", [()]),
+        ('pattern { R [form="__0__"]; R -> V }', [(4,)]),
+        ("pattern { ROOT -> V; V -[punct]-> P }", [(4, 7)]),
+        ("% a comment\npattern { % another }\n V -[obj]-> N % the last\n }", [(4, 6)]),
+        ("pattern { }", [()]),
+    ],
+)
+def test_the_syntax_of_grew(query, found):
+    assert sorted(words(query)) == found
+
+
+def test_a_node_of_without_is_another_word():
+    assert words("pattern { V -[obj]-> N } without { V -[obj]-> M }") == [(4, 6)]
+    assert words("pattern { N [form=cat] } without { M [form=cat] }") == [(6,)]
+
+
+# Faults.
+
+CLAUSES = (
+    ' Write clauses such as N [upos=VERB], N -[obj]-> M, N < M, N << M, N.lemma = M.lemma or N.lemma <> "go", '
+    "with semicolons between them."
+)
+BLOCKS = " Write pattern { … }, and without { … } as often as needed."
+ARROW = " Write HEAD -label-> DEPENDENT: the arrow points from the head to the dependent."
+NODE = ' Write NOUN, /lemma/, form=went, [upos=NOUN, Number=Plur], * or ROOT; put a text in quotes, as in "a = b".'
+KEYS = " Use form, lemma, upos, xpos, label, or a feature such as Number."
+VALUE = ' Write go, "go", go|come or re"go.*".'
+CONDITIONS = " Write conditions as in [upos=NOUN, Number=Plur, !Case]."
+PYTHON = " Use the syntax of Python's re module."
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (5, "A query must be a string, not the int 5."),
+        (" \n", "The query is empty. Write a word, or a pattern such as VERB -nsubj-> NOUN."),
+        ('""', "The query is empty. Write a word, or a pattern such as VERB -nsubj-> NOUN."),
+        ("x" * 2001, "The query has 2,001 characters; at most 2,000 are possible."),
+        ("VERB -obj->", "Character 12 of the query: expected a node, not the end." + NODE),
+        ("VERB -> (NOUN)", "Character 9 of the query: expected a node, not '('." + NODE),
+        ("a = b = c", "Character 1 of the query: 'a' is not a column or a feature." + KEYS),
+        ("-> VERB", "Character 1 of the query: expected a node, not '-'." + NODE),
+        ("/usr/bin", "Character 6 of the query: expected an arrow, not 'bin'." + ARROW),
+        ("VERB <-nsubj- NOUN", "Character 6 of the query: expected an arrow, not '<'." + ARROW),
+        ("VERB -[obj-> NOUN", "Character 11 of the query: expected ]->, not '-'." + ARROW),
+        ("VERB -obj NOUN -> ADJ", "Character 11 of the query: expected ->, not 'NOUN'." + ARROW),
+        ("VERB -[]-> NOUN", "Character 8 of the query: expected a value, not ']'." + VALUE),
+        (
+            "VERB -[1=obj, upos=X]-> *",
+            "Character 8 of the query: an arc has only the parts 1 and 2. Write -[1=nsubj]-> or -[1=nsubj, !2]->.",
+        ),
+        (
+            "VERB -obj-> dog",
+            "Character 13 of the query: 'dog' is not a node. "
+            "Write form=dog, xpos=dog or /dog/ (a lemma), or a universal tag such as NOUN.",
+        ),
+        (
+            "NN -> VERB",
+            "Character 1 of the query: 'NN' is not a node. "
+            "Write form=NN, xpos=NN or /NN/ (a lemma), or a universal tag such as NOUN.",
+        ),
+        ("form=", "Character 6 of the query: expected a value, not the end." + VALUE),
+        ("form=/go/", "Character 6 of the query: expected a value, not '/'." + VALUE),
+        ('form="go', "Character 6 of the query: expected a value, not '\"'." + VALUE),
+        ("[upos=NOUN", "Character 11 of the query: expected , or ], not the end." + CONDITIONS),
+        ("[upos=NOUN Number=Plur]", "Character 12 of the query: expected , or ], not 'Number'." + CONDITIONS),
+        ("[pos=NOUN]", "Character 2 of the query: 'pos' is not a column or a feature." + KEYS),
+        ("[=NOUN]", "Character 2 of the query: expected a column or a feature, not '='." + KEYS),
+        (
+            'form=re"("',
+            "Character 6 of the query: the regular expression is not valid: "
+            "missing ), unterminated subpattern at position 0." + PYTHON,
+        ),
+        (
+            'form=re"[[a]"',
+            "Character 6 of the query: the regular expression is not valid: "
+            "Possible nested set at position 1." + PYTHON,
+        ),
+        (
+            'form=re"(a+)+b"',
+            "Character 6 of the query: the regular expression repeats a group that contains *, +, ?, { or |. "
+            "Repeat only simple groups such as (ha)+.",
+        ),
+        (
+            'form=re".*.*.*.*.*x"',
+            "Character 6 of the query: the regular expression has more than 4 of the characters *, + and {. "
+            "Write a shorter one.",
+        ),
+        ("{ V -> N }", "Character 1 of the query: '{' cannot start a block." + BLOCKS),
+        ("global { is_projective }", "Character 1 of the query: 'global' cannot start a block." + BLOCKS),
+        ("pattern { V -> N } and", "Character 20 of the query: 'and' cannot start a block." + BLOCKS),
+        ("pattern { V -> N", "Character 17 of the query: expected ; or }, not the end." + CLAUSES),
+        ("pattern { V -> N M -> V }", "Character 18 of the query: expected ; or }, not 'M'." + CLAUSES),
+        ("pattern { V }", "Character 13 of the query: expected an arrow, not '}'." + CLAUSES),
+        ("pattern { V ->> N }", "Character 15 of the query: expected a node, not '>'." + CLAUSES),
+        ("pattern { V -> * }", "Character 16 of the query: expected a node, not '*'." + CLAUSES),
+        ("pattern { e: V < N }", "Character 16 of the query: expected an arrow, not '<'." + CLAUSES),
+        ("pattern { N.__id__ < M.__id__ }", "Character 13 of the query: '__id__' is not a column or a feature." + KEYS),
+        ("pattern { N.lemma < M.lemma }", "Character 19 of the query: expected = or <>, not '<'." + CLAUSES),
+        (
+            "pattern { e: V -> N; e.label = obj }",
+            "Character 22 of the query: 'e' is not a node. Add a clause such as e [upos=VERB] or M -> e.",
+        ),
+        (
+            "pattern { N [] } without { N.lemma = M.lemma }",
+            "Character 38 of the query: 'M' is not a node. Add a clause such as M [upos=VERB] or M -> M.",
+        ),
+        (" -> ".join(["*"] * 9), "The query has more than 8 nodes. Split it into several queries."),
+        (
+            "pattern { A->B; C->D; E->F; G [] } without { G->H; H->I }",
+            "The query has more than 8 nodes. Split it into several queries.",
+        ),
+    ],
+)
+def test_a_fault_in_a_query(query, message):
+    with pytest.raises(TreefineError) as error:
+        read_query(query)
+
+    assert str(error.value) == message
+
+
+def test_a_query_that_must_try_too_many_words_fails():
+    sentence = Sentence.of_words([f"w{number}" for number in range(60)], upos=["X"] * 60)
+    query = read_query("pattern { A []; B []; C []; D []; A.upos = B.upos; C.form = D.form }")
+
+    with pytest.raises(TreefineError) as error:
+        query.first(sentence)
+
+    message = "The query has more than 200,000 combinations to try in one sentence."
+    assert str(error.value) == f"{message} Connect its nodes by arcs, or use fewer nodes."
+
+
+@pytest.mark.parametrize("regex", ["(ha)+", "(un)?(do|see)n?", r"[(*+]*\+\+\+\+", "(?:ab)+", "a|b|c", "(?i)dogs"])
+def test_the_usual_regular_expressions_are_accepted(regex):
+    read_query(f'form=re"{regex}"')
+
+
+# Speed.
+
+
+@pytest.mark.parametrize(
+    "query", ["* -> * -> *", "* -> NOUN", "pattern { A -> B; A -> C; B [upos=DET]; C [upos=ADJ] }"]
+)
+def test_heads_are_looked_up_and_not_searched(query, monkeypatch):
+    n_words = 200
+    chain = Arcs(tuple(range(n_words)), ("dep",) * n_words)
+    sentence = Sentence.of_words(["w"] * n_words, upos=["NOUN"] * n_words).with_arcs(chain)
+    monkeypatch.setattr(search, "_MOST_CHOICES", 3 * n_words)
+
+    assert len(list(read_query(query).matches(sentence))) in (0, n_words - 1, n_words - 2)
+
+
+# A second implementation, which tries all words for all nodes.
+
+NAMES = ("A", "B", "C")
+KEYS_AND_VALUES = {
+    "form": ("a", "b", "c"),
+    "lemma": ("a", "b"),
+    "upos": ("NOUN", "VERB"),
+    "label": ("nsubj", "nsubj:pass", "obj"),
+    "1": ("nsubj", "obj"),
+    "2": ("pass", "outer"),
+    "Number": ("Sing", "Plur"),
+}
+LABELS = (*KEYS_AND_VALUES["label"], "_")
+COMPARED_KEYS = ("form", "lemma", "upos", "label", "Number")
+
+
+@st.composite
+def sentences(draw):
+    n_words = draw(st.integers(1, 5))
+    each = {"min_size": n_words, "max_size": n_words}
+    sentence = Sentence.of_words(
+        draw(st.lists(st.sampled_from("abc"), **each)),
+        lemma=draw(st.lists(st.sampled_from("ab_"), **each)),
+        upos=draw(st.lists(st.sampled_from(["NOUN", "VERB", "_"]), **each)),
+        feats=draw(st.lists(st.sampled_from(["_", "Number=Sing", "Case=Nom|Number=Plur", "XNumber=Sing"]), **each)),
+    )
+    heads = draw(st.lists(st.none() | st.integers(0, n_words), **each))
+    labels = draw(st.lists(st.sampled_from(LABELS), **each))
+    return sentence.with_arcs(Arcs(tuple(heads), tuple(labels)))
+
+
+@st.composite
+def conditions(draw, keys=tuple(KEYS_AND_VALUES)):
+    key = draw(st.sampled_from(keys))
+    kind = draw(st.sampled_from(["=", "<>", "has", "!", "re"]))
+    values = draw(st.lists(st.sampled_from(KEYS_AND_VALUES[key]), min_size=1, max_size=2))
+    return (key, kind, values)
+
+
+def written(condition):
+    key, kind, values = condition
+    if kind in ("has", "!"):
+        return key if kind == "has" else f"!{key}"
+    return f'{key}=re"{values[0]}.*"' if kind == "re" else f"{key}{kind}{'|'.join(values)}"
+
+
+LABEL_CONDITIONS = st.lists(conditions(keys=("1", "2")), min_size=1, max_size=2)
+ARROWS = st.one_of(
+    st.just(("any", [])),
+    st.tuples(st.sampled_from(["is", "not"]), st.lists(st.sampled_from(LABELS[:3]), min_size=1, max_size=2)),
+    st.tuples(st.just("parts"), LABEL_CONDITIONS.filter(lambda found: found[0][1] != "has")),
+)
+
+
+def arrow(spec):
+    kind, values = spec
+    if kind == "parts":
+        return f"-[{', '.join(map(written, values))}]->"
+    return {"any": "->", "is": f"-[{'|'.join(values)}]->", "not": f"-[^{'|'.join(values)}]->"}[kind]
+
+
+NODES = st.sampled_from(NAMES)
+CLAUSE = st.one_of(
+    st.tuples(st.just("node"), NODES, st.lists(conditions(), max_size=2)),
+    st.tuples(st.just("arc"), NODES, ARROWS, NODES),
+    st.tuples(st.just("order"), NODES, st.sampled_from(["<", "<<"]), NODES),
+    st.tuples(st.just("compare"), NODES, *[st.sampled_from(each) for each in (COMPARED_KEYS, ["=", "<>"])], NODES),
+)
+
+
+def written_clause(clause):
+    kind, left, *rest = clause
+    if kind == "node":
+        return f"{left} [{', '.join(map(written, rest[0]))}]"
+    if kind == "arc":
+        return f"{left} {arrow(rest[0])} {rest[1]}"
+    if kind == "order":
+        return f"{left} {rest[0]} {rest[1]}"
+    key, operator, right = rest
+    return f"{left}.{key} {operator} {right}.{key}"
+
+
+def names_in(clauses):
+    return list(dict.fromkeys(each for clause in clauses for each in clause[1:] if each in NAMES))
+
+
+def value_of(sentence, word, key):
+    if word == 0:
+        return "__0__" if key == "form" else None
+    ours = sentence[word - 1]
+    features = dict(each.split("=") for each in ours.feats.split("|") if each != "_")
+    main, _, subtype = ours.label.partition(":")
+    known = {"form": ours.form, "lemma": ours.lemma, "upos": ours.upos, "label": ours.label, "1": main, "2": subtype}
+    found = known.get(key, features.get(key, ""))
+    return None if found in ("", "_") else found
+
+
+def fulfils(sentence, word, condition):
+    key, kind, values = condition
+    value = value_of(sentence, word, key)
+    if kind == "!":
+        return value is None
+    if value is None or kind == "has":
+        return value is not None
+    if kind == "re":
+        return value.startswith(values[0])
+    return (value in values) == (kind == "=")
+
+
+def clause_holds(sentence, clause, choice):
+    kind, left, *rest = clause
+    if kind == "node":
+        return all(fulfils(sentence, choice[left], each) for each in rest[0])
+    ours, theirs = choice[left], choice[rest[-1]]
+    if kind == "order":
+        return ours < theirs if rest[0] == "<<" else theirs - ours == 1
+    if kind == "compare":
+        values = [value_of(sentence, word, rest[0]) for word in (ours, theirs)]
+        return None not in values and (values[0] == values[1]) == (rest[1] == "=")
+    how, labels = rest[0]
+    if theirs == 0 or sentence[theirs - 1].head != ours:
+        return False
+    if how == "parts":
+        return all(fulfils(sentence, theirs, each) for each in labels)
+    label = sentence[theirs - 1].label
+    return how == "any" or (label != "_" and (label in labels) == (how == "is"))
+
+
+def all_choices(sentence, clauses, chosen):
+    free = [name for name in names_in(clauses) if name not in chosen]
+    left = [word for word in range(1, len(sentence) + 1) if word not in chosen.values()]
+    for picked in permutations(left, len(free)):
+        choice = {**chosen, **dict(zip(free, picked, strict=True))}
+        if all(clause_holds(sentence, clause, choice) for clause in clauses):
+            yield choice
+
+
+def declared(clauses):
+    return [*[("node", name, []) for name in names_in(clauses)], *clauses]
+
+
+@settings(max_examples=400)
+@given(
+    sentence=sentences(),
+    pattern=st.lists(CLAUSE, max_size=4),
+    without=st.lists(st.lists(CLAUSE, min_size=1, max_size=2), max_size=2),
+)
+def test_the_matches_are_those_of_a_search_that_tries_all_words(sentence, pattern, without):
+    blocks = [("pattern", pattern), *[("without", clauses) for clauses in without]]
+    query = " ".join(f"{name} {{ {'; '.join(map(written_clause, declared(each)))} }}" for name, each in blocks)
+
+    found = [dict(match.nodes) for match in read_query(query).matches(sentence)]
+
+    expected = [
+        choice
+        for choice in all_choices(sentence, pattern, {})
+        if not any(True for clauses in without for _ in all_choices(sentence, clauses, choice))
+    ]
+    assert len(found) == len(expected)
+    assert all(choice in expected for choice in found)
+
+
+@settings(max_examples=200)
+@given(
+    sentence=sentences(),
+    nodes=st.lists(st.lists(conditions(), min_size=1, max_size=2), min_size=3, max_size=3),
+    arrows=st.lists(ARROWS | st.sampled_from(["<", "<<"]), max_size=2),
+)
+def test_a_chain_is_a_short_form_of_a_pattern(sentence, nodes, arrows):
+    shown = [f"[{', '.join(map(written, each))}]" for each in nodes]
+    links = [each if isinstance(each, str) else arrow(each) for each in arrows]
+    clauses = [("node", name, each) for name, each in zip(NAMES, nodes[: len(arrows) + 1], strict=False)]
+    for left, right, each in zip(NAMES, NAMES[1:], arrows, strict=False):
+        clauses.append(("order" if isinstance(each, str) else "arc", left, each, right))
+
+    chain = shown[0] + "".join(f" {link} {node}" for link, node in zip(links, shown[1:], strict=False))
+    found = [tuple(word for _, word in match.nodes) for match in read_query(chain).matches(sentence)]
+
+    assert sorted(found) == sorted(tuple(each.values()) for each in all_choices(sentence, clauses, {}))
+
+
+FRAGMENTS = [
+    *("pattern {", "without {", "}", ";", "[", "]", "-[", "]->", "->", "-->", "-obj->", "<", "<<", "<>", "=", "|", "^"),
+    *(
+        "!",
+        ",",
+        ".",
+        ":",
+        "%",
+        "\n",
+        " ",
+        '"',
+        're"',
+        "/",
+        "*",
+        "+",
+        "(",
+        ")",
+        "\\",
+        "1=",
+        "2",
+        "ROOT",
+        "NOUN",
+        "V",
+        "N",
+    ),
+    *("upos", "lemma", "label", "Number", "form", "go", "é", "__0__", "V -> N", "V [upos=VERB]", "N.lemma = V.lemma"),
+]
+
+
+def fault_of(text):
+    """Return the message of the fault, or an empty string if the query can be read and matched."""
+    try:
+        for match in islice(read_query(text).matches(DOGS), 1000):
+            assert set(match.words) <= set(range(1, 8))
+    except TreefineError as error:
+        return str(error)
+    return ""
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text() | st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join))
+def test_any_string_is_a_query_or_has_a_fault_of_one_line(text):
+    assert "\n" not in fault_of(text)
+
+
+def test_the_fault_of_a_regular_expression_with_a_line_break_is_one_line():
+    fault = fault_of('form=re"(?\n"')
+
+    assert "is not valid: unknown extension ? at position 1" in fault
+    assert "\n" not in fault
+
+
+@pytest.mark.parametrize(
+    ("text", "is_text"),
+    [
+        ("% " * 900, True),
+        (" " * 1900 + "x", True),
+        ("-" * 1900 + " =", False),
+        ("form=" + "a-" * 900, False),
+        ('="' + '\\"' * 900, False),
+        ('form=re"' + "(" * 900, False),
+        ("(" * 900 + "->", False),
+    ],
+)
+def test_long_strings_are_read_quickly(text, is_text):
+    started = time.process_time()
+
+    fault = fault_of(text)
+
+    assert time.process_time() - started < 1
+    assert not is_text or not fault
+
+
+@given(st.sampled_from(sorted(UPOS)))
+def test_a_universal_tag_is_the_tag_and_not_a_text(tag):
+    assert words(tag) == [(word.number,) for word in DOGS if word.upos == tag]
