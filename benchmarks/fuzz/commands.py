@@ -254,6 +254,14 @@ def _several(least: int, most: int) -> Callable[[Random, Call], None]:
     return add
 
 
+def _annotated(rng: Random, call: Call) -> None:
+    """Name files to annotate, most often without a parser: loading one takes long."""
+    call.arguments += _treebanks(rng, call, rng.choice((0, 1, 1, 1, 2, 2)))
+    call.options["--no-browser"] = ""
+    if rng.random() < 0.9:
+        call.options["--model"] = "none"
+
+
 def _conversion(rng: Random, call: Call) -> None:
     call.arguments += [*_treebanks(rng, call, 1), _target(rng)]
 
@@ -294,6 +302,7 @@ def _nothing(rng: Random, call: Call) -> None:
 ARGUMENTS: dict[str, Callable[[Random, Call], None]] = {
     "parse": _texts,
     "refine": _trees,
+    "annotate": _annotated,
     "models": _nothing,
     "serve": _nothing,
     "new-recipe": _new_recipe,
@@ -323,7 +332,7 @@ def _target(rng: Random) -> str:
 def _value(rng: Random, option: Option, call: Call, models: Models, *, is_valid: bool) -> str | None:
     """Return a value for an option, or an empty one for a flag; if `is_valid` is not set, it may be any value."""
     files = [name for name in call.files if "/" not in name] or ["no-such-file"]
-    if option.name == "--output" and call.command != "train":
+    if option.name == "--adjudicate" or (option.name == "--output" and call.command != "train"):
         return rng.choice((_target(rng), _target(rng), _target(rng), "folder/", *files))
     if option.name == "--model":
         return _model(rng, call, models)
@@ -350,7 +359,7 @@ def _value(rng: Random, option: Option, call: Call, models: Models, *, is_valid:
     return str(rng.choice(valid if is_valid or rng.random() < 0.5 or option.name in _BOUNDED else odd))
 
 
-_PATHS = ("--initial", "--label-map", "--train", "--dev", "--initial-train", "--initial-dev", "--encoder")
+_PATHS = ("--against", "--initial", "--label-map", "--train", "--dev", "--initial-train", "--initial-dev", "--encoder")
 _BOUNDED = ("--host", "--threads", "--samples", "--engine", "--steps", "--k")  # odd values may take long, as asked for
 _STRINGS: dict[str, Sequence[str]] = {
     "--device": ("cpu", "cpu", "cpu", "cuda", "cuda:99", "meta", "cpu:1"),
@@ -400,8 +409,10 @@ def run(call: Call, folder: Path) -> Outcome:
     import torch
 
     filters, handlers = warnings.filters[:], logging.getLogger().handlers[:]
-    with mock.patch("uvicorn.Server.run"), mock.patch("typer.testing._get_command", return_value=_GROUP):
-        result = CliRunner().invoke(app, call.line, input=call.stdin)
+    # No server runs, no browser opens, and `annotate` does not change how this process ends.
+    with mock.patch("uvicorn.Server.run"), mock.patch("webbrowser.open"), mock.patch("signal.signal"):
+        with mock.patch("typer.testing._get_command", return_value=_GROUP):
+            result = CliRunner().invoke(app, call.line, input=call.stdin)
     warnings.filters[:] = filters  # type: ignore[index]
     torch.set_num_threads(1)
     logging.getLogger().handlers[:] = handlers  # `serve` adds one for a stream that is closed now
@@ -433,7 +444,7 @@ def check(call: Call, outcome: Outcome) -> Fault | None:
 
 def _targets(call: Call) -> set[str]:
     """Return the names of the files that a call may write."""
-    names = {call.options.get("--output", ""), call.options.get("--changes", "")}
+    names = {call.options.get(name, "") for name in ("--output", "--changes", "--adjudicate")}
     if call.command in ("convert", "new-recipe"):
         names |= set(call.arguments[-1:])
     return names - {""}

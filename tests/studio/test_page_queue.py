@@ -165,7 +165,7 @@ def test_a_wrong_query_shows_what_is_wrong_and_everything_else_stays(page):
 def test_a_reversed_arrow_without_a_match_gets_a_hint(page):
     search(page, "NOUN -obj-> VERB")
 
-    page.wait_for_selector("#found:not(:empty)")
+    page.wait_for_selector("#found >> text=No sentence matches.")
     assert said(page, "#found") == (
         "No sentence matches. The arrow goes from the head to its dependent: try VERB -obj-> NOUN"
     )
