@@ -99,6 +99,8 @@ REFUSED = {
     "anna.conllu --against bad.conllu": "bad.conllu:1: (sentence 1) The line must have 10 columns, not 1.",
     "bad.conllu": "bad.conllu:1: The line must have 10 columns, not 1. If this is a text, parse it first:",
     "anna.conllu --learn --model none": "--learn needs a model. Name it with --model.",
+    "anna.conllu ben.conllu --adjudicate out.conllu --learn --model none": "--learn needs a model. Name it with",
+    "anna.conllu ben.conllu --adjudicate out.conllx": "out.conllx: Only CoNLL-U files can be annotated.",
     "anna.conllu missing.conllu --model none": "missing.conllu: There is no such file.",
     "anna.conllu --model none --port USED": "Cannot listen on 127.0.0.1:",
 }

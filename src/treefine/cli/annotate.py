@@ -24,7 +24,7 @@ from treefine.cli.serve import bound_socket
 from treefine.cli.terminal import completing, say, warn
 from treefine.cores import use_threads
 from treefine.errors import TreebankError, TreefineError
-from treefine.model.bundled import EXTRA_MODEL, bundled_models, model_for
+from treefine.model.bundled import EXTRA_MODEL, bundled_models, find_model, model_for
 from treefine.segmenter.language import identify
 from treefine.treebank.conllu import Unreadable
 from treefine.treebank.files import open_input, open_output
@@ -101,10 +101,10 @@ def annotate_command(
     device: DeviceOption = None,
     threads: ThreadsOption = None,
 ) -> None:
-    """Correct treebank files in the browser, with a parser that follows each correction.
+    """Correct treebank files in the browser, with a parser's help.
 
-    Nothing changes until you change it. Every change is saved at once; the journal and a copy of the original are in
-    FILE.annotation. Only this machine can open the page. Ctrl-C ends the command.
+    The parser follows each correction. Nothing changes until you change it. Every change is saved at once; the journal
+    and a copy of the original are in FILE.annotation. Only this machine can open the page. Ctrl-C ends the command.
     """
     try:
         import uvicorn
@@ -172,6 +172,9 @@ def _opened(
     from treefine.studio.partner import Partner
     from treefine.studio.project import Project
 
+    if model not in (None, "none"):
+        _check_model(model)
+    is_new = bool(adjudicate) and not Path(adjudicate).exists()
     references, paths = _references(paths, against, adjudicate)
     documents: list[Document] = []
     try:
@@ -211,6 +214,8 @@ def _opened(
     except BaseException:
         for each in documents:
             each.close()
+        if is_new:
+            Path(adjudicate).unlink(missing_ok=True)
         raise
     try:
         yield project
@@ -238,7 +243,8 @@ def _references(paths: Sequence[str], against: str, adjudicate: str) -> tuple[li
             hint = "Adjudicate files of the same sentences."
             raise TreefineError(f"The files have {counts} sentences.", hint=hint)
         if not Path(adjudicate).exists():
-            check_is_conllu(Path(paths[0]))
+            for path in (paths[0], adjudicate):
+                check_is_conllu(Path(path))
             with open_input(paths[0]) as source, open_output(adjudicate) as copy:
                 shutil.copyfileobj(source, copy)
         elif any(Path(adjudicate).samefile(each) for each in paths):
@@ -275,6 +281,12 @@ def _check_has_sentence(document: Document) -> None:
 def _language_of(document: Document) -> str:
     sample = " ".join(own_text(sentence) for _, sentence in islice(document.sentences(), _SAMPLE))
     return identify(sample).language
+
+
+def _check_model(name: str) -> None:
+    """Raise an error if no model can have this name. A folder or a model on the hub is only known when it is loaded."""
+    if "/" not in name and not Path(name).exists():
+        find_model(name)
 
 
 def _parser_of(model: str | None, language: str | None, identified: str) -> tuple[str, str | None] | None:
