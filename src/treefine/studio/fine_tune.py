@@ -19,7 +19,7 @@ from treefine.studio.learn import HeldBackComparison, LearningJob
 from treefine.training.calibrate import calibrated
 from treefine.training.data import TrainingGraphs
 from treefine.training.learner import Learner
-from treefine.training.new_model import _names
+from treefine.training.new_model import row_names
 from treefine.training.processes import Processes
 from treefine.training.recipe import (
     InitialSettings,
@@ -146,7 +146,7 @@ def with_labels(model: ParserModel, labels: Iterable[str]) -> ParserModel:
     wider = ParserModel(model.settings, replace(model.vocabulary, labels=(*known, *new)), model.subwords)
     old_weights, weights = model.state_dict(), wider.state_dict()
     for name, weight in weights.items():
-        old_names, new_names = _names(name, model), _names(name, wider)
+        old_names, new_names = row_names(name, model), row_names(name, wider)
         if old_names is None or new_names is None or len(old_names) == len(new_names):
             weight.copy_(old_weights[name])
             continue

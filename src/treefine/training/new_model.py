@@ -123,7 +123,7 @@ def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequen
     for name, weight in weights.items():
         old_name = _name_in(name, new, old)
         if old_name in old_weights:
-            _copy(weight, old_weights[old_name], _names(name, new), _names(old_name, old))
+            _copy(weight, old_weights[old_name], row_names(name, new), row_names(old_name, old))
     new.load_state_dict(weights)
     return new.eval()
 
@@ -165,7 +165,7 @@ def _decided_kinds(model: ParserModel) -> Iterator[str]:
         yield "decided head"
 
 
-def _names(weight: str, model: ParserModel) -> list[str] | None:
+def row_names(weight: str, model: ParserModel) -> list[str] | None:
     """Return the labels or tags of the rows of a weight, or None if its rows have other meanings."""
     labels = list(model.vocabulary.labels)
     if weight == "scorer.label_weight":
