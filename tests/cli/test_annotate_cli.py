@@ -101,6 +101,7 @@ REFUSED = {
     "anna.conllu --learn --model none": "--learn needs a model. Name it with --model.",
     "anna.conllu ben.conllu --adjudicate out.conllu --learn --model none": "--learn needs a model. Name it with",
     "anna.conllu ben.conllu --adjudicate out.conllx": "out.conllx: Only CoNLL-U files can be annotated.",
+    "anna.conllu --model nosuch": "There is no model 'nosuch'. Choose a bundled one",
     "anna.conllu missing.conllu --model none": "missing.conllu: There is no such file.",
     "anna.conllu --model none --port USED": "Cannot listen on 127.0.0.1:",
 }
@@ -229,7 +230,7 @@ def test_a_model_that_does_not_exist_is_a_fault_and_the_file_can_be_edited(files
         edited(client, {"do": "status", "value": "done"})
         return client.get("status").json()["parser"]
 
-    _, parser = run("anna.conllu", "--model", "missing-model", *NO_PARSER[2:], visit=visit)
+    _, parser = run("anna.conllu", "--model", "./missing-model", *NO_PARSER[2:], visit=visit)
 
     assert not parser["is_ready"]
     assert "missing-model" in parser["fault"]
