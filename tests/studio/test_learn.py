@@ -191,7 +191,22 @@ def test_a_model_that_is_not_better_is_removed(tmp_path):
     assert learner.present == "en"
     assert [each.name for each in tmp_path.iterdir()] == ["learning.json"]  # also without left-overs
     with pytest.raises(TreefineError, match="There is no better model to adopt"):
-        learner.adopt()
+        learner.adopt(print)
+
+
+def test_a_model_that_cannot_be_loaded_is_not_adopted(tmp_path):
+    learner = QuickLearner("en", tmp_path, settings=FEW)
+    learner.consider(SENTENCES[:12])
+    state = learner.wait()
+
+    def load(name):
+        raise TreefineError("The new model cannot be loaded.")
+
+    with pytest.raises(TreefineError, match="The new model cannot be loaded"):
+        learner.adopt(load)
+
+    for each in (learner, QuickLearner("en", tmp_path, settings=FEW)):
+        assert (each.present, each.state) == ("en", state)
 
 
 def test_a_better_model_is_offered_adopted_and_kept_for_later_sessions(tmp_path):
@@ -204,7 +219,9 @@ def test_a_better_model_is_offered_adopted_and_kept_for_later_sessions(tmp_path)
 
     restarted = QuickLearner("en", tmp_path, settings=FEW)
     assert restarted.state == state
-    assert restarted.adopt() == restarted.present == str(tmp_path / "model")
+    loaded = []
+    assert restarted.adopt(loaded.append) == restarted.present == str(tmp_path / "model")
+    assert loaded == [state.model]
     assert restarted.state.message == "The model has learned from 9 corrected sentences."
 
     later = QuickLearner("en", tmp_path, settings=FEW)
@@ -347,7 +364,7 @@ def test_a_tiny_model_learns_new_labels_and_keeps_the_rest(tmp_path):
     assert state.kind == "better", state.message
     assert (state.sentences, state.held_back) == (12, 4)
 
-    start, new = (Parser.from_pretrained(each, device="cpu") for each in (tmp_path / "start", learner.adopt()))
+    start, new = (Parser.from_pretrained(each, device="cpu") for each in (tmp_path / "start", learner.adopt(str)))
     assert {*new.model.vocabulary.labels} == {*start.model.vocabulary.labels, "obj:new"}
     assert new.model.vocabulary.lemma_rules == start.model.vocabulary.lemma_rules
     assert new.model.settings.languages == ("en",)

@@ -113,7 +113,32 @@ def test_a_wrong_value_is_refused_with_the_reason(studio, page):
     press(page, "Enter")
 
     page.wait_for_selector("#problem >> text=FEATS cannot be 'Plur'. Write Name=Value")
-    assert cell(page, 1, "feats").inner_text() == "Nom"
+    page.wait_for_selector("#word-1 input")
+    assert page.evaluate("document.activeElement.value") == "Plur"
+    assert studio.document.revision == 0
+    press(page, "Home")
+    page.keyboard.type("Number=")
+    press(page, "Enter")
+
+    until_cell(page, 1, "feats", "Plur")
+    assert page.is_hidden("#problem")
+    assert studio.document.sentence(1).feats[0] == "Number=Plur"
+
+
+def test_a_refused_value_is_given_up_with_escape_or_a_click_elsewhere(studio, page):
+    for give_up in (lambda: press(page, "Escape"), lambda: form(page, 3).click()):
+        go_to(page, 1)
+        press(page, "f")
+        page.keyboard.type("Plur")
+        press(page, "Tab")  # the next word is not edited
+        page.wait_for_selector("#problem:not([hidden])")
+        page.wait_for_selector("#word-1 input")
+        give_up()
+        page.wait_for_selector("#tree input", state="detached")
+
+        assert cell(page, 1, "feats").inner_text() == "Nom"
+        page.reload()
+        page.wait_for_selector("#word-1")
     assert studio.document.revision == 0
 
 

@@ -82,6 +82,21 @@ def test_backspace_takes_back_what_the_parser_changed_and_nothing_else(open_stud
     until_arc(page, 3, "nummod of stars")
 
 
+def test_one_undo_takes_back_a_drag_and_what_followed_and_one_redo_makes_both_again(open_studio):
+    studio = open_studio(partner=Stub(follows=FOLLOWS))
+    page = studio.open()
+    drag(page, 3, 2)
+    until_arc(page, 5, "punct of stars")
+    press(page, "Control+z")
+    until_arc(page, 3, "nummod of stars")
+    assert shown_arc(page, 5) == "punct of saw"
+    assert studio.document.text(1) == STARS
+    press(page, "Control+Shift+Z")
+
+    until_arc(page, 5, "punct of stars")
+    assert shown_arc(page, 3) == "obl of saw"
+
+
 def test_the_button_takes_back_what_the_parser_changed(open_studio):
     studio = open_studio(partner=Stub(follows=FOLLOWS))
     page = studio.open()
@@ -267,7 +282,8 @@ class StubLearner:
     def consider(self, done):
         self.done = done
 
-    def adopt(self):
+    def adopt(self, load):
+        load("learned")
         self.state = LearningState()
         return "learned"
 

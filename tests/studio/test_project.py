@@ -181,12 +181,39 @@ def test_an_invalid_sentence_that_no_annotator_has_does_not_differ(open_project,
 
 def test_with_two_references_their_difference_counts(open_project, tmp_path):
     first, second = reference(tmp_path, TREES, "A"), reference(tmp_path, OTHER_STARS + DOG + RAIN, "B")
-    project = open_project(TREES, RAIN, references=[first, second])
+    project = open_project(TREES, references=[first, second])
 
     assert [name for name, _ in project.others(0, 1)] == ["A", "B"]
     assert [project.row(0, key).n_different for key in (1, 2, 3)] == [2, 0, 0]
-    assert project.others(1, 1) == []
-    assert project.row(1, 1).n_different is None
+
+
+def test_references_are_found_for_every_file_by_sent_id_and_not_by_position(open_project, tmp_path):
+    other = reference(tmp_path, RAIN + OTHER_STARS)
+    project = open_project(DOG + STARS, RAIN, without_ids(RAIN), references=[other])
+
+    found = [project.others(*place)[0][1] for place in ((0, 1), (0, 2), (1, 1), (2, 1))]
+
+    assert [each and each.sent_id for each in found] == [None, "stars", "rain", None]
+    assert (project.row(0, 2).n_different, project.row(1, 1).n_different) == (2, 0)
+    assert [key for key, _ in project.queue(1, order="difference")] == []
+    assert (project.agreement.sentences, project.agreement.words) == (2, 8)
+
+
+def test_a_link_and_its_target_are_one_file_and_the_link_stays_a_link(tmp_path):
+    target, link = tmp_path / "trees.conllu", tmp_path / "link.conllu"
+    target.write_text(TREES)
+    link.symlink_to(target)
+    first = Document(link)
+
+    with pytest.raises(TreefineError, match="Another treefine annotate has opened this file"):
+        Document(target)
+    sentence = first.valid_sentence(1)
+    first.replace([1], [sentence.with_arcs(sentence.arcs._replace(heads=(2, 0, 2, 2, 2)))], what="arc", id="a")
+    first.close()
+
+    assert link.is_symlink()
+    assert target.read_text() == TREES.replace("4\tnummod", "2\tnummod")
+    assert sorted(each.name for each in tmp_path.glob("*.annotation")) == ["trees.conllu.annotation"]
 
 
 def test_the_agreement_is_that_of_the_annotators(open_project, tmp_path):
@@ -263,7 +290,7 @@ def test_a_change_of_an_old_version_is_refused_unless_it_was_made_before(open_pr
 # The parser's part
 
 
-def test_the_parser_follows_a_correction_and_undo_takes_it_back_first(open_project):
+def test_the_parser_follows_a_correction_once(open_project):
     project = open_project(partner=Stub(follows={(4, 1): [(5, 4, "punct")], (5, 4): [(3, 2, "obj")]}))
     document = project.documents[0]
     edit(project, Action("arc", word=4, head=1), id="a")
@@ -275,12 +302,9 @@ def test_the_parser_follows_a_correction_and_undo_takes_it_back_first(open_proje
     assert project.follow(0, 1, 1, "b") == change  # the answer was lost
     assert project.follow(0, 1, 2, "c") is None  # nothing follows from a follow-up
     project.undo(0, "d")
-    assert (arc_of(document, 4), arc_of(document, 5)) == ((1, "obj"), (2, "punct"))
-    project.undo(0, "e")
     assert document.text(1) == STARS
-    project.undo(0, "f", is_redo=True)
-    assert project.undo(0, "g", is_redo=True).is_follow_up
-    assert arc_of(document, 5) == (4, "punct")
+    assert project.undo(0, "e", is_redo=True).is_follow_up
+    assert (arc_of(document, 4), arc_of(document, 5)) == ((1, "obj"), (4, "punct"))
 
 
 @pytest.mark.parametrize(
@@ -407,13 +431,71 @@ def test_a_file_in_another_language_is_edited_without_the_parser(open_project):
     assert project.doubt(project.documents[1], 1) is None
 
 
+# Undo
+
+
+def test_undo_takes_back_a_correction_with_what_followed_and_redo_makes_both_again(open_project):
+    project = open_project(partner=Stub(follows={(3, 2): [(5, 4, "punct")]}))
+    document = project.documents[0]
+    edit(project, Action("arc", word=3, head=2))
+    project.follow(0, 1, 1, "two")
+    both = document.text(1)
+
+    project.undo(0, "three")
+    assert (document.text(1), document.can_undo) == (STARS, False)
+    assert project.undo(0, "three").kind == "undo"  # sent twice
+    document.close()
+    again = Document(document.path)
+    again.redo("four")
+    assert (again.text(1), again.can_redo) == (both, False)
+    again.undo("five")
+    assert (again.text(1), again.can_undo) == (STARS, False)
+    again.close()
+
+
+def test_a_refusal_takes_back_only_what_followed_and_redo_of_the_correction_leaves_it_out(open_project):
+    project = open_project(partner=Stub(follows={(3, 2): [(5, 4, "punct")]}))
+    document = project.documents[0]
+    edit(project, Action("arc", word=3, head=2))
+    corrected = document.text(1)
+    project.follow(0, 1, 1, "two")
+
+    project.undo(0, "three", is_refusal=True)
+    assert document.text(1) == corrected
+    project.undo(0, "four")
+    assert document.text(1) == STARS
+    project.undo(0, "five", is_redo=True)
+
+    assert document.text(1) == corrected
+
+
+def test_undo_takes_back_no_change_of_another_sentence_with_what_followed(open_project):
+    stub = Stub(follows={(3, 2): [(5, 4, "punct")]})
+    project = open_project(partner=stub)
+    document = project.documents[0]
+    edit(project, Action("arc", word=3, head=2))
+    follow = stub.follow
+
+    def follow_late(before, after):
+        edit(project, Action("status", value="done"), key=2, id="meanwhile")
+        return follow(before, after)
+
+    stub.follow = follow_late
+    project.follow(0, 1, 1, "two")
+    project.undo(0, "three")
+
+    assert (arc_of(document, 5), document.status(2)) == ((2, "punct"), "done")
+
+
 # Learning
 
 
 def test_the_learner_gets_the_sentences_that_are_done_and_its_model_is_adopted(open_project):
     seen = []
-    learner = SimpleNamespace(consider=seen.append, adopt=lambda: "new model", stop=lambda: seen.append("stopped"))
     stub = Stub()
+    learner = SimpleNamespace(
+        consider=seen.append, adopt=lambda load: load("new") or "new model", stop=lambda: seen.append("stopped")
+    )
     project = open_project(TREES, RAIN, partner=stub, learner=learner)
     until(lambda: project.doubt(project.documents[0], 3) is not None)
     edit(project, Action("status", value="done"), key=2)

@@ -76,6 +76,7 @@ class StepRequest(_Request):
     """Undo or redo."""
 
     is_redo: bool = False
+    is_refusal: bool = False  # of what the parser changed
     revision: int | None = Field(None, description="The last one that the page knows; another one is refused.")
 
 
@@ -150,7 +151,8 @@ def _routes(project: Project) -> APIRouter:
 
     @router.post("/undo")
     def undo(request: StepRequest) -> Response:
-        change = project.undo(request.file, request.id, is_redo=request.is_redo, revision=request.revision)
+        options = request.model_dump(include={"is_redo", "is_refusal", "revision"})
+        change = project.undo(request.file, request.id, **options)
         key = change.after[0].key if change is not None else request.key
         return JSONResponse(_changed_json(project, request.file, key, change))
 

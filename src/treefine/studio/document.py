@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -51,7 +52,8 @@ class Document:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, has_marks: bool = True) -> None:
-        self.path, self.has_marks = Path(path), has_marks
+        # A link and its target are one file, with one journal.
+        self.path, self.has_marks = Path(path).resolve() if Path(path).is_symlink() else Path(path), has_marks
         self.folder = self.path.with_name(self.path.name + ".annotation")
         self.notice = ""  # what a person should know about the opening of the file
         self.fault = ""  # why the file cannot be written at the moment
@@ -62,7 +64,7 @@ class Document:
         self._original = self.folder / f"original.bak{packed}"
         self._read = lru_cache(maxsize=_MOST_READ)(self._sentence)
         self._plain = lru_cache(maxsize=_MOST_READ)(self._without_marks)
-        check_is_conllu(self.path)
+        check_is_conllu(Path(path))
         self._has_journal = self._journal.path.exists()
         if not self._has_journal:
             with open_input(self.path) as stream:  # report a missing file before anything is created
@@ -257,15 +259,28 @@ class Document:
             self._record(change)
             return change
 
-    def undo(self, id: str) -> Revision | None:
-        """Take back the last change; return None if there was no change."""
-        return self._step(self._undo, "undo", id)
+    def undo(self, id: str, *, is_refusal: bool = False) -> Revision | None:
+        """Take back the last change; return None if there was no change.
+
+        If the parser followed a correction, take back both. With `is_refusal`, only its own change is taken back.
+        """
+        with self.lock:
+            is_new = id not in self._known
+            if is_new and not is_refusal and len(self._undo) > 1 and _is_followed(self._undo[-2], self._undo[-1]):
+                self._step(self._undo, "undo", f"{id} follow-up")
+            return self._step(self._undo, "undo", id, is_refusal=is_refusal)
 
     def redo(self, id: str) -> Revision | None:
-        """Make the last change that was taken back again; return None if no change was taken back."""
-        return self._step(self._redo, "redo", id)
+        """Make the last change that was taken back again; return None if no change was taken back.
 
-    def _step(self, stack: Sequence[Revision], kind: str, id: str) -> Revision | None:
+        If the parser had followed a correction, make both again.
+        """
+        with self.lock:
+            if id not in self._known and len(self._redo) > 1 and _is_followed(self._redo[-1], self._redo[-2]):
+                self._step(self._redo, "redo", f"{id} correction")
+            return self._step(self._redo, "redo", id)
+
+    def _step(self, stack: Sequence[Revision], kind: str, id: str, *, is_refusal: bool = False) -> Revision | None:
         with self.lock:
             if id in self._known:
                 return self._known[id]
@@ -273,7 +288,8 @@ class Document:
                 return None
             last = stack[-1]
             before, after = (last.after, last.before) if kind == "undo" else (last.before, last.after)
-            change = Revision(id, last.what, before, after, kind, last.is_follow_up)
+            is_follow_up = last.is_follow_up and not is_refusal  # redo of the correction does not make it again
+            change = Revision(id, last.what, before, after, kind, is_follow_up)
             self._record(change)
             return change
 
@@ -342,7 +358,7 @@ class Document:
         self._versions.update((each.key, self.revision) for each in change.after)
         self._known[change.id] = change
         if change.kind == "undo":
-            self._redo.append(self._undo.pop())
+            self._redo.append(replace(self._undo.pop(), is_follow_up=change.is_follow_up))
         elif change.kind == "redo":
             self._undo.append(self._redo.pop())
         else:
@@ -461,6 +477,11 @@ class Document:
             path.touch(mode=0o600)
             path.write_text(known)
         return known
+
+
+def _is_followed(correction: Revision, change: Revision) -> bool:
+    """Return whether the parser made a change because of this correction."""
+    return change.is_follow_up and change.before == correction.after
 
 
 def check_is_conllu(path: Path) -> None:

@@ -15,7 +15,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -276,14 +276,18 @@ class CorrectionLearner:
             self._thread.start()
             return True
 
-    def adopt(self) -> str:
-        """Make the new model the present one, also for later sessions, and return its folder."""
+    def adopt(self, load: Callable[[str], object]) -> str:
+        """Load the new model, make it the present one, also for later sessions, and return its folder.
+
+        If `load` raises an error, the model before stays the present one.
+        """
         with self._lock:
             if self._state.kind != "better":
                 raise TreefineError("There is no better model to adopt.")
-            adopted = self.folder / _ADOPTED
+            new, adopted = self.folder / _NEW, self.folder / _ADOPTED
+            load(str(new))
             shutil.rmtree(adopted, ignore_errors=True)
-            (self.folder / _NEW).rename(adopted)
+            new.rename(adopted)
             n_sentences = _counted(self._state.sentences, "corrected sentence")
             state = replace(self._state, kind="idle", model="", message=f"The model has learned from {n_sentences}.")
             self._keep(replace(self._record, state=state, is_adopted=True))

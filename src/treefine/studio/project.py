@@ -95,7 +95,7 @@ class QueueRow:
 
 
 class Project:
-    """The files that a person works on. The first one may have references: the trees of other annotators."""
+    """The files that a person works on. There may be references: the trees of other annotators."""
 
     def __init__(
         self,
@@ -199,13 +199,18 @@ class Project:
         finally:
             self._news.set()
 
-    def undo(self, file: int, id: str, *, is_redo: bool = False, revision: int | None = None) -> Revision | None:
-        """Take back the last change of a file, or make it again. Refuse that if `revision` is not the newest one."""
+    def undo(
+        self, file: int, id: str, *, is_redo: bool = False, is_refusal: bool = False, revision: int | None = None
+    ) -> Revision | None:
+        """Take back the last change of a file, or make it again. Refuse that if `revision` is not the newest one.
+
+        With `is_refusal`, take back what the parser changed, but not the correction that it followed.
+        """
         document = self.document(file)
         with document.lock:
             if revision not in (None, document.revision) and document.made(id) is None:
                 raise StaleError("The file was changed in another tab.", hint="Look at it before you undo.")
-            change = document.redo(id) if is_redo else document.undo(id)
+            change = document.redo(id) if is_redo else document.undo(id, is_refusal=is_refusal)
         self._news.set()
         return change
 
@@ -270,15 +275,18 @@ class Project:
         return 0.0 if document.status(key) == "done" else self._ratings.get(document.text(key))
 
     def others(self, file: int, key: int) -> list[tuple[str, Sentence | None]]:
-        """Return the trees of other annotators for a sentence, by name; None if they do not have it."""
-        if file != 0 or not self.references:
+        """Return the trees of other annotators for a sentence, by name; None if they do not have it.
+
+        Sentences with the same sent_id belong together. Without one, the place counts, if only one file is edited.
+        """
+        if not self.references:
             return []
         document = self.document(file)
         sentence = document.sentence(key)
         found: list[tuple[str, Sentence | None]] = []
         for each in self.references:
             other = each.by_id.get(sentence.sent_id)
-            if other is None and key <= len(each.sentences):
+            if other is None and len(self.documents) == 1 and key <= len(each.sentences):
                 same_place = each.sentences[key - 1]
                 other = None if sentence.sent_id and same_place.sent_id else same_place
             found.append((each.name, other))
@@ -304,11 +312,11 @@ class Project:
             return None
         if len(self.references) > 1:
             return annotator_agreement(self.references[0].sentences, self.references[1].sentences)
-        document = self.document(0)
         pairs = [
             (sentence, other)
+            for file, document in enumerate(self.documents)
             for key, sentence in document.sentences()
-            for _, other in self.others(0, key)
+            for _, other in self.others(file, key)
             if other is not None
         ]
         return annotator_agreement([one for one, _ in pairs], [other for _, other in pairs]) if pairs else None
@@ -388,7 +396,7 @@ class Project:
         """Use the model that was learned, and read all sentences again."""
         if self.learner is None or self.partner is None:
             raise TreefineError("There is no new model.", hint="Start treefine annotate with --learn.")
-        self.partner.use(self.learner.adopt())
+        self.partner.name = self.learner.adopt(self.partner.use)
         self._ratings.clear()
         self._news.set()
 

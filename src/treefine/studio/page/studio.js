@@ -449,8 +449,16 @@ function setLabel(label, isNew) {
   correct(labelled);
 }
 
-function setCell(word, column, value, options) {
-  correct(() => edit({ do: "cell", word, column, value }), options);
+function setCell(word, column, value, { focus = "tree", onRefused = () => {} } = {}) {
+  const set = async () => {
+    try {
+      await edit({ do: "cell", word, column, value });
+    } catch (error) {
+      if (error instanceof Refused && error.status !== 409) onRefused();
+      throw error;
+    }
+  };
+  correct(set, { focus });
 }
 
 function take({ word, arcs: [[, head, label]] }) {
@@ -472,9 +480,9 @@ function takeTree(index) {
   correct(() => edit(other.differs === null ? { do: "source", lines: other.lines } : { do: "tree", arcs }));
 }
 
-async function undo(isRedo) {
+async function undo({ isRedo = false, isRefusal = false } = {}) {
   const { file, revision, sentence: { key } } = state;
-  const answer = await post("undo", { file, key, id: newId(), is_redo: isRedo, revision });
+  const answer = await post("undo", { file, key, id: newId(), is_redo: isRedo, is_refusal: isRefusal, revision });
   if (!answer.is_changed) return;
   if (!queue.keys.includes(answer.sentences[0]?.key)) await findSentences();
   await accept(answer);
@@ -518,8 +526,8 @@ function clickWord(word, isRange) {
   }
 }
 
-/** Edit a column in its place under the word. */
-function editCell(word, column) {
+/** Edit a column in its place under the word; `refused` is a value that was typed before and is not valid. */
+function editCell(word, column, refused = null) {
   if (state.selected !== word || state.mode !== "idle") select(word);
   let cell = tree.element(word)?.querySelector(column === "form" ? ".form" : `.cell.${column}`);
   if (!cell) {
@@ -528,7 +536,7 @@ function editCell(word, column) {
   }
   const field = element("input", "in-place");
   const before = state.sentence.words[word - 1][column];
-  field.value = before === "_" && column !== "form" ? "" : before;
+  field.value = refused ?? (before === "_" && column !== "form" ? "" : before);
   field.setAttribute("aria-label", `${column} of ${word}`);
   field.spellcheck = false;
   if (["upos", "xpos", "feats"].includes(column)) field.setAttribute("list", `${column}-values`);
@@ -537,7 +545,8 @@ function editCell(word, column) {
     editing = null;
     draw();
     const value = field.value.trim();
-    if (isWanted && value !== (before === "_" ? "" : before)) setCell(word, column, value);
+    const onRefused = () => { if (!editing) editCell(word, column, value); };
+    if (isWanted && value !== (before === "_" ? "" : before)) setCell(word, column, value, { onRefused });
   };
   field.addEventListener("keydown", (event) => {
     event.stopPropagation();
@@ -549,14 +558,14 @@ function editCell(word, column) {
       event.preventDefault();
       const next = word + (event.shiftKey ? -1 : 1);
       finish(true);
-      work.then(() => { if (state.sentence.words[next - 1]) editCell(next, column); });
+      work.then(() => { if (!editing && state.sentence.words[next - 1]) editCell(next, column); });
     }
   });
-  field.addEventListener("blur", () => finish(true));
+  field.addEventListener("blur", () => finish(field.value.trim() !== refused)); // a click elsewhere gives up
   cell.append(field); // over the cell, so that no word moves
   editing = { field, cancel: () => finish(false) };
   field.focus();
-  field.select();
+  if (refused === null) field.select();
 }
 
 function editLines() {
@@ -629,7 +638,7 @@ const COMMANDS = {
   confirmAll: () => correct(() => edit({ do: "keep", words: state.sentence.words.map(({ number }) => number) })),
   forbidHead: () => forbid("head"),
   forbidLabel: () => forbid("label"),
-  refuse: () => act(async () => { if (state.followed.length) await undo(false); }),
+  refuse: () => act(async () => { if (state.followed.length) await undo({ isRefusal: true }); }),
   take: () => {
     const found = state.advice?.suggestions.find(({ word }) => word === state.selected) ?? (state.selected ? null : state.advice?.suggestions[0]);
     if (found) take(found);
@@ -669,8 +678,8 @@ const COMMANDS = {
   previous: () => go(-1),
   search: () => $("search").focus(),
   queue: () => $("rows").focus(),
-  undo: () => act(() => undo(false)),
-  redo: () => act(() => undo(true)),
+  undo: () => act(() => undo()),
+  redo: () => act(() => undo({ isRedo: true })),
   takeA: () => takeArc(0),
   takeB: () => takeArc(1),
   treeA: () => takeTree(0),
