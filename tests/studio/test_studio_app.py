@@ -267,7 +267,7 @@ def test_the_status_counts_other_tabs_until_they_leave(studio):
 
 def test_a_tab_that_was_not_heard_of_for_long_is_not_counted(studio, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("treefine.studio.app.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("treefine.studio.app.monotonic", lambda: now[0])
     studio.get("status", tab="a")
     now[0] += 10
 

@@ -208,7 +208,8 @@ def form(page, word):
 
 def middle(page, locator):
     """Return the middle of an element, in pixels of the window."""
-    box = locator.bounding_box()
+    while (box := locator.bounding_box()) is None:  # the page has just drawn the element again
+        locator.wait_for()
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 

@@ -62,5 +62,6 @@ def running(app, *, port=0, **settings):
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join()
+        thread.join(60)
+        assert not thread.is_alive(), "the server does not stop"
         bound.close()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from importlib.resources import files
+from time import monotonic
 from typing import Any
 from urllib.parse import quote
 
@@ -164,7 +164,7 @@ def _routes(project: Project) -> APIRouter:
 
     @router.get("/status")
     def status(tab: str = "", file: int = 0) -> Response:
-        now = time.monotonic()
+        now = monotonic()
         for each in [each for each, seen in list(tabs.items()) if now - seen > _TAB_SECONDS]:
             tabs.pop(each, None)
         tabs[tab[:100]] = now
