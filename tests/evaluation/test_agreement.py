@@ -58,10 +58,18 @@ def test_differing_words_are_listed_by_number():
     (a, same), (b, _) = sentences_of(FIRST), sentences_of(SECOND)
 
     assert differences(a, b) == (3, 4)
-    assert tag_differences(a, b) == (4,)
+    assert tag_differences(a, b) == ((4, "upos", "PRON"), (4, "xpos", "EX"))
     assert differences(same, same) == tag_differences(same, same) == ()
     assert differences(a, same) is None
     assert tag_differences(a, same) is None
+
+
+def test_a_tag_column_that_one_annotator_leaves_blank_is_not_compared():
+    (a, _), (b, _) = sentences_of(FIRST), sentences_of(FIRST.replace("\tPerson=3", "\t_").replace("Number=Plur", "_"))
+
+    assert tag_differences(a, b) == tag_differences(b, a) == ()
+    b, _ = sentences_of(FIRST.replace("\tPerson=3", "\t_"))
+    assert tag_differences(a, b) == ((1, "feats", "_"),)
 
 
 def test_subtypes_of_labels_count():

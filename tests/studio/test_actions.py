@@ -122,6 +122,22 @@ def test_the_tree_of_another_annotator_is_decided_and_replaces_earlier_decisions
     assert decisions_of(found) == Constraints(heads={1: 2, 3: 2, 4: 3}, labels={1: "nsubj", 3: "obj", 4: "nmod"})
 
 
+def test_tags_are_taken_with_a_tree_or_an_arc(document):
+    tags = ((2, "upos", "NOUN"), (2, "feats", "Number=Sing|Case=Nom"), (3, "lemma", "deux"))
+
+    for action in (Action("tree", arcs=((3, 2, "obj"),), tags=tags), Action("arc", word=3, head=2, tags=tags)):
+        found = edited(document, action)
+        assert (found.heads[2], found.upos[1], found.feats[1], found.lemma[2]) == (
+            2,
+            "NOUN",
+            "Case=Nom|Number=Sing",
+            "deux",
+        )
+
+    with pytest.raises(TreebankError, match="There is no column 'head' to edit"):
+        edited(document, Action("tree", arcs=(), tags=((1, "head", "2"),)))
+
+
 @pytest.mark.parametrize("arc", [(0, 1, "x"), (6, 1, "x"), (1, 6, "x"), (1, -1, "x"), (2, 2, "x")])
 def test_arcs_that_cannot_exist_are_refused(document, arc):
     with pytest.raises(TreebankError, match=f"There is no arc from {arc[1]} to {arc[0]}. The last word is 5."):

@@ -46,6 +46,13 @@ def differing(page, index):
     )
 
 
+def until_tags(page, n):
+    """Wait until this many tags of B differ."""
+    page.wait_for_function(
+        "n => document.querySelectorAll('#others .card:nth-child(2) .other-tag').length === n", arg=n
+    )
+
+
 def test_both_trees_are_shown_and_their_differences_highlighted(page):
     assert [each.split("\n")[0].strip() for each in page.locator("#others .card").all_inner_texts()] == [
         "A A.conllu as below",
@@ -112,6 +119,34 @@ def test_shift_a_and_shift_b_take_a_whole_tree(studio, page):
     press(page, "Enter")
     until_sentence(page, "dog")
     assert said(page, "#others .card >> nth=1").startswith("B B.conllu 1 word differs")
+
+
+def test_tags_that_differ_are_shown_and_taken(open_studio):
+    of_b = STARS.replace("saw\tsee\tVERB\tVBD", "saw\tsaw\tNOUN\tVBD").replace("NNS\tNumber=Plur", "NN\tNumber=Sing")
+    studio = open_studio(TREES, references=[reference(TREES, "A.conllu"), reference(of_b + DOG + RAIN, "B.conllu")])
+    page = studio.open()
+    assert said(page, "#others .card >> nth=1").startswith("B B.conllu 2 words differ")
+    assert page.locator("#others .card >> nth=1 >> .other-tag").all_inner_texts() == [
+        "2 saw: UPOS NOUN",
+        "2 saw: lemma saw",
+        "4 stars: XPOS NN",
+        "4 stars: FEATS Number=Sing",
+    ]
+    go_to(page, 2)
+    assert said(page, "#other-arcs") == "B.conllu: UPOS NOUN, lemma saw b"
+    press(page, "b")
+    until_arc(page, 2, "root of ROOT", is_decided=True)
+    word = studio.document.sentence(1).words[1]
+    assert (word.upos, word.lemma, word.xpos) == ("NOUN", "saw", "VBD")
+    press(page, "Shift+B")
+
+    until_tags(page, 0)
+    assert studio.document.sentence(1).feats == reference(of_b, "B").sentences[0].feats
+    assert said(page, "#others .card >> nth=0").startswith("A A.conllu 2 words differ")
+    press(page, "Control+z")
+    until_tags(page, 2)
+    press(page, "Control+z")
+    until_tags(page, 4)
 
 
 def test_one_other_file_is_compared_with_the_own_one(open_studio):

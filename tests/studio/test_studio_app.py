@@ -233,14 +233,17 @@ def test_lines_that_are_not_a_sentence_are_shown_with_their_faults(open_studio):
 
 
 def test_the_trees_of_other_annotators_come_with_their_differences(open_studio, tmp_path):
-    (tmp_path / "B.conllu").write_text(STARS.replace("2\tobj", "1\tnmod") + DOG.replace("\told", "\tnew"))
+    (tmp_path / "B.conllu").write_text(
+        STARS.replace("2\tobj", "1\tnmod").replace("\tNUM", "\tDET") + DOG.replace("\told", "\tnew")
+    )
     studio = open_studio(references=[Reference.read(str(tmp_path / "B.conllu"), "B")])
 
     (stars,), (dog,), (rain,) = (studio.get("sentence", file=0, key=key)["others"] for key in (1, 2, 3))
 
     assert (stars["name"], stars["differs"], stars["words"][3]["head"]) == ("B", [4], 1)
+    assert (stars["tags"], dog["tags"]) == ([[3, "upos", "DET"]], None)
     assert (dog["differs"], dog["lines"][3].split("\t")[1]) == (None, "new")
-    assert rain == {"name": "B", "words": None, "differs": None}
+    assert rain == {"name": "B", "words": None, "differs": None, "tags": None}
     assert studio.get("queue", order="difference")["keys"] == [2, 3, 1]
 
 

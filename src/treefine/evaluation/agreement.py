@@ -189,19 +189,26 @@ def cohen_kappa(pairs: Mapping[tuple[str, str], int]) -> float | None:
 
 def differences(a: Sentence, b: Sentence) -> tuple[int, ...] | None:
     """Return the numbers of the words whose head or label differ, or None if the sentences have other words."""
-    return _differing(a, b, ("heads", "labels"))
-
-
-def tag_differences(a: Sentence, b: Sentence) -> tuple[int, ...] | None:
-    """Return the numbers of the words whose tags, features or lemma differ, or None if the words are others."""
-    return _differing(a, b, _TAGS)
-
-
-def _differing(a: Sentence, b: Sentence, columns: tuple[str, ...]) -> tuple[int, ...] | None:
     if a.forms != b.forms:
         return None
-    ours, theirs = (list(zip(*(getattr(each, name) for name in columns), strict=True)) for each in (a, b))
+    ours, theirs = (list(zip(each.heads, each.labels, strict=True)) for each in (a, b))
     return tuple(word for word, (x, y) in enumerate(zip(ours, theirs, strict=True), start=1) if x != y)
+
+
+def tag_differences(a: Sentence, b: Sentence) -> tuple[tuple[int, str, str], ...] | None:
+    """Return the word number, the column and the value in `b` of each tag, feature set and lemma that differs.
+
+    A column that one of the sentences leaves blank throughout is not compared. Return None if the words differ.
+    """
+    if a.forms != b.forms:
+        return None
+    compared = [name for name in _TAGS if all(set(getattr(each, name)) - {BLANK} for each in (a, b))]
+    return tuple(
+        (word.number, name, getattr(word, name))
+        for word, own in zip(b.words, a.words, strict=True)
+        for name in compared
+        if getattr(word, name) != getattr(own, name)
+    )
 
 
 def _same(pairs: Mapping[tuple[str, str], int]) -> int:

@@ -40,6 +40,7 @@ class Action:
     forms: tuple[str, ...] | None = None
     lines: tuple[str, ...] | None = None
     arcs: tuple[tuple[int, int | None, str], ...] | None = None  # word, head and label; None: no head
+    tags: tuple[tuple[int, str, str], ...] | None = None  # word, column and value: cells to change as well
     words: tuple[int, ...] | None = None
     is_new: bool = False  # the label is meant as it is, although the treebank does not have it
 
@@ -76,7 +77,10 @@ def act(
         raise sentence.error(f"There is no word {action.word}.", hint=f"The sentence has {len(sentence)} words.")
     if action.label is not None and not action.is_new:
         check_label(action.label, labels)
-    return [key], [_ACTIONS[action.do](sentence, action)]
+    changed = _ACTIONS[action.do](sentence, action)
+    for word, column, value in action.tags or ():
+        changed = edits.set_cell(changed, word, column, value)
+    return [key], [changed]
 
 
 def check_label(label: str, known: Collection[str]) -> None:

@@ -14,7 +14,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from treefine.evaluation.agreement import differences
+from treefine.evaluation.agreement import differences, tag_differences
 from treefine.serving.gate import LOOPBACK, Gate, add_error_handlers
 from treefine.serving.limits import ServerLimits
 from treefine.serving.static import static_routes
@@ -61,6 +61,7 @@ class ActionJson(BaseModel):
     forms: tuple[str, ...] | None = None
     lines: tuple[str, ...] | None = None
     arcs: tuple[tuple[int, int | None, str], ...] | None = None
+    tags: tuple[tuple[int, str, str], ...] | None = None
     words: tuple[int, ...] | None = None
     is_new: bool = False
 
@@ -348,12 +349,12 @@ def _empty_nodes(sentence: Sentence) -> Iterator[dict[str, Any]]:
 
 
 def _other_json(name: str, other: Sentence | None, own: Sentence) -> Mapping[str, Any]:
-    """Return another annotator's tree, and the words that differ from the sentence; None if the words differ."""
+    """Return another annotator's tree, and where arcs and tags differ from the sentence; None if the words differ."""
     if other is None:
-        return {"name": name, "words": None, "differs": None}
+        return {"name": name, "words": None, "differs": None, "tags": None}
     words = [{"number": each.number, "form": each.form, "head": each.head, "label": each.label} for each in other.words]
     differs = differences(own, other)
-    found = {"name": name, "words": words, "differs": None if differs is None else list(differs)}
+    found = {"name": name, "words": words, "differs": differs, "tags": tag_differences(own, other)}
     return found | ({"lines": other.to_conllu().strip().split("\n")} if differs is None else {})
 
 

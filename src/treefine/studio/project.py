@@ -13,7 +13,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Literal
 
 from treefine.errors import TreefineError
-from treefine.evaluation.agreement import Agreement, annotator_agreement, differences
+from treefine.evaluation.agreement import Agreement, annotator_agreement, differences, tag_differences
 from treefine.studio.actions import Action, act, confirmed
 from treefine.studio.checks import Checker
 from treefine.studio.document import Document, StaleError, Status
@@ -302,8 +302,10 @@ class Project:
         first, second = compared[0], compared[1]
         if not isinstance(first, Sentence) or not isinstance(second, Sentence):
             return max((len(each) for each in compared if isinstance(each, Sentence)), default=0)
-        words = differences(first, second)
-        return max(len(first), len(second)) if words is None else len(words)
+        words, tags = differences(first, second), tag_differences(first, second)
+        if words is None or tags is None:
+            return max(len(first), len(second))
+        return len({*words, *(word for word, _, _ in tags)})
 
     @cached_property
     def agreement(self) -> Agreement | None:

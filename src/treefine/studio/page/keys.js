@@ -50,10 +50,10 @@ export const KEYS = [
     ["Control+Z Control+y", "Ctrl+Shift+Z", "redo", "redo"],
   ]],
   ["Two annotators", [
-    ["a", "a", "take the arc of A", "takeA"],
-    ["b", "b", "take the arc of B", "takeB"],
-    ["A", "A", "take the whole tree of A", "treeA"],
-    ["B", "B", "take the whole tree of B", "treeB"],
+    ["a", "a", "take the arc and tags of A", "takeA"],
+    ["b", "b", "take the arc and tags of B", "takeB"],
+    ["A", "A", "take the whole tree and all tags of A", "treeA"],
+    ["B", "B", "take the whole tree and all tags of B", "treeB"],
   ]],
   ["View", [
     ["z", "z", "wrap, fit or scroll", "wrap"],

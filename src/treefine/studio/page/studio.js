@@ -288,12 +288,22 @@ function marksOf(sentence, followed) {
 /** Return the words about which the other annotators differ, or the one other differs from the sentence. */
 function disputed({ others = [], words }) {
   if (!others.length || others.some(({ differs }) => differs === null)) return [];
-  if (others.length === 1) return others[0].differs;
+  if (others.length === 1) return differing(others[0]);
   const [a, b] = others;
+  const tags = ({ tags }, number) => String(tags.filter(([word]) => word === number));
   return words.map(({ number }) => number).filter((number) => {
     const [one, two] = [a.words[number - 1], b.words[number - 1]];
-    return one.head !== two.head || one.label !== two.label;
+    return one.head !== two.head || one.label !== two.label || tags(a, number) !== tags(b, number);
   });
+}
+
+/** Return the words whose arc or tags differ from the sentence. */
+function differing({ differs, tags }) {
+  return [...new Set([...differs, ...tags.map(([word]) => word)])].sort((a, b) => a - b);
+}
+
+function tagText([, column, value]) {
+  return `${column === "lemma" ? column : column.toUpperCase()} ${value}`;
 }
 
 function showOthers() {
@@ -307,7 +317,7 @@ function showOthers() {
       head.append(element("b", "", letter), ` ${other.name} `);
       if (other.words === null) head.append(element("span", "hint", "does not have this sentence"));
       else {
-        const n = other.differs?.length;
+        const n = other.differs && differing(other).length;
         const note = other.differs === null ? "has other words" : n ? `${n} word${n > 1 ? "s differ" : " differs"}` : "as below";
         head.append(element("span", "hint", note));
         if (n || other.differs === null) {
@@ -318,11 +328,14 @@ function showOthers() {
         }
       }
       card.append(head);
+      for (const tag of other.tags ?? []) {
+        card.append(element("p", "other-tag", `${tag[0]} ${sentence.words[tag[0] - 1].form}: ${tagText(tag)}`));
+      }
       return card;
     }),
   );
   others.forEach((other, index) => {
-    const isShown = other.words && (other.differs === null || other.differs.length || disputed(sentence).length);
+    const isShown = other.words && (other.differs === null || differing(other).length || disputed(sentence).length);
     if (!isShown) return;
     const host = element("div", "small");
     $("others").children[index].append(host);
@@ -334,14 +347,16 @@ function showOthers() {
 
 function showOtherArcs() {
   const { sentence, selected } = state;
-  const others = (sentence.others ?? []).filter(({ differs }) => selected && differs !== null && differs?.includes(selected));
+  const others = (sentence.others ?? []).filter((other) => selected && other.differs && differing(other).includes(selected));
   $("other-arcs").replaceChildren(
     ...others.map((other) => {
       const index = sentence.others.indexOf(other);
       const word = other.words[selected - 1];
-      const button = element("button", "take", `${other.name}: ${arcText(sentence, word)} `);
+      const tags = other.tags.filter(([number]) => number === selected).map(tagText);
+      const found = [...(other.differs.includes(selected) ? [arcText(sentence, word)] : []), ...tags];
+      const button = element("button", "take", `${other.name}: ${found.join(", ")} `);
       button.append(element("kbd", "", "ab"[index] ?? ""));
-      button.addEventListener("click", () => takeArc(index));
+      button.addEventListener("click", () => takeWord(index));
       return button;
     }),
   );
@@ -466,18 +481,20 @@ function take({ word, arcs: [[, head, label]] }) {
   correct(() => edit({ do: "arc", word, head, label, is_new: true }));
 }
 
-function takeArc(index) {
+function takeWord(index) {
   const { selected: word } = state;
-  const other = state.sentence.others?.[index]?.words?.[word - 1];
-  if (!other || other.head === null) return;
-  correct(() => edit({ do: "arc", word, head: other.head, label: other.label, is_new: true }));
+  const other = state.sentence.others?.[index];
+  const { head, label } = other?.words?.[word - 1] ?? { head: null };
+  const tags = (other?.tags ?? []).filter(([number]) => number === word);
+  if (head !== null) correct(() => edit({ do: "arc", word, head, label, is_new: true, tags }));
+  else if (tags.length) correct(() => edit({ do: "tree", arcs: [], tags }));
 }
 
 function takeTree(index) {
   const other = state.sentence.others?.[index];
   if (!other?.words) return;
   const arcs = other.words.map(({ number, head, label }) => [number, head, label]);
-  correct(() => edit(other.differs === null ? { do: "source", lines: other.lines } : { do: "tree", arcs }));
+  correct(() => edit(other.differs === null ? { do: "source", lines: other.lines } : { do: "tree", arcs, tags: other.tags }));
 }
 
 async function undo({ isRedo = false, isRefusal = false } = {}) {
@@ -680,8 +697,8 @@ const COMMANDS = {
   queue: () => $("rows").focus(),
   undo: () => act(() => undo()),
   redo: () => act(() => undo({ isRedo: true })),
-  takeA: () => takeArc(0),
-  takeB: () => takeArc(1),
+  takeA: () => takeWord(0),
+  takeB: () => takeWord(1),
   treeA: () => takeTree(0),
   treeB: () => takeTree(1),
   wrap: () => settings.choose("wrap", { wraps: "fits", fits: "scrolls", scrolls: "wraps" }[settings.get("wrap")]),
