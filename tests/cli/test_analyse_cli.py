@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from benchmarks.accuracy.oracles import change_labels, damage, move_heads, render, unpack
@@ -21,7 +19,6 @@ from treefine import read_treebank
 from treefine.cli.app import app
 from treefine.evaluation.analysis import errors as error_analysis
 from treefine.evaluation.analysis.errors import analyse, read_parsed
-from treefine.evaluation.tables import quote_formula
 
 ROW = "{}\t{}\t_\t_\t_\t_\t{}\t{}\t_\t_\n"
 
@@ -81,25 +78,6 @@ def test_without_an_output_a_summary_is_printed(files):
         "LAS by distance to root",
         "LAS by sentence length",
     ]
-
-
-def test_formulas_in_csv_are_not_run_by_a_spreadsheet():
-    formula = "=cmd|' /C calc'!A0"
-    write(gold=GOOD.replace("\tx\t", f"\t{formula}\t"), system=GOOD.replace("\tx\t", "\t-x\t"))
-
-    run("gold.conllu", "system.conllu", "-o", "r.csv")
-
-    with Path("r.csv").open(newline="") as file:
-        (row,) = [row for row in csv.DictReader(file) if row["table"] == "confused label"]
-    assert (row["value"], row["other"], row["times"]) == (f"'{formula}", "'-x", "1")
-
-
-@given(st.text(st.sampled_from("'=+-@\t\r\nx5.%"), max_size=5))
-def test_a_quoted_formula_can_be_restored(text):
-    cell = quote_formula(text)
-
-    assert re.sub(r"^'(?='*[=+\-@\t\r\n])", "", cell) == text
-    assert not cell.startswith(("=", "@", "\t", "\r", "\n", "+x", "-x"))
 
 
 def test_all_outputs_contain_the_same_numbers(files):

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.support.commands import failed, invoke
 from tests.support.generated import conllu_files
 from treefine import read_treebank
-from treefine.evaluation.tables import quote_formula
 from treefine.parsing.table import CONFIDENCE, INITIAL, TREES, WORDS, Content, csv_texts
 from treefine.treebank.conllu import write_treebank
 from treefine.treebank.sentence import Sentence
@@ -37,7 +36,7 @@ def rows(text, delimiter=","):
 
 @settings(max_examples=25)
 @given(content=conllu_files(), delimiter=st.sampled_from([",", "\t"]))
-def test_csv_holds_every_word_and_formulas_are_quoted(content, delimiter):
+def test_csv_holds_every_word_as_it_is(content, delimiter):
     sentences = list(read_treebank(io.BytesIO(content)))
 
     found = rows("".join(csv_texts(sentences, Content(), delimiter=delimiter)), delimiter)
@@ -46,8 +45,15 @@ def test_csv_holds_every_word_and_formulas_are_quoted(content, delimiter):
     for row, (number, sentence, word) in zip(found, words, strict=True):
         assert (row["sentence"], row["word"], row["head"]) == (str(number), str(word.number), str(word.head))
         for name in ("form", "lemma", "upos", "xpos", "feats", "label"):
-            assert row[name] == quote_formula(getattr(word, name))
-        assert row["sent_id"] == quote_formula(sentence.sent_id)
+            assert row[name] == getattr(word, name)
+        assert row["sent_id"] == sentence.sent_id
+
+
+@pytest.mark.parametrize("form", ["-LRB-", "--", "@user", "=)", "+1", "'s"])
+def test_a_word_that_looks_like_a_formula_is_written_as_it_is(form):
+    (row,) = rows("".join(csv_texts([Sentence.of_words([form])], Content())))
+
+    assert row["form"] == form
 
 
 def test_a_table_of_parses_has_the_columns_of_parquet(run, nlp):
@@ -56,7 +62,7 @@ def test_a_table_of_parses_has_the_columns_of_parquet(run, nlp):
     assert list(found[0]) == [column.name for column in (*WORDS, *CONFIDENCE, *TREES)]
     words = [word for parse in nlp(TEXT) for word in parse.words]
     best = [row for row in found if row["tree"] == "1"]
-    assert [(row["form"], row["head"]) for row in best] == [(quote_formula(w.form), str(w.head)) for w in words]
+    assert [(row["form"], row["head"]) for row in best] == [(w.form, str(w.head)) for w in words]
     assert {row["file"] for row in found} == {"a.txt"}
     assert [float(row["confidence"]) for row in best] == [pytest.approx(w.confidence, abs=1e-3) for w in words]
 

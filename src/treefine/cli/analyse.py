@@ -26,13 +26,13 @@ from treefine.cores import use_threads
 from treefine.drawing.characters import visible
 from treefine.errors import ModelError, TreebankError, TreefineError
 from treefine.evaluation.scores import rule_of
-from treefine.evaluation.tables import count
 from treefine.evaluation.words import load_words
 from treefine.model.bundled import bundled_models, trained_model
 from treefine.model.weight_files import LAYOUT
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import not_written, open_output
 from treefine.treebank.sentence import BLANK, Sentence
+from treefine.wording import count
 
 if TYPE_CHECKING:
     from treefine.evaluation.analysis.errors import ParsedTreebank

@@ -17,12 +17,12 @@ from treefine.config import COLUMNS
 from treefine.drawing.characters import visible
 from treefine.drawing.html import page_end, page_start, tree_figure
 from treefine.errors import TreebankError, TreefineError
-from treefine.evaluation.tables import count, quote_formula
 from treefine.treebank.files import open_output
 from treefine.treebank.formats import suffix_of
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK
 from treefine.treebank.tag_rules import UPOS, contradictions, follows_ud
+from treefine.wording import count
 
 if TYPE_CHECKING:
     from treefine.parsing.parse import Change, Parse
@@ -286,7 +286,7 @@ def _frame(kind: _Kind, changes: Changes) -> tuple[str, str]:
 def _tsv(parse: Parse, found: Sequence[Change]) -> str:
     def cell(value: str | int | float | None) -> str:
         if isinstance(value, str) and value:
-            return quote_formula(visible(value))
+            return visible(value)
         return f"{value:.4f}" if isinstance(value, float) else BLANK if value in (None, "") else str(value)
 
     return "".join("\t".join(map(cell, values)) + "\n" for values in _values(parse, found))

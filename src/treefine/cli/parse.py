@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from treefine import wording
 from treefine.cli.inputs import (
     Input,
     InputKind,
@@ -28,7 +29,6 @@ from treefine.cli.treebanks import TREEBANKS_HELP, EncodingOption, TreebankKindO
 from treefine.config import BATCH_PIECES, Precision, TagChoice
 from treefine.cores import thread_count, use_threads
 from treefine.errors import TreebankError, TreefineError
-from treefine.evaluation import tables
 from treefine.model.bundled import EXTRA_MODEL, LANGUAGES_OF_MULTI, bundled_models, model_for, unknown_language
 from treefine.parsing.options import ParserOptions, Trust
 from treefine.treebank.conllu import read_treebank
@@ -456,7 +456,7 @@ def _run(
         n_all = len(jobs)
         jobs = [job for job in jobs if not job.is_finished]
         if len(jobs) < n_all:
-            say(f"treefine: {n_all - len(jobs):,} of {tables.count(n_all, 'output')} already finished")
+            say(f"treefine: {n_all - len(jobs):,} of {wording.count(n_all, 'output')} already finished")
         if not jobs:
             return
     from treefine.cli.stream import run_jobs  # loads numpy and tokenizers
@@ -500,7 +500,7 @@ def _fitted(parser: Parser, inputs: Sequence[Input], gold: str) -> Parser:
 
 def _about(parser: Parser, model: str, jobs: Sequence[Job]) -> Iterator[str]:
     """Yield the lines that --verbose prints: what is loaded, and how inputs are read and outputs written."""
-    where = f"{parser.device}, {parser.precision}, {tables.count(thread_count(), 'thread')}"
+    where = f"{parser.device}, {parser.precision}, {wording.count(thread_count(), 'thread')}"
     how = f"T = {parser.max_steps}, stop above {parser.stop_above:g}, {parser.tags} tags"
     yield f"treefine: model {model} on {where}; {how}"
     for job in jobs:

@@ -19,8 +19,8 @@ from filelock import lock_descriptor
 
 from treefine.cli.terminal import Detail, say
 from treefine.errors import AlignmentError, TreefineError
-from treefine.evaluation.tables import count
 from treefine.treebank.files import COMPRESSED, not_written, open_output
+from treefine.wording import count
 
 
 class _LastSentence(NamedTuple):

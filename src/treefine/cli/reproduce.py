@@ -212,7 +212,6 @@ def _show(table: Table, *, as_json: bool) -> None:
 def _run(
     plan: ReproductionPlan, devices: list[str | None], keep: KeepModels, threads: int | None, *, as_json: bool
 ) -> None:
-    from treefine.evaluation.tables import count
     from treefine.model.folder import fetch
     from treefine.reproduction.collection import ResultCollection
     from treefine.reproduction.report import write_report
@@ -220,6 +219,7 @@ def _run(
     from treefine.reproduction.run import RESULTS, Run, run_plan
     from treefine.reproduction.systems import SYSTEMS
     from treefine.reproduction.treebanks import TREEBANKS
+    from treefine.wording import count
 
     for job in plan.jobs:
         plan.recipe(job)  # report faults in the settings before anything is trained

@@ -11,6 +11,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from treefine import wording
 from treefine.cli.changes import Changes, open_changes
 from treefine.cli.inputs import Reading, bytes_in, open_source, read_input
 from treefine.cli.outputs import DELIMITERS, TABLES, Job, OutputOptions, open_sink, open_stdout, texts_of_parses
@@ -20,7 +21,6 @@ from treefine.cli.text_check import TextCheck
 from treefine.drawing.characters import visible
 from treefine.drawing.html import GENERATOR
 from treefine.errors import EmptyError, LongSentenceWarning, TreebankError, TreefineError
-from treefine.evaluation import tables
 from treefine.fast.file_workers import FileParser, FilePart, FileReport, missing_tags
 from treefine.model.vocabulary import language_of
 from treefine.parsing.annotate import with_newdoc
@@ -94,10 +94,10 @@ def run_jobs(
                 _report(error)
                 n_failed += 1
     if n_failed:
-        say(f"{n_failed:,} of {tables.count(len(jobs), 'file')} not parsed")
+        say(f"{n_failed:,} of {wording.count(len(jobs), 'file')} not parsed")
     for form, lost in runner.lost.items():
         if lost:
-            say(tables.losses_line(lost, form.title))
+            say(wording.losses_line(lost, form.title))
     if runner.review is not None:
         say(runner.review.counted)
     if changes is not None:

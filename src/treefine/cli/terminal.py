@@ -14,7 +14,6 @@ from threading import Timer
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from treefine.drawing.characters import shorten, visible
-from treefine.evaluation.tables import quote_formula
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -210,4 +209,4 @@ def _review_line(parse: Parse) -> str:
     if parse.cut_confidence < word.confidence:
         doubt = f"start and end of the sentence: {parse.cut_confidence:.2f}"
     cells = (place, sentence.sent_id or "_", f"{parse.confidence:.2f}", shorten(parse.text, _TEXT_WIDTH), doubt)
-    return "\t".join(quote_formula(visible(cell)) for cell in cells) + "\n"
+    return "\t".join(map(visible, cells)) + "\n"

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import typer
 
+from treefine import wording
 from treefine.cli.inputs import Input, InputKind, TreebankKind, files_in, files_named
 from treefine.cli.outputs import Shape, check_extension, check_output, shape_by_name, write_treebank_as
 from treefine.cli.replacing import ForceOption
@@ -233,8 +234,8 @@ def validate_command(
                 report(fault)
     if as_json:
         _print_json(as_values)
-    said = tables.count(faults, "error") if faults else "no errors"
-    say(f"{tables.count(len(paths), 'file')}, {said}")
+    said = wording.count(faults, "error") if faults else "no errors"
+    say(f"{wording.count(len(paths), 'file')}, {said}")
     raise typer.Exit(1 if faults else 0)
 
 
@@ -280,7 +281,7 @@ def convert_command(
         lost = write_treebank_as(sentences, target, shape, form, title=source)
     if lost:
         title = form.title if shape == "conllu" else "JSON" if shape == "json" else "a table"
-        say(tables.losses_line(lost, title))
+        say(wording.losses_line(lost, title))
 
 
 def _converted(source: str, target: str, name: str | None) -> tuple[Shape, Format]:
@@ -360,7 +361,7 @@ def _split_names(names: Sequence[str], n_systems: int) -> list[str]:
             raise TreefineError(f"--names has {name!r} twice.", hint=hint)
     if len(found) != n_systems:
         raise TreefineError(
-            f"--names has {tables.count(len(found), 'name')} for {tables.count(n_systems, 'system')}.", hint=hint
+            f"--names has {wording.count(len(found), 'name')} for {wording.count(n_systems, 'system')}.", hint=hint
         )
     return found
 

@@ -9,8 +9,9 @@ from itertools import zip_longest
 from typing import Any
 
 from treefine.errors import AlignmentError
-from treefine.evaluation.tables import Table, count
+from treefine.evaluation.tables import Table
 from treefine.treebank.sentence import BLANK, HasSentence, Sentence, sentences_in
+from treefine.wording import count
 
 _TAGS = ("upos", "xpos", "feats", "lemma")  # columns of a Sentence
 _CONFUSIONS = 10  # listed in a report

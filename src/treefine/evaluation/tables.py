@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 TableCell: TypeAlias = "str | int | float | None"  # None is an empty cell
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
-# Signed numbers and lone signs are no formulas. An apostrophe that is already there gets another one.
-_FORMULA = re.compile(r"(?:'+|(?![-+][0-9.,]*%?\Z))[=+\-@\t\r\n＝＋－＠]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +63,14 @@ class Table:
         ]
 
     def to_csv(self) -> str:
-        """Return CSV with the header as its first line. Texts that look like formulas start with an apostrophe."""
+        """Return CSV with the header as its first line."""
         text = io.StringIO()
-        rows = ([quote_formula(cell) if isinstance(cell, str) else cell for cell in row] for row in self.rows)
-        csv.writer(text, lineterminator="\n").writerows([self.header, *rows])
+        csv.writer(text, lineterminator="\n").writerows([self.header, *self.rows])
         return text.getvalue()
 
     def to_records(self) -> list[dict[str, TableCell]]:
         """Return each row as a JSON value."""
         return [dict(zip(self.header, row, strict=True)) for row in self.rows]
-
-
-def quote_formula(text: str) -> str:
-    """Put an apostrophe before a text that a spreadsheet would run as a formula, as OWASP recommends.
-
-    >>> [quote_formula(text) for text in ("=1+1", "@you", "-er", "'=1", "-", "+0.5%", "don't")]
-    ["'=1+1", "'@you", "'-er", "''=1", '-', '+0.5%', "don't"]
-    """
-    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def _text(cell: TableCell) -> str:
@@ -179,31 +166,3 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "not_significantly_different_from_best": sorted(comparison.best_group),
         "differences": [difference_json(each) for each in comparison.differences.values()],
     }
-
-
-def losses_line(lost: Mapping[str, int], title: str) -> str:
-    """Return a line that lists the items a format cannot store, with their counts."""
-    return (
-        f"dropped, because {title} cannot store them: {', '.join(count(number, kind) for kind, number in lost.items())}"
-    )
-
-
-def count(number: int, thing: str) -> str:
-    """Return the number and the noun, in the plural if needed.
-
-    >>> count(2000, "sentence"), count(1, "word"), count(3, "DEPS")
-    ('2,000 sentences', '1 word', '3 DEPS')
-    """
-    return f"{number:,} {thing}{'s' if number != 1 and thing.islower() else ''}"
-
-
-def clock(seconds: float | None) -> str:
-    """Return hours, minutes and seconds.
-
-    >>> clock(5383), clock(None)
-    ('1:29:43', '–')
-    """
-    if seconds is None:
-        return "–"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

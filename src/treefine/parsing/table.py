@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
 from treefine.config import COLUMNS
 from treefine.errors import TreefineError, described, is_list_like
-from treefine.evaluation.tables import quote_formula
 from treefine.treebank.raw_text import Span, own_text, spans_in
 from treefine.treebank.sentence import Sentence, sentence_in
 
@@ -165,7 +164,7 @@ def record_batches(sentences: Iterable[Placed | Sentence], content: Content, *, 
 def csv_texts(sentences: Iterable[Placed | Sentence], content: Content, *, delimiter: str = ",") -> Iterator[str]:
     """Yield the header, and then the rows of each sentence.
 
-    Nulls are empty cells. A text that a spreadsheet would run as a formula starts with an apostrophe.
+    Nulls are empty cells.
     """
     names = [column.name for column in content.columns]
     lines = io.StringIO(newline="")
@@ -183,7 +182,7 @@ def csv_texts(sentences: Iterable[Placed | Sentence], content: Content, *, delim
 
 def _csv_cell(value: CellValue) -> CellValue:
     if isinstance(value, str):
-        return quote_formula(value.replace("\r", " "))  # csv does not quote a carriage return
+        return value.replace("\r", " ")  # csv does not quote a carriage return
     return round(value, 4) if isinstance(value, float) else value
 
 

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from treefine.errors import ConfigError
-from treefine.evaluation.tables import Table, TableCell, clock, count
+from treefine.evaluation.tables import Table, TableCell
 from treefine.reproduction.collection import in_words
 from treefine.reproduction.systems import MULTI, SYSTEMS, TABLE_1, Settings, System, system_settings
 from treefine.reproduction.treebanks import RELEASE, SPLITS, TREEBANKS, PaperFiles, find_paper_files
 from treefine.training.new_recipe import encoder_width, has_encoder
 from treefine.training.recipe import EMPTY, FILES, Recipe, draft_of
 from treefine.treebank.files import open_input
+from treefine.wording import clock, count
 
 Start = Literal["encoder", "multi"]
 # Rough costs of one GPU, for the estimate before anything was measured. Starting the kernels of an update takes longer

@@ -15,7 +15,6 @@ from typing import Literal
 import torch
 
 from treefine.errors import ConfigError, TreefineError
-from treefine.evaluation.tables import clock
 from treefine.parsing.initial import from_file
 from treefine.parsing.parser import Parser
 from treefine.reproduction.plan import ReproductionPlan, TrainingJob, recipe_format, scaled
@@ -27,6 +26,7 @@ from treefine.training.prepare import prepare
 from treefine.training.recipe import FILES, Recipe
 from treefine.training.train import begin_folder, check_folder, locked, train
 from treefine.treebank.files import open_output
+from treefine.wording import clock
 from treefine.worker_process import WorkerDiedError, WorkerProcess
 
 KeepModels = Literal["all", "chosen"]

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from treefine.evaluation.scores import relative_error_reduction
 from treefine.evaluation.significance import ALPHA
-from treefine.evaluation.tables import Table, TableCell, clock
+from treefine.evaluation.tables import Table, TableCell
 from treefine.reproduction import paper
 from treefine.reproduction.collection import (
     DASH,
@@ -24,6 +24,7 @@ from treefine.reproduction.results import SystemResult
 from treefine.reproduction.systems import MULTI, SYSTEMS, TABLE_1
 from treefine.reproduction.treebanks import TREEBANKS
 from treefine.training.recipe import BIAFFINE, FILES, SYNTR
+from treefine.wording import clock
 
 Metric: TypeAlias = Literal["UAS", "LAS"]
 Best: TypeAlias = Mapping[tuple[str, str], frozenset[str]]  # by treebank and metric: the systems that tie for the best

@@ -13,7 +13,6 @@ from typing import Any
 
 from treefine.config import STEPS
 from treefine.errors import TreefineError
-from treefine.evaluation.tables import count
 from treefine.parsing.options import ParserOptions
 from treefine.parsing.parser import Parser
 from treefine.segmenter.cut import Segmented
@@ -22,6 +21,7 @@ from treefine.serving.limits import ServerLimits, TooLargeError, work_of
 from treefine.treebank.constraints import CONSTRAIN, Constraints
 from treefine.treebank.raw_text import own_text, spans_in
 from treefine.treebank.sentence import Sentence
+from treefine.wording import count
 
 SHARE_WORK = 6_000  # of one request per round, so that a long request does not block short ones
 _SENTENCE_SIZE = 20  # characters added per sentence, because a sentence takes memory too

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from treefine.config import COLUMNS, named_columns
 from treefine.drawing.characters import visible
-from treefine.evaluation.tables import count
 from treefine.model.folder import fetch
 from treefine.model.weight_files import LAYOUT, read_json
 from treefine.training.data import filled_columns, no_text
@@ -16,6 +15,7 @@ from treefine.training.prepare import Prepared
 from treefine.training.recipe import EMPTY, FILES, Recipe, expand
 from treefine.treebank.formats import format_of
 from treefine.treebank.sentence import Sentence
+from treefine.wording import count
 
 _LONGEST = 60  # characters of an example
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from treefine.errors import TreefineError
-from treefine.evaluation.tables import count
 from treefine.training.checkpoint import FolderNames, TrainingStanding
 from treefine.training.data import Data
 from treefine.training.new_model import TrainedBase
@@ -20,6 +19,7 @@ from treefine.training.new_recipe import recipe_toml
 from treefine.training.recipe import FILES, CardSettings, Recipe
 from treefine.training.targets import Taught
 from treefine.version import __version__
+from treefine.wording import count
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -23,10 +23,10 @@ from treefine.evaluation.tables import (
     comparison_json,
     comparison_table,
     confusion_table,
-    count,
     score_json,
     scores_json,
 )
+from treefine.wording import count
 
 if TYPE_CHECKING:
     from treefine.evaluation.analysis.curves import Point

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from treefine import wording
 from treefine.cli.outputs import Job, OutputOptions
 from treefine.cli.parse import ModelChoice, load_parser
 from treefine.cli.stream import JobRunner
 from treefine.cli.terminal import say
 from treefine.errors import TreefineError
-from treefine.evaluation import tables
 from treefine.fast.file_workers import FileParser, default_workers
 from treefine.integrations.corpus.blocks import place_in_file
 from treefine.parsing.parser import Parser
@@ -312,7 +312,7 @@ def waiting_message(free: Mapping[str, float], share: Share) -> str:
     """
     for name, thing, needed in (("GPU", "GPU", share.gpus), ("CPU", "core", share.cpus)):
         if free.get(name, 0) < needed:
-            needs = tables.count(needed, thing)
+            needs = wording.count(needed, thing)
             return f"Waiting: a worker needs {needs}, but Ray has {int(free.get(name, 0))} free."
     return ""
 

@@ -21,13 +21,13 @@ from typing import Any
 import typer
 from filelock import lock_descriptor
 
+from treefine import wording
 from treefine.cli.inputs import Input
 from treefine.cli.outputs import Job, OutputOptions, Shape, plan_jobs
 from treefine.cli.parse import ModelChoice
 from treefine.cli.terminal import progress, say, warn
 from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
-from treefine.evaluation import tables
 from treefine.integrations.corpus.blocks import BLOCK_BYTES, bytes_of, cut_jobs
 from treefine.integrations.corpus.ray import (
     Outcome,
@@ -81,7 +81,7 @@ def parse_corpus(
         finished = {block.target for block in blocks} - {block.target for block in to_do}
         outcomes = {each: saved_outcome(each) for each in finished if report_path(each) in there}
         if finished:
-            say(f"treefine: {len(finished):,} of {tables.count(len(blocks), 'block')} already finished")
+            say(f"treefine: {len(finished):,} of {wording.count(len(blocks), 'block')} already finished")
         _remove_leftovers(Path(output), blocks)
         if to_do:
             outcomes |= _parse(parse_blocks, sorted(to_do, key=bytes_of, reverse=True))  # largest first
@@ -159,7 +159,7 @@ def _report(outcomes: dict[str, Outcome], blocks: Sequence[Job], tried: Sequence
         for title, counts in outcome.lost.items():
             lost.setdefault(title, Counter()).update(counts)
     for title, counter in lost.items():
-        say(tables.losses_line(counter, title))
+        say(wording.losses_line(counter, title))
     faulty = {block.target for block in missing}
     for block in by_place:
         outcome = outcomes.get(block.target, Outcome(block.target))
@@ -170,9 +170,9 @@ def _report(outcomes: dict[str, Outcome], blocks: Sequence[Job], tried: Sequence
     if tried:
         now = {block.target for block in tried} - faulty
         n_sentences = sum(outcome.n_sentences for outcome in found if outcome.target in now)
-        words = [f"{tables.count(len(now), 'block')} parsed, {tables.count(n_sentences, 'sentence')}"]
+        words = [f"{wording.count(len(now), 'block')} parsed, {wording.count(n_sentences, 'sentence')}"]
         n_dead = sum(outcome.n_dead_workers for outcome in found)
-        words += [f"{tables.count(n_dead, 'dead worker')} replaced"] * bool(n_dead)
+        words += [f"{wording.count(n_dead, 'dead worker')} replaced"] * bool(n_dead)
         words += [f"{n_empty:,} empty"] * bool(n_empty) + [f"{len(missing):,} failed"] * bool(missing)
         say("; ".join(words))
     return not n_empty and not missing
