@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from tests.support.disks import full_disk
 from tests.support.generated import conllu_files
 from treefine.cli.part_file import open_part
 from treefine.errors import AlignmentError, TreebankError, TreefineError
-from treefine.treebank.conllu import read_treebank, texts_in_file
+from treefine.treebank.conllu import read_treebank, texts_in_file, write_treebank
 from treefine.treebank.sentence import Sentence
 
 SENTENCES = [Sentence.of_words(words.split()) for words in ("Dogs bark", "It sleeps now", "Yes")]
@@ -211,3 +212,36 @@ def test_no_error_leaves_an_empty_part_file(tmp_path, error):
 
     assert str(raised.value) == before
     assert names_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["link", "hard link", "other user", "pipe"])
+def test_a_part_file_that_is_not_of_this_user_alone_is_refused_and_stays(tmp_path, monkeypatch, kind):
+    precious, part = tmp_path / "precious.txt", tmp_path / "out.conllu.part"
+    precious.write_text("precious")
+    if kind == "link":
+        part.symlink_to(precious)
+    elif kind == "hard link":
+        part.hardlink_to(precious)
+    elif kind == "pipe":
+        os.mkfifo(part)
+    else:
+        part.write_bytes(b"precious")
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+
+    with pytest.raises(TreebankError, match="out.conllu: The output could not be written: out.conllu.part is "):
+        write(tmp_path / "out.conllu", SENTENCES, is_resumed=False)
+
+    assert precious.read_text() == "precious"
+    assert part.exists()
+    assert not (tmp_path / "out.conllu").exists()
+
+
+def test_links_to_each_other_are_reported(tmp_path):
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+
+    for target in (tmp_path / "a", tmp_path / "b"):
+        with pytest.raises(TreebankError, match="Too many levels of symbolic links"):
+            write(target, SENTENCES, is_resumed=False)
+        with pytest.raises(TreebankError, match="Too many levels of symbolic links"):
+            write_treebank(SENTENCES, target)

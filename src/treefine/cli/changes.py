@@ -10,14 +10,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, replace
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from treefine.config import COLUMNS
 from treefine.drawing.characters import visible
 from treefine.drawing.html import page_end, page_start, tree_figure
 from treefine.errors import TreebankError, TreefineError
-from treefine.treebank.files import open_output
+from treefine.treebank.files import linked_file, open_output
 from treefine.treebank.formats import suffix_of
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK
@@ -244,7 +243,7 @@ def open_changes(path: str, changes: Changes) -> Iterator[Callable[[Parse], None
                 raise _not_written(error, path) from error
 
     try:
-        unnamed = tempfile.TemporaryFile(dir=Path(path).resolve().parent)
+        unnamed = tempfile.TemporaryFile(dir=linked_file(path).parent)
     except OSError as error:
         raise _not_written(error, path) from error
     with unnamed as body:

@@ -30,7 +30,15 @@ from treefine.drawing.text import BOLD, StyledText, draw_text
 from treefine.errors import TreebankError, TreefineError
 from treefine.parsing.table import Content, csv_texts
 from treefine.treebank.conllu import convert_treebank, texts_in_file
-from treefine.treebank.files import COMPRESSED, COMPRESSED_NAMES, check_compression, name_of, not_written, open_output
+from treefine.treebank.files import (
+    COMPRESSED,
+    COMPRESSED_NAMES,
+    check_compression,
+    linked_file,
+    name_of,
+    not_written,
+    open_output,
+)
 from treefine.treebank.formats import CONLL09, FORMATS, format_by_name, suffix_of
 from treefine.treebank.raw_text import own_text, spans_in
 from treefine.treebank.sentence import CONLLU, Format, Sentence
@@ -310,7 +318,7 @@ def _check_place(path: str) -> None:
     target = Path(path)
     if target.is_dir():
         raise TreebankError("This is a directory.", hint="Name a file to write.", path=path)
-    folder = target.resolve().parent
+    folder = linked_file(path).parent
     if not folder.is_dir():
         raise not_written("No such file or directory", path)
     if not os.access(folder, os.W_OK) and (target.is_file() or not target.exists()):
@@ -328,7 +336,7 @@ def _identity(path: str) -> object:
     try:
         found = Path(path).stat()
     except OSError:
-        return Path(path).resolve()
+        return os.path.realpath(path)
     return found.st_dev, found.st_ino
 
 

@@ -9,6 +9,7 @@ import codecs
 import json
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +20,7 @@ from filelock import lock_descriptor
 
 from treefine.cli.terminal import Detail, say
 from treefine.errors import AlignmentError, TreefineError
-from treefine.treebank.files import COMPRESSED, not_written, open_output
+from treefine.treebank.files import COMPRESSED, linked_file, not_written, open_output
 from treefine.wording import count
 
 
@@ -77,7 +78,7 @@ class Part:
 
 def part_of(target: str | os.PathLike[str]) -> Path:
     """Return the path of the part file of a target."""
-    path = Path(target).resolve()  # follow links
+    path = linked_file(target)
     return path.with_name(f"{path.name}.part")
 
 
@@ -104,7 +105,7 @@ def open_part(
             say(f"treefine: {count(kept.number, 'sentence')} kept in {path.name}", detail=Detail.VERBOSE)
         part = Part(file, path, kept)
         yield part
-        part.finish(Path(target).resolve())
+        part.finish(linked_file(target))
     except BaseException as error:
         next_step = _next_step(file, path, can_be_continued=can_be_continued)
         if isinstance(error, OSError):
@@ -151,7 +152,7 @@ def _next_step(file: BinaryIO, path: Path, *, can_be_continued: bool) -> str:
 def _locked(path: Path, name: str) -> BinaryIO:
     """Open the part file and lock it for this process."""
     while True:
-        file = path.open("a+b")
+        file = open(path, "a+b", opener=_opened)
         with suppress(OSError):  # a file system without locks raises it
             if not lock_descriptor(file.fileno(), blocking=False):
                 file.close()
@@ -161,6 +162,23 @@ def _locked(path: Path, name: str) -> BinaryIO:
             if path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                 return file
         file.close()  # another process just renamed it to the target
+
+
+def _opened(name: str, flags: int) -> int:
+    """Open or create a part file; refuse a link, anything that is no file, and a file of another user.
+
+    Otherwise another user could choose the file that this run overwrites, or change it meanwhile.
+    """
+    path = Path(name)
+    if path.is_symlink():
+        raise PermissionError(f"{path.name} is a link")
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # do not wait for the reader of a named pipe
+    descriptor = os.open(name, flags, 0o666)
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_uid != getattr(os, "geteuid", lambda: 0)():
+        os.close(descriptor)
+        raise PermissionError(f"{path.name} is not a file of this user alone")
+    return descriptor
 
 
 def _last_sentence(file: BinaryIO, *, is_json: bool) -> _LastSentence | None:

@@ -337,7 +337,7 @@ def system_names(paths: Sequence[str], names: Sequence[str] | None = None) -> di
     >>> list(system_names(["a/en.conllu", "b/en.conllu.gz"])), list(system_names(["a/en.conllu", "b/de.conllu"]))
     (['a/en', 'b/en'], ['en', 'de'])
     """
-    places_named = [Path(path).resolve() for path in paths]
+    places_named = [os.path.realpath(path) for path in paths]
     for number, path in enumerate(paths):
         if places_named[number] in places_named[:number]:
             raise TreefineError("The same file is given twice.", hint="Name each system once.", path=path)

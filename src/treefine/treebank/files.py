@@ -313,6 +313,14 @@ def nearest_file(path: str) -> str:
     return f"Did you mean {os.path.join(folder, by_stem[found[0]])}?" if found else ""  # noqa: PTH118
 
 
+def linked_file(path: str | os.PathLike[str]) -> Path:
+    """Return the file that a path names, which need not exist; follow links, and refuse links to each other."""
+    found = Path(os.path.realpath(path))
+    if found.is_symlink():
+        raise not_written("Too many levels of symbolic links", os.fspath(path))
+    return found
+
+
 def not_written(reason: str, path: str, hint: str = "") -> TreebankError:
     """Return the error for an output that cannot be written, with a hint if its folder does not exist."""
     folder = os.path.dirname(path)  # noqa: PTH120 - Path would normalise what the user wrote
@@ -342,7 +350,7 @@ def open_output(target: str | os.PathLike[str], *, is_synced: bool = False) -> I
     `is_synced` the file is flushed to disk before it is renamed, so a power cut never leaves half a file.
     """
     name = path_of(target)
-    path = Path(target).resolve()  # follow links, so that the file is replaced and not the link
+    path = linked_file(target)  # so that the file is replaced and not the link
     try:
         if name == "-" and sys.stdout is None:
             raise TreebankError("Standard output is closed.", hint="Name a file to write.")
