@@ -28,7 +28,7 @@ settings.register_profile(
     print_blob=True,
     derandomize=not is_fuzzing,
     database=None,
-    max_examples=int(os.environ.get("EXAMPLES", "50")),
+    max_examples=int(os.environ.get("EXAMPLES", "10")),
 )
 settings.load_profile("treefine")
 if not is_fuzzing:
@@ -40,17 +40,9 @@ if not is_fuzzing:
 # CliRunner would build all commands again for each call, which takes longer than most of the commands.
 typer.testing._get_command = cache(typer.testing._get_command)
 
-LONGEST = ("test_toy", "test_corpus", "test_resume", "test_bases", "test_processes", "test_calibrate")
-
-
 def pytest_collection():
     """Collect no garbage while tests are collected: almost nothing of what they import is ever released."""
     gc.disable()
-
-
-def pytest_collection_modifyitems(items):
-    """Begin with the modules that take longest, so that no worker is left with one of them at the end."""
-    items.sort(key=lambda item: item.path.stem not in LONGEST)
 
 
 def pytest_runtest_setup(item):
