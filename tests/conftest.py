@@ -40,6 +40,7 @@ if not is_fuzzing:
 # CliRunner would build all commands again for each call, which takes longer than most of the commands.
 typer.testing._get_command = cache(typer.testing._get_command)
 
+
 def pytest_collection():
     """Collect no garbage while tests are collected: almost nothing of what they import is ever released."""
     gc.disable()
