@@ -11,11 +11,11 @@ from dataclasses import asdict, replace
 
 import torch
 
-from treefine.config import BiLSTMSettings, ConfidenceSettings, ModelSettings
+from treefine.config import ConfidenceSettings, ModelSettings
 from treefine.model.parser_model import ParserModel
 from treefine.parsing.initial import empty
 from treefine.parsing.parser import Parser
-from treefine.studio.learn import HeldBackComparison, LearningJob
+from treefine.studio.learn import FineTuneRequest, HeldBackComparison
 from treefine.training.calibrate import calibrated
 from treefine.training.data import TrainingGraphs
 from treefine.training.learner import Learner
@@ -40,19 +40,40 @@ _DECIDED_SHARE = 0.25  # of the sentences: with decided arcs, so that the model 
 class FineTuner:
     """A model that learns from corrected sentences, epoch by epoch."""
 
-    def __init__(self, job: LearningJob) -> None:
-        self.job = job
-        self.start = self._loaded(job.model)
-        self.model = with_labels(self.start.model, (label for each in job.train for label in each.labels))
+    def __init__(self, request: FineTuneRequest) -> None:
+        self.request, settings = request, request.settings
+        self.start = self._loaded(request.model)
+        self.model = with_labels(self.start.model, (label for each in request.train for label in each.labels))
         plan = self._parser().plan()
-        sentences = list(plan.choice.of_sentences(job.train))
+        sentences = list(plan.choice.of_sentences(request.train))
         parses = None if plan.initial is empty else list(plan.initial(sentences))
-        self.epochs = max(1, min(job.settings.epochs, job.settings.most_words // sum(map(len, sentences))))
-        recipe = recipe_of(self.model, job, epochs=self.epochs, max_steps=plan.max_steps)
+        self.epochs = max(1, min(settings.epochs, settings.most_words // sum(map(len, sentences))))
+        recipe = self._recipe(plan.max_steps)
         freeze_sentence_ends(self.model)
         graphs = TrainingGraphs(sentences, parses, recipe.initial)
         self.learner = Learner(self.model, recipe, sentences, graphs, Processes(torch.device("cpu")))
         self.n_done = 0
+
+    def epoch(self) -> float:
+        """Train on all sentences once, and return the completed fraction of the training."""
+        self.n_done += 1
+        for _ in self.learner.epoch(self.n_done):
+            pass
+        return self.n_done / self.epochs
+
+    def compared(self) -> HeldBackComparison:
+        """Calibrate and save the new model, and compare it with the present one on the words of the held-back trees."""
+        parser, request = self._parser(), self.request
+        self.model.settings = recalibrated(parser, request.held_back)
+        n_sentences = f"{len(request.train):,} corrected sentences"
+        notes = f"Fine-tuned from {request.model} on {n_sentences} by treefine annotate."
+        parser.save(request.output, dtype=torch.float16, notes=notes)
+        words = []
+        for sentence in request.held_back:
+            blank = [BLANK] * len(sentence)
+            words.append(sentence.with_tags(upos=blank, xpos=blank, feats=blank, lemma=blank))
+        present, new = (self._loaded(name).stream_trees(words) for name in (request.present, str(request.output)))
+        return HeldBackComparison.of(request.held_back, list(present), list(new))
 
     def _parser(self) -> Parser:
         """Return a parser with the current weights and everything else of the model that was loaded."""
@@ -60,50 +81,25 @@ class FineTuner:
         return Parser(self.model, segmenter=start.segmenter, languages=start.languages, **start.options.given)
 
     def _loaded(self, name: str) -> Parser:
-        return Parser.from_pretrained(name, device="cpu", keep="nothing", language=self.job.language or None)
+        return Parser.from_pretrained(name, device="cpu", keep="nothing", language=self.request.language or None)
 
-    def epoch(self) -> float:
-        """Train on all sentences once, and return the completed share of the training."""
-        self.n_done += 1
-        for _ in self.learner.epoch(self.n_done):
-            pass
-        return self.n_done / self.epochs
-
-    def compared(self) -> HeldBackComparison:
-        """Calibrate and save the new model, and compare it with the present one on the held-back sentences."""
-        parser = self._parser()
-        self.model.settings = recalibrated(parser, self.job.held_back)
-        notes = f"Fine-tuned from {self.job.model} on {len(self.job.train):,} corrected sentences by treefine annotate."
-        parser.save(self.job.output, dtype=torch.float16, notes=notes)
-        words = [without_tags(each) for each in self.job.held_back]
-        present, new = (
-            list(self._loaded(name).stream_trees(words)) for name in (self.job.present, str(self.job.output))
+    def _recipe(self, max_steps: int) -> Recipe:
+        """Return the recipe for fine-tuning the model as it is."""
+        ours, settings = self.model.settings, self.request.settings
+        return Recipe(
+            TreebankSettings(("corrected",), ("held-back",), unnamed=0.0),  # the files are not read
+            PretrainedSettings(fine_tune_from=self.request.model),
+            ours.relations,
+            TagTraining(**asdict(ours.tags)),
+            ours.scorer,
+            ours.decode,
+            InitialSettings(decided_share=_DECIDED_SHARE) if ours.relations.decided else InitialSettings(),
+            RefineSettings(max_steps=max_steps if ours.reads_graph else 1),
+            OptimiserSettings(settings.learning_rate, settings.encoder_learning_rate, eps=1e-8, warmup=0.1),
+            TrainingSettings(
+                self.epochs, batch_pieces=settings.batch_pieces, masking=settings.masking, seed=settings.seed
+            ),
         )
-        return HeldBackComparison.of(self.job.held_back, present, new)
-
-
-def without_tags(sentence: Sentence) -> Sentence:
-    """Return the sentence without tags, features and lemmas. The parser does not read its tree."""
-    blank = [BLANK] * len(sentence)
-    return sentence.with_tags(upos=blank, xpos=blank, feats=blank, lemma=blank)
-
-
-def recipe_of(model: ParserModel, job: LearningJob, *, epochs: int, max_steps: int) -> Recipe:
-    """Return the recipe for fine-tuning a model as it is."""
-    ours, settings = model.settings, job.settings
-    is_bilstm = isinstance(ours.encoder, BiLSTMSettings)
-    return Recipe(
-        TreebankSettings(("corrected",), ("held-back",), unnamed=0.0),  # the files are not read
-        ours.encoder if isinstance(ours.encoder, BiLSTMSettings) else PretrainedSettings(fine_tune_from=job.model),
-        ours.relations,
-        TagTraining(**asdict(ours.tags)),
-        ours.scorer,
-        ours.decode,
-        InitialSettings(decided_share=_DECIDED_SHARE) if ours.relations.decided else InitialSettings(),
-        RefineSettings(max_steps=max_steps if ours.reads_graph and not is_bilstm else 1),
-        OptimiserSettings(settings.learning_rate, settings.encoder_learning_rate, eps=1e-8, warmup=0.1),
-        TrainingSettings(epochs, batch_pieces=settings.batch_pieces, masking=settings.masking, seed=settings.seed),
-    )
 
 
 def recalibrated(parser: Parser, held_back: Sequence[Sentence]) -> ModelSettings:

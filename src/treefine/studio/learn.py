@@ -10,27 +10,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
+from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
-from treefine.config import read_settings
+import numpy as np
+
 from treefine.errors import TreefineError
+from treefine.evaluation.significance import compare_counts
 from treefine.model.bundled import bundled_models
 from treefine.treebank.conllu import tree_faults
 from treefine.treebank.files import open_output
 from treefine.treebank.sentence import BLANK, Sentence
 from treefine.worker_process import WorkerProcess
-
-if TYPE_CHECKING:
-    from treefine.studio.fine_tune import FineTuner
 
 # The files and folders in the work folder:
 _RECORD, _LOG = "learning.json", "learning.log"
@@ -44,14 +42,14 @@ class LearningSettings:
 
     least_sentences: int = 20  # corrected sentences before the first run
     again_after: int = 20  # new corrected sentences before the next run
-    held_back: float = 0.25  # share of the sentences that the comparison needs
-    most_p: float = 0.25  # of the sign test, for a new model with fewer errors to be offered
+    held_back: float = 0.25  # fraction of the sentences that the comparison needs
+    most_p: float = 0.1  # that the difference is chance, for a new model with fewer errors to be offered
     epochs: int = 5
     most_words: int = 15_000  # words to read in all epochs; many sentences are read in fewer epochs
     learning_rate: float = 3e-4  # of the scorer and the tagger
     encoder_learning_rate: float = 1e-4
     batch_pieces: int = 500  # sub-words per batch
-    masking: float = 0.1  # share of the sub-words that are masked
+    masking: float = 0.1  # fraction of the sub-words that are masked
     seed: int = 1
     niceness: int = 10  # of the process, so that others come first
 
@@ -60,98 +58,46 @@ class LearningSettings:
 class HeldBackComparison:
     """The trees of two models for the held-back sentences. A word is right if its head and its whole label are."""
 
-    sentences: int
-    words: int
-    right_heads: tuple[int, int]  # words with the right head: of the present model, of the new model
-    right: tuple[int, int]  # words with the right head and label
-    became_right: int
+    words: tuple[int, ...]  # of each sentence
+    present: tuple[int, ...]  # right words of each sentence, by the present model
+    new: tuple[int, ...]
+    became_right: int  # words of all sentences
     became_wrong: int
 
     @classmethod
     def of(cls, gold: Sequence[Sentence], present: Iterable[Sentence], new: Iterable[Sentence]) -> HeldBackComparison:
         """Compare the trees of both models with the correct trees."""
-        heads, arcs = [0, 0], [0, 0]
-        became_right = became_wrong = 0
-        for right, before, after in zip(gold, present, new, strict=True):
-            pairs = [zip(each.heads, each.labels, strict=True) for each in (right, before, after)]
-            for (head, label), *found in zip(*pairs, strict=True):
-                is_right = [each == (head, label) for each in found]
-                for place, (ours, _) in enumerate(found):
-                    heads[place] += ours == head
-                    arcs[place] += is_right[place]
-                became_right += is_right == [False, True]
-                became_wrong += is_right == [True, False]
-        n_words = sum(map(len, gold))
-        counts = (heads[0], heads[1]), (arcs[0], arcs[1]), became_right, became_wrong
-        return cls(len(gold), n_words, *counts)
+        right, before, after = (
+            [list(zip(each.heads, each.labels, strict=True)) for each in some] for some in (gold, present, new)
+        )
+        ours, theirs = (
+            [[x == y for x, y in zip(*arcs, strict=True)] for arcs in zip(right, some, strict=True)]
+            for some in (before, after)
+        )  # whether each word of each sentence is right
+        changes = [change for words in map(zip, ours, theirs) for change in words]
+        became_right, became_wrong = changes.count((False, True)), changes.count((True, False))
+        return cls(tuple(map(len, gold)), tuple(map(sum, ours)), tuple(map(sum, theirs)), became_right, became_wrong)
 
     @property
     def p(self) -> float:
-        """The two-sided p of the sign test."""
-        return sign_test(self.became_right, self.became_wrong)
+        """The probability of a difference this large by chance, by randomisation over sentences."""
+        counts = {
+            name: np.array([self.words, self.words, right], np.float64).T
+            for name, right in (("present", self.present), ("new", self.new))
+        }
+        return compare_counts(counts).between("present", "new").randomisation
 
-
-def sign_test(first: int, second: int) -> float:
-    """Return the two-sided p of the exact sign test: how often a fair coin gives counts at least as far apart.
-
-    Words of one sentence depend on each other, so the true probability is somewhat higher.
-
-    >>> sign_test(9, 3), sign_test(0, 0)
-    (0.14599609375, 1.0)
-    """
-    n = first + second
-    as_low = sum(math.comb(n, k) for k in range(min(first, second) + 1))
-    return min(1.0, 2 * as_low / (1 << n))
-
-
-LearningKind = Literal["idle", "training", "better", "not better", "failed"]
-
-
-@dataclass(frozen=True)
-class LearningState:
-    """The state of a learner and the result of its last run. Scores are in percent."""
-
-    kind: LearningKind = "idle"
-    message: str = ""
-    progress: float = 0.0  # of the current run, from 0 to 1
-    sentences: int = 0  # that the model learned from
-    held_back: int = 0  # sentences of the comparison
-    words: int = 0  # of these sentences
-    uas: float = 0.0  # of the present model
-    new_uas: float = 0.0
-    las: float = 0.0  # by whole labels: nmod:poss is not nmod
-    new_las: float = 0.0
-    became_right: int = 0  # words
-    became_wrong: int = 0
-    p: float = 1.0  # of the sign test
-    seconds: float = 0.0
-    model: str = ""  # folder of the new model, if it is better
-
-    @classmethod
-    def of(cls, found: HeldBackComparison, *, most_p: float = 1.0) -> LearningState:
-        """Return the state after a comparison. The new model must be better, and p must not be above `most_p`."""
-        has_gained = found.became_right > found.became_wrong
-        is_better = has_gained and found.p <= most_p
-        uas, las = ([100 * number / found.words for number in each] for each in (found.right_heads, found.right))
+    def state(self, *, most_p: float) -> LearningState:
+        """Return the state after this comparison. The new model must be better, and p must not be above `most_p`."""
+        n_words, p, has_gained = sum(self.words), self.p, self.became_right > self.became_wrong
+        is_better = has_gained and p <= most_p
         message = (
-            f"On {_counted(found.sentences, 'held-back sentence')} ({_counted(found.words, 'word')}) the new model has "
-            f"{las[1]:.1f} LAS, the present one {las[0]:.1f}: {_counted(found.became_right, 'word')} became right, "
-            f"{found.became_wrong} wrong (p = {found.p:.2g})."
+            f"On {_counted(len(self.words), 'held-back sentence')} ({_counted(n_words, 'word')}) the new model has "
+            f"{100 * sum(self.new) / n_words:.1f} LAS, the present one {100 * sum(self.present) / n_words:.1f}: "
+            f"{_counted(self.became_right, 'word')} became right, {self.became_wrong} wrong (p = {p:.2g})."
         )
-        return cls(
-            "better" if is_better else "not better",
-            message + " This may be chance." * (has_gained and not is_better),
-            progress=1.0,
-            held_back=found.sentences,
-            words=found.words,
-            uas=uas[0],
-            new_uas=uas[1],
-            las=las[0],
-            new_las=las[1],
-            became_right=found.became_right,
-            became_wrong=found.became_wrong,
-            p=found.p,
-        )
+        may_be_chance = " This may be chance." * (has_gained and not is_better)
+        return LearningState("better" if is_better else "not better", message + may_be_chance)
 
 
 def _counted(number: int, noun: str) -> str:
@@ -159,7 +105,15 @@ def _counted(number: int, noun: str) -> str:
 
 
 @dataclass(frozen=True)
-class LearningJob:
+class LearningState:
+    """The state of a learner: the present run, or the result of the last one."""
+
+    kind: Literal["idle", "training", "better", "not better", "failed"] = "idle"
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class FineTuneRequest:
     """Everything that one run needs."""
 
     model: str  # to start from
@@ -171,28 +125,13 @@ class LearningJob:
     settings: LearningSettings
 
 
-class FineTuning:
-    """One run in the worker process. Its methods import torch when they are called."""
+def fine_tuner(request: FineTuneRequest) -> Any:
+    """Return a FineTuner; only the worker process calls this, because it loads torch."""
+    from treefine.studio.fine_tune import FineTuner
 
-    def __init__(self, job: LearningJob) -> None:
-        self.job = job
-        self.tuner: FineTuner | None = None
-
-    def step(self) -> float:
-        """Load the model, or train for one epoch. Return the completed share of the training."""
-        from treefine.studio.fine_tune import FineTuner
-
-        if self.tuner is None:
-            if hasattr(os, "nice"):
-                os.nice(self.job.settings.niceness)
-            self.tuner = FineTuner(self.job)
-            return 0.0
-        return self.tuner.epoch()
-
-    def compared(self) -> HeldBackComparison:
-        """Save the new model, and compare it with the present one."""
-        assert self.tuner is not None
-        return self.tuner.compared()
+    if hasattr(os, "nice"):
+        os.nice(request.settings.niceness)
+    return FineTuner(request)
 
 
 @dataclass(frozen=True)
@@ -201,19 +140,18 @@ class _Record:
 
     model: str  # the original model, and the language option: another choice starts from nothing
     language: str
-    trained: tuple[str, ...] = ()  # keys of the sentences that a run has learned from
-    held_back: tuple[str, ...] = ()  # keys of the others, which no run learns from
-    state: LearningState = field(default_factory=LearningState)  # after the last run
+    trained: Sequence[str] = ()  # keys of the sentences that a run has learned from
+    held_back: Sequence[str] = ()  # keys of the others, which no run learns from
     is_adopted: bool = False  # whether the folder holds a model that was adopted
+    state: LearningState = LearningState()  # after the last run
 
 
 class CorrectionLearner:
     """Fine-tunes a copy of a model in the background when enough sentences have been corrected.
 
-    The work folder keeps the adopted model and the division of the sentences from one session to the next.
+    The work folder keeps the adopted model and the division of the sentences from one session to the next. `create`
+    makes the object in the worker process that trains, with the methods of a FineTuner.
     """
-
-    work: type[FineTuning] = FineTuning  # that the worker process does
 
     def __init__(
         self,
@@ -222,17 +160,17 @@ class CorrectionLearner:
         *,
         language: str = "",
         settings: LearningSettings | None = None,
+        create: Callable[[FineTuneRequest], Any] = fine_tuner,
     ) -> None:
-        self.folder = Path(folder)
-        self.settings = settings or LearningSettings()
-        found = model if model in bundled_models() or not Path(model).exists() else str(Path(model).resolve())
-        self._record = _read_record(self.folder / _RECORD, found, language)
-        self._state = self._record.state
+        self.folder, self.settings, self._create = Path(folder), settings or LearningSettings(), create
+        name = model if model in bundled_models() or not Path(model).exists() else str(Path(model).resolve())
+        self._record = _read_record(self.folder / _RECORD, name, language)
+        self.state = self._record.state
+        self._seen = {*self._record.trained, *self._record.held_back}  # with the sentences of runs that failed
         self._worker: WorkerProcess | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._is_stopped = False
-        self._seen = {*self._record.trained, *self._record.held_back}  # with the sentences of runs that failed
 
     @property
     def present(self) -> str:
@@ -240,39 +178,23 @@ class CorrectionLearner:
         adopted = self.folder / _ADOPTED
         return str(adopted) if self._record.is_adopted and adopted.is_dir() else self._record.model
 
-    @property
-    def state(self) -> LearningState:
-        """The present state."""
-        return self._state
-
     def consider(self, corrected: Sequence[Sentence]) -> bool:
         """Start a run if there are enough new sentences and no run is active. Return whether one was started."""
         with self._lock:
-            if self._is_stopped or self._state.kind == "training":
+            by_key = {key_of(sentence): sentence for sentence in corrected}
+            n_new = sum(is_learnable(by_key[key]) for key in by_key.keys() - self._seen)
+            is_enough = n_new >= (self.settings.again_after if self._seen else self.settings.least_sentences)
+            if self._is_stopped or self.state.kind == "training" or not is_enough:
                 return False
-            settings, by_key = self.settings, {key_of(each): each for each in corrected}
-            needed = settings.again_after if self._seen else settings.least_sentences
-            if len(by_key.keys() - self._seen) >= needed:
-                by_key = {key: each for key, each in by_key.items() if is_learnable(each)}
-            n_missing = needed - len(by_key.keys() - self._seen)
-            if n_missing > 0:
-                if not self._seen:
-                    missing = _counted(n_missing, "more corrected sentence")
-                    self._state = LearningState(message=f"Learning starts after {missing}.")
-                return False
-            self._seen |= by_key.keys()
-            train, held_back = divided(by_key, self._record.trained, self._record.held_back, settings.held_back)
-            self._state = LearningState("training", _training(len(train), 0.0), sentences=len(train))
-            job = LearningJob(
-                self._record.model,
-                self.present,
-                self._record.language,
-                train,
-                held_back,
-                self.folder / _TRAINED,
-                settings,
+            by_key = {key: sentence for key, sentence in by_key.items() if is_learnable(sentence)}
+            self._seen.update(by_key)
+            record, output = self._record, self.folder / _TRAINED
+            train, held_back = divided(by_key, record.trained, record.held_back, self.settings.held_back)
+            request = FineTuneRequest(
+                record.model, self.present, record.language, train, held_back, output, self.settings
             )
-            self._thread = threading.Thread(target=self._run, args=(job,), name="learning", daemon=True)
+            self._show_progress(request, 0.0)
+            self._thread = threading.Thread(target=self._run, args=(request,), name="learning", daemon=True)
             self._thread.start()
             return True
 
@@ -282,15 +204,13 @@ class CorrectionLearner:
         If `load` raises an error, the model before stays the present one.
         """
         with self._lock:
-            if self._state.kind != "better":
+            if self.state.kind != "better":
                 raise TreefineError("There is no better model to adopt.")
             new, adopted = self.folder / _NEW, self.folder / _ADOPTED
             load(str(new))
             shutil.rmtree(adopted, ignore_errors=True)
             new.rename(adopted)
-            n_sentences = _counted(self._state.sentences, "corrected sentence")
-            state = replace(self._state, kind="idle", model="", message=f"The model has learned from {n_sentences}.")
-            self._keep(replace(self._record, state=state, is_adopted=True))
+            self._keep(replace(self._record, state=LearningState(), is_adopted=True))
             return str(adopted)
 
     def stop(self) -> None:
@@ -301,14 +221,13 @@ class CorrectionLearner:
                 self._worker.kill()
         self.wait()
 
-    def wait(self, seconds: float | None = None) -> LearningState:
-        """Wait until the run ends, or for some seconds, and return the state."""
+    def wait(self) -> LearningState:
+        """Wait until the run ends, and return the state."""
         if self._thread is not None:
-            self._thread.join(seconds)
-        return self._state
+            self._thread.join()
+        return self.state
 
-    def _run(self, job: LearningJob) -> None:
-        start = time.monotonic()
+    def _run(self, request: FineTuneRequest) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             for left_over in self.folder.glob(f".{_TRAINED}.*"):  # by a process that was killed
@@ -316,66 +235,54 @@ class CorrectionLearner:
             with self._lock:
                 if self._is_stopped:
                     return
-                self._worker = WorkerProcess(self.work, job, hint="There may not be enough memory.")
-            share = self._worker.run(self.work.step, ())
-            while share < 1:
-                share = self._worker.run(self.work.step, ())
-                self._state = replace(self._state, progress=share, message=_training(len(job.train), share))
-            found = self._worker.run(self.work.compared, ())
-            state = LearningState.of(found, most_p=job.settings.most_p)
-            state = replace(state, sentences=len(job.train), seconds=round(time.monotonic() - start, 1))
+                self._worker = WorkerProcess(self._create, request, hint="There may not be enough memory.")
+            progress = 0.0
+            while progress < 1:
+                progress = self._worker.run(methodcaller("epoch"), ())
+                self._show_progress(request, progress)
+            state = self._worker.run(methodcaller("compared"), ()).state(most_p=request.settings.most_p)
+            shutil.rmtree(self.folder / _NEW, ignore_errors=True)
             if state.kind == "better":
-                shutil.rmtree(self.folder / _NEW, ignore_errors=True)
-                state = replace(state, model=str(job.output.rename(self.folder / _NEW)))
+                request.output.rename(self.folder / _NEW)
             else:
-                self.discard(job.output)
+                shutil.rmtree(request.output, ignore_errors=True)
             with self._lock:
-                trained, held_back = (
-                    tuple(sorted({*before, *map(key_of, now)}))
-                    for before, now in ((self._record.trained, job.train), (self._record.held_back, job.held_back))
-                )
+                trained = sorted({*self._record.trained, *map(key_of, request.train)})
+                held_back = sorted({*self._record.held_back, *map(key_of, request.held_back)})
                 self._keep(replace(self._record, trained=trained, held_back=held_back, state=state))
         except Exception as error:  # nothing that fails here may end the studio
-            self._state = LearningState() if self._is_stopped else self._failed(error, time.monotonic() - start)
+            with suppress(OSError):
+                (self.folder / _LOG).write_text(f"{error}\n", encoding="utf-8")  # it may be a traceback
+            reason = str(error).strip().rpartition("\n")[2]
+            message = f"Learning failed: {reason} Details are in {self.folder / _LOG}."
+            self.state = LearningState() if self._is_stopped else LearningState("failed", message)
         finally:
             if self._worker is not None:
                 self._worker.close()
 
-    def discard(self, model: Path) -> None:
-        """Remove a new model that is not better."""
-        shutil.rmtree(model, ignore_errors=True)
-
-    def _failed(self, error: Exception, seconds: float) -> LearningState:
-        """Return the state after an error, with its details in the log."""
-        details = str(error).strip()
-        message = f"Learning failed: {details.splitlines()[-1].removesuffix('.')}." if details else "Learning failed."
-        if "\n" in details:  # a traceback
-            with suppress(OSError):
-                (self.folder / _LOG).write_text(details + "\n", encoding="utf-8")
-                message += f" Details are in {self.folder / _LOG}."
-        return LearningState("failed", message, seconds=round(seconds, 1))
+    def _show_progress(self, request: FineTuneRequest, progress: float) -> None:
+        sentences = _counted(len(request.train), "corrected sentence")
+        self.state = LearningState("training", f"Learning from {sentences}: {progress:.0%}.")
 
     def _keep(self, record: _Record) -> None:
         """Write the record, and show its state."""
         with open_output(self.folder / _RECORD) as stream:
             stream.write(json.dumps(asdict(record), ensure_ascii=False, indent=1).encode() + b"\n")
-        self._record, self._state = record, record.state
-
-
-def _training(n_sentences: int, share: float) -> str:
-    return f"Learning from {_counted(n_sentences, 'corrected sentence')}: {share:.0%}."
+        self._record, self.state = record, record.state
 
 
 def _read_record(path: Path, model: str, language: str) -> _Record:
     """Read the record of an earlier session; without a readable one of this model, return an empty record."""
     try:
-        found = read_settings(_Record, json.loads(path.read_bytes()), path=str(path))
-    except (OSError, ValueError, TreefineError):
+        values = json.loads(path.read_bytes())
+        state = LearningState(values["state"]["kind"], values["state"]["message"])
+        record = _Record(**values | {"state": state})
+    except (OSError, ValueError, TypeError, KeyError):
         return _Record(model, language)
-    if (found.model, found.language) != (model, language):
+    if (record.model, record.language) != (model, language):
         return _Record(model, language)
-    is_lost = found.state.kind == "better" and not (path.parent / _NEW).is_dir()
-    return replace(found, state=LearningState()) if is_lost else found
+    is_lost = state.kind == "better" and not (path.parent / _NEW).is_dir()
+    return replace(record, state=LearningState()) if is_lost else record
 
 
 def key_of(sentence: Sentence) -> str:
@@ -386,21 +293,21 @@ def key_of(sentence: Sentence) -> str:
 def is_learnable(sentence: Sentence) -> bool:
     """Return whether a sentence has a whole tree with labels, and is short enough to learn from."""
     has_labels = BLANK not in sentence.labels and len(sentence) <= _LONGEST
-    return has_labels and not any(tree_faults(sentence, needs_one_root=sentence.format.is_ud))
+    return has_labels and not any(tree_faults(sentence, needs_one_root=True))
 
 
 def divided(
-    by_key: Mapping[str, Sentence], trained: Iterable[str], held_back: Iterable[str], share: float
+    by_key: Mapping[str, Sentence], trained: Iterable[str], held_back: Iterable[str], fraction: float
 ) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
     """Divide sentences, by their keys, into those to learn from and those to hold back.
 
     A sentence stays on the side where an earlier run had it, because the present model may have learned from it. Of
-    the new sentences, those with the lowest keys are held back, up to the share of all sentences.
+    the new sentences, those with the lowest keys are held back, up to the fraction of all sentences.
     """
     kept = set(held_back) & by_key.keys()
     new = by_key.keys() - kept - set(trained)
-    kept.update(sorted(new)[: max(round(share * len(by_key)) - len(kept), 0)])
+    kept.update(sorted(new)[: max(round(fraction * len(by_key)) - len(kept), 0)])
     return (
-        tuple(each for key, each in by_key.items() if key not in kept),
-        tuple(each for key, each in by_key.items() if key in kept),
+        tuple(sentence for key, sentence in by_key.items() if key not in kept),
+        tuple(sentence for key, sentence in by_key.items() if key in kept),
     )
