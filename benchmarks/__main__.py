@@ -48,7 +48,6 @@ WITH_OPTIONS = {
     "bundle": "pages.bundle",
     "decisions": "accuracy.decisions",
     "clicks": "accuracy.clicks",
-    "learning": "accuracy.learning",
     "stopping": "speed.trade_offs",
     "analysis": "pages.analysis",
     "others": "accuracy.others",

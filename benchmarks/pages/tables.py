@@ -8,7 +8,6 @@ from pathlib import Path
 
 from benchmarks.accuracy.clicks import clicks
 from benchmarks.accuracy.decisions import decisions
-from benchmarks.accuracy.learning import learning
 from benchmarks.accuracy.others import OTHER_PARSERS
 from benchmarks.accuracy.reproduction import REPRODUCTION
 from benchmarks.accuracy.segmenter import SEGMENTERS
@@ -82,7 +81,6 @@ TABLES: dict[str, Callable[[], str]] = {
         streaming,
         long_sentences,
         first_output,
-        learning,
         annotation,
     )
 } | (
