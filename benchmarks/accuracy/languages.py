@@ -24,10 +24,10 @@ from benchmarks.options import DEVICE, MODEL, ROWS_FILE, SPLIT, TREEBANKS_FOLDER
 from benchmarks.rows import TREEBANKS, model_fields, read_rows, save_row
 from treefine import Parser, Sentence, TreefineError, evaluate, read_treebank
 from treefine.evaluation.words import Treebank as Scored
-from treefine.reproduction.predictions import checksum
 from treefine.training.data import treebank_code
 from treefine.training.recipe import read_recipe
 from treefine.treebank.raw_text import text_of
+from treefine_paper.predictions import checksum
 
 FACTS = Path(__file__).parents[1] / "treebanks.json"
 IDENTIFIED = "language identified"

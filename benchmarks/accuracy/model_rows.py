@@ -13,8 +13,8 @@ from benchmarks.rows import ROWS, Row, read_rows, release_of
 from treefine import TreefineError
 from treefine.config import COLUMNS
 from treefine.evaluation.scores import AGREEMENTS
-from treefine.reproduction.predictions import checksum
 from treefine.treebank.sentence import BLANK, Sentence
+from treefine_paper.predictions import checksum
 
 KINDS = ("Biaffine", "SynTr", "Empty+RNGTr", "SynTr+RNGTr", "Biaffine+RNGTr")  # in the order of the tables
 

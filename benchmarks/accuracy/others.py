@@ -39,7 +39,7 @@ from treefine import Graph, Sentence, TreefineError, evaluate, read_treebank, wr
 from treefine.evaluation.scores import all_marks, load_pairs
 from treefine.evaluation.significance import ALPHA, SAMPLES, SEED, compare, difference_fields
 from treefine.model.bundled import find_model
-from treefine.reproduction.predictions import Predictions, checksum, save_predictions, treebank_of
+from treefine_paper.predictions import Predictions, checksum, save_predictions, treebank_of
 
 Trees = Callable[[Sequence[Sentence], Sequence[Sentence]], list[Graph]]
 
@@ -194,8 +194,8 @@ def refine_parses(options: argparse.Namespace) -> None:
     """Refine each parse with the model; write a row, and the trees of each step to a file."""
     from treefine import Parser
     from treefine.parsing.initial import empty
-    from treefine.reproduction.results import parsed_steps, scores
     from treefine.training.train import FolderNames
+    from treefine_paper.results import parsed_steps, scores
 
     folder = find_model(options.model)
     if (folder / FolderNames.model).is_dir():

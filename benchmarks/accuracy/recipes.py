@@ -20,8 +20,11 @@ from treefine import Parser, Sentence, TreefineError, read_treebank
 from treefine.config import BiLSTMSettings
 from treefine.model.folder import load_model
 from treefine.parsing.initial import InitialParser, empty
-from treefine.reproduction.predictions import Predictions, save_predictions
-from treefine.reproduction.results import (
+from treefine.training.prepare import base_of, prepare, sources_of
+from treefine.training.recipe import EMPTY, FILES, MixedSettings, Recipe, expand, find_recipe, read_recipe
+from treefine.training.train import FolderNames, begin_folder, train
+from treefine_paper.predictions import Predictions, save_predictions
+from treefine_paper.results import (
     device_name,
     n_parameters,
     parsed_steps,
@@ -29,9 +32,6 @@ from treefine.reproduction.results import (
     scores,
     timed_parse,
 )
-from treefine.training.prepare import base_of, prepare, sources_of
-from treefine.training.recipe import EMPTY, FILES, MixedSettings, Recipe, expand, find_recipe, read_recipe
-from treefine.training.train import FolderNames, begin_folder, train
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from typing import Any
 from benchmarks.markdown import NONE, Lines, listed, percent, table
 from benchmarks.options import PREDICTIONS_FOLDER, ROWS_FILE, command, option
 from benchmarks.rows import ROWS, TREEBANKS, read_rows, save_row
-from treefine.reproduction import paper
-from treefine.reproduction.collection import UD, ResultCollection
-from treefine.reproduction.results import TREES_SUFFIX, SystemResult, load_results, result_of
-from treefine.reproduction.score_tables import equal_cost_table
-from treefine.reproduction.systems import SYSTEMS
-from treefine.reproduction.treebanks import RELEASE
-from treefine.reproduction.treebanks import TREEBANKS as PAPER_TREEBANKS
+from treefine_paper import paper
+from treefine_paper.collection import UD, ResultCollection
+from treefine_paper.results import TREES_SUFFIX, SystemResult, load_results, result_of
+from treefine_paper.score_tables import equal_cost_table
+from treefine_paper.systems import SYSTEMS
+from treefine_paper.treebanks import RELEASE
+from treefine_paper.treebanks import TREEBANKS as PAPER_TREEBANKS
 
 IDENTITY = ("treebank", "system", "seed", "split", "encoder", "start", "rule", "tags", "release", "gold_file")
 TREES_FOLDER = "reproduction"  # folder of the trees, in that of all predictions

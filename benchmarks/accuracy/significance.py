@@ -15,7 +15,7 @@ from benchmarks.rows import Row, read_rows, save_row
 from treefine import Sentence, TreefineError, read_treebank
 from treefine.evaluation.scores import load_pairs
 from treefine.evaluation.significance import ALPHA, SAMPLES, SEED, compare, difference_fields
-from treefine.reproduction.predictions import load_predictions, treebank_of
+from treefine_paper.predictions import load_predictions, treebank_of
 
 
 @command(ROWS_FILE, PREDICTIONS_FOLDER, TREEBANKS_ENV)

@@ -17,8 +17,8 @@ from benchmarks.peers.udpipe_parser import udpipe_tagged
 from benchmarks.rows import Row, model_fields, read_rows, save_row
 from treefine import Sentence, TreefineError, evaluate, read_treebank, write_treebank
 from treefine.config import SURE_TAG, WrittenTags
-from treefine.reproduction.predictions import checksum
 from treefine.treebank.tag_rules import contradictions
+from treefine_paper.predictions import checksum
 
 if TYPE_CHECKING:
     from treefine import Parser

@@ -13,8 +13,8 @@ from benchmarks.options import OF_ONE_MODEL, PREDICTIONS_FOLDER, SPLIT, command,
 from benchmarks.rows import Row, model_fields, read_rows, save_row
 from treefine import Parser, Sentence, evaluate, read_treebank
 from treefine.parsing.initial import InitialParser, given
-from treefine.reproduction.predictions import load_predictions, treebank_of
 from treefine.treebank.graph import Arcs
+from treefine_paper.predictions import load_predictions, treebank_of
 
 WEIGHTS = (0, 1, 2, 3, 4, 6)
 GOLD_SIZES = (20, 100)  # sentences with correct trees to which a weight is fitted

@@ -16,10 +16,10 @@ from benchmarks.options import PREDICTIONS_FOLDER, ROWS_FILE, SPLIT, TREEBANKS_F
 from benchmarks.rows import read_rows, save_row
 from treefine import Graph, Sentence, TreefineError, evaluate, read_treebank
 from treefine.parsing.trees import maximum_tree
-from treefine.reproduction import paper
-from treefine.reproduction.collection import ResultCollection
-from treefine.reproduction.predictions import load_predictions, treebank_of
-from treefine.reproduction.results import TREES_SUFFIX, result_name
+from treefine_paper import paper
+from treefine_paper.collection import ResultCollection
+from treefine_paper.predictions import load_predictions, treebank_of
+from treefine_paper.results import TREES_SUFFIX, result_name
 
 _OTHER_HEAD = 0.01  # votes for a label from a model that chose another head; they only break ties
 

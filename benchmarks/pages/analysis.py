@@ -40,8 +40,8 @@ from treefine.evaluation.analysis.refinement import LARGE, Example, Refinement, 
 from treefine.evaluation.breakdown import PROPERTIES
 from treefine.evaluation.scores import all_marks
 from treefine.evaluation.words import WordColumns, load_words
-from treefine.reproduction import paper
-from treefine.reproduction.predictions import load_predictions
+from treefine_paper import paper
+from treefine_paper.predictions import load_predictions
 
 PAGE = "docs/analysis.md"
 LEAST, MOST = 100, 12  # minimum of gold words of a ranked dependency type, and number of types shown

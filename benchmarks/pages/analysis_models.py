@@ -21,10 +21,10 @@ from treefine.evaluation.analysis.export import costs_table
 from treefine.evaluation.analysis.export import reduction_text as reduction
 from treefine.evaluation.analysis.refinement import LARGE, Costs, Refinement, mean, refinement_of, together
 from treefine.evaluation.scores import relative_error_reduction
-from treefine.reproduction import paper
-from treefine.reproduction.predictions import checksum, load_predictions
 from treefine.training.train import FolderNames
 from treefine.wording import clock, count
+from treefine_paper import paper
+from treefine_paper.predictions import checksum, load_predictions
 
 NAMES = ("en_ewt", "ko_gsd", "tr_imst")  # the paper's treebanks that are available here
 KINDS = {  # the paper's name of a model: its initial parser

@@ -13,8 +13,8 @@ from benchmarks.options import command
 from benchmarks.pages.tables import filled
 from benchmarks.rows import PREDICTIONS, ROOT
 from treefine.evaluation.analysis.pages import TableSection
-from treefine.reproduction.collection import ResultCollection
-from treefine.reproduction.report import report_sections
+from treefine_paper.collection import ResultCollection
+from treefine_paper.report import report_sections
 
 PAGE = "docs/reproduction.md"
 

@@ -11,8 +11,8 @@ from benchmarks.accuracy.significance import comparisons
 from benchmarks.markdown import NONE, Lines, folded, listed, percent, table
 from benchmarks.rows import Row, read_rows
 from treefine.evaluation.scores import relative_error_reduction
-from treefine.reproduction import paper
 from treefine.wording import clock
+from treefine_paper import paper
 
 METRICS = ("UAS", "LAS")
 SOURCES = ("given", "predicted", "none")  # of tags

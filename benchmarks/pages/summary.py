@@ -11,7 +11,7 @@ from benchmarks.markdown import NONE, Lines, listed, table
 from benchmarks.pages.results import TREEBANKS, footnote, short, tags_lost, title
 from benchmarks.rows import Row, read_rows
 from treefine.evaluation.significance import ALPHA
-from treefine.reproduction import paper
+from treefine_paper import paper
 
 COLUMNS = ("SynTr", "SynTr+RNGTr", "Empty+RNGTr")  # the kinds of models shown
 FLOORS = {  # targets for test LAS, by treebank and encoder

@@ -10,8 +10,8 @@ from benchmarks.accuracy.recipes import kind_of, measure_accuracy, read_run
 from benchmarks.rows import read_rows
 from tests.support.tiny import short, tiny_parser, write_encoder
 from treefine import Parser, TreefineError, evaluate, write_treebank
-from treefine.reproduction.predictions import load_predictions, treebank_of
-from treefine.reproduction.results import parsed_steps
+from treefine_paper.predictions import load_predictions, treebank_of
+from treefine_paper.results import parsed_steps
 
 RECIPE = """
 segmenter.train = "never"

@@ -31,7 +31,7 @@ from tests.support.tiny import sample, tiny_model
 from treefine import Parser, TreefineError
 from treefine.evaluation.analysis import errors, export
 from treefine.evaluation.analysis.refinement import Refinement, StepCounts
-from treefine.reproduction import paper
+from treefine_paper import paper
 
 TEX = ROOT.parent / "shared" / "paper" / "rngtr.tex"
 needs_treebanks = pytest.mark.skipif(not TREEBANKS.exists(), reason="no treebanks next to this checkout")

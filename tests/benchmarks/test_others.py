@@ -17,7 +17,7 @@ from tests.support.tiny import sample, tiny_biaffine, tiny_model
 from treefine import Graph, Parser, TreefineError, evaluate, read_treebank, write_treebank
 from treefine.evaluation.scores import load_pairs
 from treefine.evaluation.significance import compare
-from treefine.reproduction.predictions import load_predictions, treebank_of
+from treefine_paper.predictions import load_predictions, treebank_of
 
 N_TRAIN, N_DEV = 11, 6
 TRAIN, DEV = sample(N_TRAIN), sample(N_TRAIN + N_DEV)[N_TRAIN:]

@@ -14,8 +14,8 @@ from treefine import Graph, Parser, Sentence, TreefineError, evaluate, write_tre
 from treefine.config import COLUMNS, TagSettings
 from treefine.parsing.confidence import Confidence
 from treefine.parsing.parse import Parse
-from treefine.reproduction.predictions import load_predictions, treebank_of
 from treefine.treebank.raw_text import raw_text
+from treefine_paper.predictions import load_predictions, treebank_of
 
 MEASURES = (measure_pipeline, measure_calibration)
 

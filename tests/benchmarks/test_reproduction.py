@@ -14,8 +14,8 @@ from benchmarks.accuracy.vote import measure_vote, voted_tree
 from benchmarks.rows import read_rows
 from tests.reproduction.test_report import add_result, gold_of
 from treefine import Graph, TreefineError, evaluate
-from treefine.reproduction.predictions import load_predictions
-from treefine.reproduction.results import load_results, save_result
+from treefine_paper.predictions import load_predictions
+from treefine_paper.results import load_results, save_result
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from benchmarks.pages.results import RESULTS
 from benchmarks.rows import read_rows, save_row
 from tests.support.tiny import sample
 from treefine import Graph, TreefineError, write_treebank
-from treefine.reproduction.predictions import predictions_of, save_predictions
 from treefine.training.recipe import read_recipe
+from treefine_paper.predictions import predictions_of, save_predictions
 
 
 def row(kind="SynTr+RNGTr", *, seed=1, las=0.7, split="dev", initial_las=0.6, **changed):

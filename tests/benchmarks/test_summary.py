@@ -6,7 +6,7 @@ from benchmarks.accuracy.model_rows import grouped
 from benchmarks.pages.summary import FLOORS, before_and_after, floors, summary
 from benchmarks.rows import read_rows
 from tests.benchmarks.test_results import cells, row
-from treefine.reproduction import paper
+from treefine_paper import paper
 
 
 def sentences(rows, significance=()):

@@ -8,7 +8,7 @@ from benchmarks.rows import read_rows
 from tests.support.tiny import short, tiny_model
 from treefine import Parser, write_treebank
 from treefine.config import TagSettings
-from treefine.reproduction.predictions import predictions_of, save_predictions
+from treefine_paper.predictions import predictions_of, save_predictions
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
 import typer
@@ -18,7 +20,6 @@ from treefine.cli.annotate import annotate_command
 from treefine.cli.draw import draw_command
 from treefine.cli.info import info_command, version_line
 from treefine.cli.parse import parse_command, refine_command
-from treefine.cli.reproduce import reproduce_command
 from treefine.cli.serve import serve_command
 from treefine.cli.terminal import Detail, choose_detail, default_detail, drop_output, say
 from treefine.cli.train import new_recipe_command, train_command
@@ -31,11 +32,28 @@ from treefine.model.bundled import about, bundled_models
 _STRING_TYPE = re.compile(r" <(?:str|list\[str\])>$")  # after the name of an argument in the help of newer Typer
 
 
+@cache
+def plugged_in() -> dict[str, EntryPoint]:
+    """Return the commands of other installed packages, by name, without loading them."""
+    return {each.name: each for each in entry_points(group="treefine.commands")}
+
+
 class _Commands(TyperGroup):
     """Print treefine's errors on standard error and exit with code 1; --debug shows the traceback instead.
 
-    Control characters that an error quotes from the input are escaped, so they cannot affect the terminal.
+    Control characters that an error quotes from the input are escaped, so they cannot affect the terminal. A command
+    of another package is loaded when it is called or listed.
     """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *plugged_in()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in plugged_in():
+            return super().get_command(ctx, cmd_name)
+        plugin = typer.Typer(add_completion=False, rich_markup_mode=None)
+        plugin.command(cmd_name, cls=_Command)(plugged_in()[cmd_name].load())
+        return typer.main.get_command(plugin)
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         start = time.monotonic()
@@ -237,8 +255,6 @@ treefine new-recipe my.toml --train train.conllu --dev dev.conllu
 treefine new-recipe my.toml --train train.conllu --dev dev.conllu --encoder xlm-roberta-base --initial syntr
 treefine train recipe.toml --output runs/first
 treefine train recipe.toml --output runs/second --set training.seed=2 --device cuda:1 --resume
-treefine reproduce ud-treebanks-v2.3 --list
-treefine reproduce ud-treebanks-v2.3 --only tr_imst --seeds 1,2,3 --settings by-size -o reproduction
 treefine evaluate gold.conllu system.conllu
 treefine evaluate wsj.conllx parsed.conllx --rule ptb --labels --confusions 10
 treefine compare gold.conllu syntr.conllu rngtr.conllu
@@ -262,7 +278,6 @@ for _command in (  # in the order of `treefine --help`
     serve_command,
     new_recipe_command,
     train_command,
-    reproduce_command,
     evaluate_command,
     compare_command,
     analyse_command,

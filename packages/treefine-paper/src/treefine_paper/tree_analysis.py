@@ -17,15 +17,15 @@ from treefine.evaluation.pairing import AlignedWords
 from treefine.evaluation.scores import all_marks, rule_of
 from treefine.evaluation.significance import ALPHA, SAMPLES, SEED, compare
 from treefine.evaluation.words import WordColumns, load_words
-from treefine.reproduction.collection import ResultCollection
-from treefine.reproduction.predictions import Predictions, checksum, load_predictions
-from treefine.reproduction.results import TREES_SUFFIX, SystemResult
-from treefine.reproduction.score_tables import EMPTY_REFINED, PENN_SYSTEMS, REFINED, UD_SYSTEMS
-from treefine.reproduction.systems import MULTI
-from treefine.reproduction.treebanks import TREEBANKS
 from treefine.training.recipe import FILES, SYNTR
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.sentence import Sentence
+from treefine_paper.collection import ResultCollection
+from treefine_paper.predictions import Predictions, checksum, load_predictions
+from treefine_paper.results import TREES_SUFFIX, SystemResult
+from treefine_paper.score_tables import EMPTY_REFINED, PENN_SYSTEMS, REFINED, UD_SYSTEMS
+from treefine_paper.systems import MULTI
+from treefine_paper.treebanks import TREEBANKS
 
 CURVES = ("dependency length", "distance to root", "sentence length")  # the plots of Figure 3
 REFINING = {  # systems of Tables 4 to 6, and the paper's with the same role

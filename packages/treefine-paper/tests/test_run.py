@@ -13,13 +13,13 @@ from tests.support.toy_hub import toy_encoder
 from tests.support.toy_treebanks import toy_treebanks
 from treefine import Parser, evaluate, read_treebank
 from treefine.errors import ConfigError
-from treefine.reproduction import run as run_module
-from treefine.reproduction.plan import ReproductionRequest, TrainingJob, make_plan
-from treefine.reproduction.predictions import load_predictions, treebank_of
-from treefine.reproduction.results import load_results
-from treefine.reproduction.run import RESULTS, Trainer, run_plan
-from treefine.reproduction.systems import SYSTEMS
-from treefine.reproduction.treebanks import TREEBANKS
+from treefine_paper import run as run_module
+from treefine_paper.plan import ReproductionRequest, TrainingJob, make_plan
+from treefine_paper.predictions import load_predictions, treebank_of
+from treefine_paper.results import load_results
+from treefine_paper.run import RESULTS, Trainer, run_plan
+from treefine_paper.systems import SYSTEMS
+from treefine_paper.treebanks import TREEBANKS
 
 TOYS = {"tr_imst": "UD_Turkish-IMST", "ja_gsd": "UD_Japanese-GSD", "ctb": "ctb5.1", "de_conll09": "conll09-german"}
 SMALL = (

@@ -7,9 +7,9 @@ import pytest
 from tests.support.toy_treebanks import toy_treebanks
 from treefine.config import BiLSTMSettings
 from treefine.errors import ConfigError
-from treefine.reproduction.plan import ReproductionRequest, TrainingJob, make_plan, scaled, size_of, time_table
-from treefine.reproduction.systems import MULTI, SYSTEMS
-from treefine.reproduction.treebanks import CHINESE, JAPANESE, MULTILINGUAL, TREEBANKS
+from treefine_paper.plan import ReproductionRequest, TrainingJob, make_plan, scaled, size_of, time_table
+from treefine_paper.systems import MULTI, SYSTEMS
+from treefine_paper.treebanks import CHINESE, JAPANESE, MULTILINGUAL, TREEBANKS
 
 PAPER = ("biaffine", "syntr", "empty-rngtr", "syntr-rngtr", "biaffine-rngtr", "files-rngtr")
 UD = [code for code, each in TREEBANKS.items() if each.is_ud]

@@ -17,13 +17,13 @@ from treefine.errors import TreefineError
 
 if TYPE_CHECKING:
     from treefine.evaluation.tables import Table
-    from treefine.reproduction.plan import ReproductionPlan
-    from treefine.reproduction.run import KeepModels, Run
+    from treefine_paper.plan import ReproductionPlan
+    from treefine_paper.run import KeepModels, Run
 
 
 def _names() -> list[str]:
-    from treefine.reproduction.systems import SYSTEMS
-    from treefine.reproduction.treebanks import TREEBANKS
+    from treefine_paper.systems import SYSTEMS
+    from treefine_paper.treebanks import TREEBANKS
 
     return [*TREEBANKS, *SYSTEMS]
 
@@ -107,14 +107,19 @@ def reproduce_command(
     as_json: JsonOption = False,
     threads: ThreadsOption = None,
 ) -> None:
-    """Train and test the systems of the paper on its treebanks.
+    r"""Train and test the systems of the paper on its treebanks.
 
     Trains SynTr, Empty+RNGTr, SynTr+RNGTr, Biaffine, Biaffine+RNGTr and RNGTr over another parser's files, and two
     controls: SynTr with as many updates as RNGTr, and one model for all UD treebanks in the role of UDify. Of each
     system, the seed with the best dev LAS is tested once. DIR/report has the tables and figures of the paper, next to
     the paper's numbers.
+
+    \b
+    Examples:
+      treefine reproduce ud-treebanks-v2.3 --list
+      treefine reproduce ud-treebanks-v2.3 --only tr_imst --seeds 1,2,3 --settings by-size -o reproduction
     """
-    from treefine.reproduction.plan import (
+    from treefine_paper.plan import (
         ReproductionRequest,
         encoder_table,
         make_plan,
@@ -123,7 +128,7 @@ def reproduce_command(
         treebank_table,
         why_nothing,
     )
-    from treefine.reproduction.run import Run
+    from treefine_paper.run import Run
 
     request = ReproductionRequest(
         tuple(str(Path(each).resolve()) for each in treebanks),
@@ -213,13 +218,13 @@ def _run(
     plan: ReproductionPlan, devices: list[str | None], keep: KeepModels, threads: int | None, *, as_json: bool
 ) -> None:
     from treefine.model.folder import fetch
-    from treefine.reproduction.collection import ResultCollection
-    from treefine.reproduction.report import write_report
-    from treefine.reproduction.results import load_results
-    from treefine.reproduction.run import RESULTS, Run, run_plan
-    from treefine.reproduction.systems import SYSTEMS
-    from treefine.reproduction.treebanks import TREEBANKS
     from treefine.wording import count
+    from treefine_paper.collection import ResultCollection
+    from treefine_paper.report import write_report
+    from treefine_paper.results import load_results
+    from treefine_paper.run import RESULTS, Run, run_plan
+    from treefine_paper.systems import SYSTEMS
+    from treefine_paper.treebanks import TREEBANKS
 
     for job in plan.jobs:
         plan.recipe(job)  # report faults in the settings before anything is trained

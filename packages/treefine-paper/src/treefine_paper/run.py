@@ -17,10 +17,6 @@ import torch
 from treefine.errors import ConfigError, TreefineError
 from treefine.parsing.initial import from_file
 from treefine.parsing.parser import Parser
-from treefine.reproduction.plan import ReproductionPlan, TrainingJob, recipe_format, scaled
-from treefine.reproduction.results import SystemResult, chosen_seed, load_results, measure_system, result_name
-from treefine.reproduction.systems import SYSTEMS
-from treefine.reproduction.treebanks import PaperFiles
 from treefine.training.new_recipe import recipe_toml
 from treefine.training.prepare import prepare
 from treefine.training.recipe import FILES, Recipe
@@ -28,6 +24,10 @@ from treefine.training.train import begin_folder, check_folder, locked, train
 from treefine.treebank.files import open_output
 from treefine.wording import clock
 from treefine.worker_process import WorkerDiedError, WorkerProcess
+from treefine_paper.plan import ReproductionPlan, TrainingJob, recipe_format, scaled
+from treefine_paper.results import SystemResult, chosen_seed, load_results, measure_system, result_name
+from treefine_paper.systems import SYSTEMS
+from treefine_paper.treebanks import PaperFiles
 
 KeepModels = Literal["all", "chosen"]
 RESULTS, RECIPES = "results", "recipes"  # folders in that of the reproduction

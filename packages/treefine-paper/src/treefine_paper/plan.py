@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 from treefine.errors import ConfigError
 from treefine.evaluation.tables import Table, TableCell
-from treefine.reproduction.collection import in_words
-from treefine.reproduction.systems import MULTI, SYSTEMS, TABLE_1, Settings, System, system_settings
-from treefine.reproduction.treebanks import RELEASE, SPLITS, TREEBANKS, PaperFiles, find_paper_files
 from treefine.training.new_recipe import encoder_width, has_encoder
 from treefine.training.recipe import EMPTY, FILES, Recipe, draft_of
 from treefine.treebank.files import open_input
 from treefine.wording import clock, count
+from treefine_paper.collection import in_words
+from treefine_paper.systems import MULTI, SYSTEMS, TABLE_1, Settings, System, system_settings
+from treefine_paper.treebanks import RELEASE, SPLITS, TREEBANKS, PaperFiles, find_paper_files
 
 Start = Literal["encoder", "multi"]
 # Rough costs of one GPU, for the estimate before anything was measured. Starting the kernels of an update takes longer

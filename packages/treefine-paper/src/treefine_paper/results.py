@@ -18,12 +18,12 @@ from treefine.evaluation.significance import compare, difference_fields
 from treefine.model.parser_model import ParserModel
 from treefine.parsing.initial import given
 from treefine.parsing.parser import Parser
-from treefine.reproduction.predictions import Predictions, predictions_of, save_predictions, treebank_of
 from treefine.training.train import FolderNames
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import open_output
 from treefine.treebank.graph import Graph
 from treefine.treebank.sentence import Sentence
+from treefine_paper.predictions import Predictions, predictions_of, save_predictions, treebank_of
 
 TREES_SUFFIX = ".trees.xz"
 

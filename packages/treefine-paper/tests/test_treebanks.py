@@ -3,7 +3,7 @@
 import pytest
 
 from treefine import TreefineError
-from treefine.reproduction.treebanks import TREEBANKS, find_paper_files
+from treefine_paper.treebanks import TREEBANKS, find_paper_files
 
 
 def put(folder, *names):

@@ -9,16 +9,18 @@ from typing import Any
 
 from treefine.evaluation.analysis.pages import TableSection, tables_page
 from treefine.evaluation.tables import Table
-from treefine.reproduction.analysis_tables import (
+from treefine.treebank.files import open_output
+from treefine.version import __version__
+from treefine_paper.analysis_tables import (
     ctb_figures,
     label_tables,
     projectivity_table,
     resources_table,
     ud_figures,
 )
-from treefine.reproduction.collection import ResultCollection, counted_treebanks
-from treefine.reproduction.results import SystemResult
-from treefine.reproduction.score_tables import (
+from treefine_paper.collection import ResultCollection, counted_treebanks
+from treefine_paper.results import SystemResult
+from treefine_paper.score_tables import (
     dev_table,
     equal_cost_table,
     penn_table,
@@ -26,10 +28,8 @@ from treefine.reproduction.score_tables import (
     table_1,
     ud_table,
 )
-from treefine.reproduction.tree_analysis import analyse_trees
-from treefine.reproduction.treebanks import TREEBANKS
-from treefine.treebank.files import open_output
-from treefine.version import __version__
+from treefine_paper.tree_analysis import analyse_trees
+from treefine_paper.treebanks import TREEBANKS
 
 TITLE = "The tables and figures of the paper"
 

@@ -10,8 +10,8 @@ from treefine.evaluation.analysis.export import reduction_text
 from treefine.evaluation.analysis.pages import APART
 from treefine.evaluation.analysis.refinement import LARGE, Refinement, StepCounts, ranked_labels, together
 from treefine.evaluation.tables import Table, TableCell
-from treefine.reproduction import paper
-from treefine.reproduction.collection import (
+from treefine_paper import paper
+from treefine_paper.collection import (
     DASH,
     OURS,
     PAPER,
@@ -21,7 +21,7 @@ from treefine.reproduction.collection import (
     counted_treebanks,
     in_words,
 )
-from treefine.reproduction.tree_analysis import CURVES, DRAWN, DRAWN_CTB, REFINING, TreeFindings
+from treefine_paper.tree_analysis import CURVES, DRAWN, DRAWN_CTB, REFINING, TreeFindings
 
 LEAST_GOLD, MOST = 100, 12  # gold words of a ranked dependency type, and number of types shown
 _STEPS = 3  # in the tables of the paper

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from treefine.reproduction.results import SystemResult, chosen_seed
-from treefine.reproduction.systems import MULTI, SYSTEMS
-from treefine.reproduction.treebanks import RELEASE, TREEBANKS
 from treefine.training.recipe import FILES
 from treefine.wording import count
+from treefine_paper.results import SystemResult, chosen_seed
+from treefine_paper.systems import MULTI, SYSTEMS
+from treefine_paper.treebanks import RELEASE, TREEBANKS
 
 DASH = "–"
 OURS, PAPER = "treefine", "paper"

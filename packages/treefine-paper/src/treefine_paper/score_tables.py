@@ -9,8 +9,10 @@ from typing import Literal, TypeAlias
 from treefine.evaluation.scores import relative_error_reduction
 from treefine.evaluation.significance import ALPHA
 from treefine.evaluation.tables import Table, TableCell
-from treefine.reproduction import paper
-from treefine.reproduction.collection import (
+from treefine.training.recipe import BIAFFINE, FILES, SYNTR
+from treefine.wording import clock
+from treefine_paper import paper
+from treefine_paper.collection import (
     DASH,
     OURS,
     PAPER,
@@ -20,11 +22,9 @@ from treefine.reproduction.collection import (
     in_words,
     percent,
 )
-from treefine.reproduction.results import SystemResult
-from treefine.reproduction.systems import MULTI, SYSTEMS, TABLE_1
-from treefine.reproduction.treebanks import TREEBANKS
-from treefine.training.recipe import BIAFFINE, FILES, SYNTR
-from treefine.wording import clock
+from treefine_paper.results import SystemResult
+from treefine_paper.systems import MULTI, SYSTEMS, TABLE_1
+from treefine_paper.treebanks import TREEBANKS
 
 Metric: TypeAlias = Literal["UAS", "LAS"]
 Best: TypeAlias = Mapping[tuple[str, str], frozenset[str]]  # by treebank and metric: the systems that tie for the best

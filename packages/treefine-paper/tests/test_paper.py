@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from treefine.reproduction import paper
-from treefine.reproduction.treebanks import TREEBANKS
+from treefine_paper import paper
+from treefine_paper.treebanks import TREEBANKS
 
-TEX = Path(__file__).parents[3] / "shared" / "paper" / "rngtr.tex"
+TEX = Path(__file__).parents[4] / "shared" / "paper" / "rngtr.tex"
 needs_paper = pytest.mark.skipif(not TEX.exists(), reason="no paper next to this checkout")
 LANGUAGES = {each.language: code for code, each in TREEBANKS.items() if each.is_ud}
 

@@ -14,14 +14,14 @@ from tests.support.tiny import sample
 from treefine import Graph
 from treefine.evaluation.scores import evaluate, load_pairs
 from treefine.evaluation.significance import compare
-from treefine.reproduction import analysis_tables, paper
-from treefine.reproduction.collection import SYSTEM_TITLES, ResultCollection
-from treefine.reproduction.predictions import load_predictions, predictions_of, save_predictions, treebank_of
-from treefine.reproduction.report import write_report
-from treefine.reproduction.results import SystemResult, load_results, save_result
-from treefine.reproduction.score_tables import equal_cost_sentence, ud_table
-from treefine.reproduction.systems import SYSTEMS
-from treefine.reproduction.treebanks import TREEBANKS
+from treefine_paper import analysis_tables, paper
+from treefine_paper.collection import SYSTEM_TITLES, ResultCollection
+from treefine_paper.predictions import load_predictions, predictions_of, save_predictions, treebank_of
+from treefine_paper.report import write_report
+from treefine_paper.results import SystemResult, load_results, save_result
+from treefine_paper.score_tables import equal_cost_sentence, ud_table
+from treefine_paper.systems import SYSTEMS
+from treefine_paper.treebanks import TREEBANKS
 
 SIZES = {"tr_imst": 3_000, "ko_gsd": 12_000, "ja_gsd": 7_000, "ctb": 16_000}
 ERRORS = {"syntr": 0.3, "syntr-long": 0.28, "multi": 0.6, "files-rngtr": 0.2, "biaffine": 0.6}  # others: 0.25

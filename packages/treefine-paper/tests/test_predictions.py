@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.tiny import sample
 from treefine import Graph, TreefineError
-from treefine.reproduction.predictions import load_predictions, predictions_of, save_predictions, treebank_of
+from treefine_paper.predictions import load_predictions, predictions_of, save_predictions, treebank_of
 
 
 def worse(graph, rng, share=0.2):

@@ -1,0 +1,16 @@
+"""Let the tests find the command of this package, whether it is installed or not."""
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from tests.conftest import _seeded  # noqa: F401
+from treefine.cli import app
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _command():
+    command = EntryPoint("reproduce", "treefine_paper.command:reproduce_command", "treefine.commands")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app, "plugged_in", lambda: {"reproduce": command})
+        yield
