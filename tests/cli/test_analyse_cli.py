@@ -423,6 +423,5 @@ def test_the_options_of_a_model_are_passed_on(monkeypatch):
         "device": "cpu",
         "rule": "conll18",
         "format": None,
-        "encoding": None,
         "examples": 3,
     }

@@ -19,12 +19,11 @@ BAD = {
     "binary.conllu": (
         bytes(range(256)) * 8,
         "binary.conllu: This is not a text file: it contains null bytes. If it is compressed, its name must end in "
-        ".gz, .xz, .bz2 or .zst; if it is UTF-16, add --encoding utf-16.",
+        ".gz, .xz, .bz2 or .zst; if it is UTF-16, convert it to UTF-8.",
     ),
     "latin1.conllu": (
         GOOD.replace("b", "é").encode("latin-1"),
-        "latin1.conllu:3: (sentence 1) Byte 0xe9 is not UTF-8. Name its encoding, such as --encoding latin-1, or "
-        "convert it to UTF-8.",
+        "latin1.conllu:3: (sentence 1) Byte 0xe9 is not UTF-8. Convert it to UTF-8: iconv -f latin-1 -t UTF-8.",
     ),
     "nine.conllu": (
         GOOD.replace("root\t_", "root").encode(),

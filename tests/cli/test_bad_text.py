@@ -102,8 +102,7 @@ def test_a_file_that_is_not_utf8_is_reported_with_line_and_byte(run, source, con
     Path("in.txt").write_bytes(content)
 
     assert failed(run, "in.txt", "--from", source) == (
-        f"in.txt:{line}: Byte 0x{byte} is not UTF-8. Name its encoding, such as --encoding {hint}, or convert it to "
-        "UTF-8."
+        f"in.txt:{line}: Byte 0x{byte} is not UTF-8. Convert it to UTF-8: iconv -f {hint} -t UTF-8."
     )
 
 

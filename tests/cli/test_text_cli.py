@@ -115,27 +115,6 @@ def test_with_from_lines_each_line_is_one_sentence(run, nlp):
     assert out.count("# text = ") == 2
 
 
-def test_files_in_another_encoding_are_read_and_the_output_is_utf8(run):
-    Path("in.txt").write_bytes("Ein Café.".encode("latin-1"))
-    Path("tree.conllu").write_bytes(Sentence.of_words(["Café"]).to_conllu().encode("latin-1"))
-    Path("marked.txt").write_bytes("Ein Café.".encode("utf-16"))
-
-    out = run("in.txt", "tree.conllu", "--encoding", "latin-1").stdout
-
-    assert out.count("Caf") == out.count("Café") > 1
-    assert "Café" in run("marked.txt").stdout
-    assert run("in.txt", "--encoding", "x", code=1).stderr.startswith("treefine: There is no encoding 'x'.")
-    for command in (
-        ["refine", "tree.conllu", "-o", "out.conllu", *run.args[:2]],
-        ["convert", "tree.conllu", "out.conllu"],
-    ):
-        invoke(*command, "--encoding", "latin-1")
-        assert "Café" in Path("out.conllu").read_text()
-        Path("out.conllu").unlink()
-    assert "HEAD is blank" in invoke("validate", "tree.conllu", "--encoding", "latin-1", code=1).stdout
-    assert invoke("evaluate", "tree.conllu", "tree.conllu", "--encoding", "latin-1", code=1).stderr.count("blank") == 1
-
-
 def test_a_binary_file_is_not_a_text(run):
     Path("picture").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
 
@@ -385,10 +364,7 @@ def test_in_a_folder_files_that_cannot_be_read_are_reported_and_the_others_are_p
     result = run("a.txt", "bad.txt", "broken.conllu", "p*.gz", "b.txt", "-o", "new/", "--format", shape, code=1)
 
     bad, broken, packed, count = result.stderr.splitlines()
-    assert bad == (
-        "treefine: bad.txt:1: Byte 0xe9 is not UTF-8. Name its encoding, such as --encoding latin-1, or convert it to "
-        "UTF-8."
-    )
+    assert bad == ("treefine: bad.txt:1: Byte 0xe9 is not UTF-8. Convert it to UTF-8: iconv -f latin-1 -t UTF-8.")
     assert broken.startswith("treefine: broken.conllu:1: (sentence 1) The line must have 10 columns")
     assert packed.startswith("treefine: packed.txt.gz: This is not a gzip file.")
     assert count == "3 of 5 files not parsed"
@@ -399,7 +375,7 @@ def test_in_one_output_a_file_that_cannot_be_read_is_an_error_that_says_how_to_g
     Path("bad.txt").write_bytes(b"caf\xe9")
 
     assert failed(run, "bad.txt", "b.txt", "-o", "out.parquet") == (
-        "bad.txt:1: Byte 0xe9 is not UTF-8. Name its encoding, such as --encoding latin-1, or convert it to UTF-8. "
+        "bad.txt:1: Byte 0xe9 is not UTF-8. Convert it to UTF-8: iconv -f latin-1 -t UTF-8. "
         "To parse the other files anyway, write to a folder: -o DIR/"
     )
     assert not Path("out.parquet").exists()

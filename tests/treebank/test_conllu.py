@@ -112,7 +112,7 @@ def test_skipping_reports_all_faults_and_keeps_the_other_sentence_numbers(capsys
     [
         (
             b"\xe9",
-            "Byte 0xe9 is not UTF-8. Name its encoding, such as --encoding latin-1, or convert it to UTF-8.",
+            "Byte 0xe9 is not UTF-8. Convert it to UTF-8: iconv -f latin-1 -t UTF-8.",
         ),
         (b"y\0", "The line contains a null byte. Remove it."),
     ],
@@ -343,7 +343,7 @@ def test_words_survive_writing_and_reading_as_a_treebank(tmp_path_factory, lines
     [
         (
             b"A dog\ncaf\xe9 open\n",
-            "in.txt:2: Byte 0xe9 is not UTF-8. Name its encoding, such as --encoding latin-1, or convert it to UTF-8.",
+            "in.txt:2: Byte 0xe9 is not UTF-8. Convert it to UTF-8: iconv -f latin-1 -t UTF-8.",
         ),
         ("A dog\nA d\0g\n", "in.txt:2: (sentence 2) 'd\\x00g' cannot be a cell of a treebank: it is"),
         ("", "in.txt: The file contains no sentences."),

@@ -393,10 +393,10 @@ def test_a_byte_order_mark_shows_the_encoding(tmp_path, encoding, suffix):
 @pytest.mark.parametrize(
     ("encoding", "content", "message"),
     [
-        ("ascii", b"a\nb\xe9\n", ":2: Byte 0xe9 is not ascii. Choose another --encoding."),
-        ("utf-16-be", "a\n\n".encode("utf-16-be") + b"\xdc\x00", ":3: Byte 0xdc is not utf-16-be. Choose another"),
-        ("utf-16", b"\xfe\xff\0a\0\n\0", ":2: Byte 0x00 is not utf-16. Choose another"),
-        ("utf-8", b"a\nb\xe9\n", ":2: Byte 0xe9 is not UTF-8. Name its encoding"),
+        ("ascii", b"a\nb\xe9\n", ":2: Byte 0xe9 is not ascii. Convert it to UTF-8."),
+        ("utf-16-be", "a\n\n".encode("utf-16-be") + b"\xdc\x00", ":3: Byte 0xdc is not utf-16-be. Convert it"),
+        ("utf-16", b"\xfe\xff\0a\0\n\0", ":2: Byte 0x00 is not utf-16. Convert it"),
+        ("utf-8", b"a\nb\xe9\n", ":2: Byte 0xe9 is not UTF-8. Convert it"),
         ("shift_jis", b"a\n" * 50_000 + b"\x81", ":50001: Byte 0x81 is not shift_jis."),
     ],
 )

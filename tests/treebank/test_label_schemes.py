@@ -91,7 +91,7 @@ def test_a_label_map_is_two_columns_with_a_tab_between_them():
         ("prep\txyz\n", "1: The model has no label 'xyz'. Write _ to ignore a label."),
         (
             b"prep\tcase\n\xff\tobj\n",
-            "2: Byte 0xff is not UTF-8. Name its encoding, such as --encoding latin-1, or convert it to UTF-8.",
+            "2: Byte 0xff is not UTF-8. Convert it to UTF-8: iconv -f latin-1 -t UTF-8.",
         ),
     ],
 )

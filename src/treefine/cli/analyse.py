@@ -11,12 +11,10 @@ import typer
 from treefine.cli.replacing import ForceOption, Kind, check_replaced
 from treefine.cli.terminal import completing, progress, say
 from treefine.cli.treebanks import (
-    EncodingOption,
     FormatOption,
     NamesOption,
     RuleOption,
     check_stdin,
-    encoded_files,
     find_treebanks,
     system_names,
     total_size,
@@ -67,7 +65,6 @@ def analyse_command(
     names: NamesOption = None,
     rule: RuleOption = "conll18",
     format: FormatOption = None,
-    encoding: EncodingOption = None,
     examples: Annotated[
         int,
         typer.Option(
@@ -157,7 +154,6 @@ def analyse_command(
             device=device,
             rule=rule,
             format=format,
-            encoding=encoding,
             examples=examples,
         )
         return
@@ -167,9 +163,7 @@ def analyse_command(
             raise TreefineError(f"{option} needs --model.", hint=f"Add --model, or leave out {option}.")
     if not systems:
         raise TreefineError("There is no system to analyse.", hint="Name one or more files after GOLD, or add --model.")
-    _analyse_files(
-        gold, system_names(systems, names), outputs, rule=rule, format=format, encoding=encoding, examples=examples
-    )
+    _analyse_files(gold, system_names(systems, names), outputs, rule=rule, format=format, examples=examples)
 
 
 def _analyse_files(
@@ -179,7 +173,6 @@ def _analyse_files(
     *,
     rule: str,
     format: str | None,
-    encoding: str | None,
     examples: int,
 ) -> None:
     from treefine.evaluation.analysis import export, pages  # loads numpy and jinja2
@@ -192,7 +185,8 @@ def _analyse_files(
         treebanks = [
             read_parsed(
                 each.name,
-                *encoded_files(each.gold, each.systems, encoding),
+                each.gold,
+                each.systems,
                 rule=rule,
                 format=format,
                 on_bytes=advance,
@@ -223,7 +217,6 @@ def analyse_model(
     device: str | None,
     rule: str,
     format: str | None,
-    encoding: str | None = None,
     examples: int,
 ) -> None:
     """Parse the gold words with the model; write a report of each step to the outputs, or print a summary.
@@ -245,7 +238,7 @@ def analyse_model(
         hint = "Give a folder of parses with the same file names."
         message = f"This is a single file of initial parses, but {gold} contains {len(files)} treebanks."
         raise TreefineError(message, hint=hint, path=file)
-    treebanks = [_read_gold(each.gold, rule, format, encoding) for each in files]
+    treebanks = [_read_gold(each.gold, rule, format) for each in files]
     start = "empty" if parses else initial  # set per treebank below
     # The steps of the model itself are analysed, so other parsers' trees are only its start.
     parser = Parser.from_pretrained(model, initial=start, trust=0, max_steps=steps, tags=tags, device=device)
@@ -289,9 +282,9 @@ def _has_parses(gold: str, initial: str) -> bool:
     return are_folders and not (trained_model(Path(initial)) / LAYOUT.config).exists()
 
 
-def _read_gold(path: str, rule: str, format: str | None, encoding: str | None) -> list[Sentence]:
+def _read_gold(path: str, rule: str, format: str | None) -> list[Sentence]:
     """Read the gold sentences of a treebank; raise an error if they cannot be scored."""
-    sentences = list(read_treebank(path, format=format, encoding=encoding))
+    sentences = list(read_treebank(path, format=format))
     load_words(sentences, is_ud=rule_of(rule).is_ud)
     if all(label == BLANK for sentence in sentences for label in sentence.labels):
         hint = "Use a labelled treebank: --model analyses heads and labels."

@@ -10,7 +10,7 @@ import typer
 from treefine.cli.inputs import Input, find_treebank_inputs
 from treefine.cli.outputs import DrawnShape, check_extension, check_output, shape_by_name, title_of, write_treebank_as
 from treefine.cli.replacing import ForceOption
-from treefine.cli.treebanks import TREEBANKS_HELP, EncodingOption, TreebankKindOption
+from treefine.cli.treebanks import TREEBANKS_HELP, TreebankKindOption
 from treefine.errors import TreefineError
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import name_of
@@ -48,14 +48,13 @@ def draw_command(
         ),
     ] = None,
     kind: TreebankKindOption = None,
-    encoding: EncodingOption = None,
     force: ForceOption = False,
 ) -> None:
     """Draw the trees of a treebank.
 
     Each tree has the name and the text of its sentence above it. A word whose HEAD is blank has no arc.
     """
-    inputs = find_treebank_inputs(sources or (), kind=kind, output=output, encoding=encoding)
+    inputs = find_treebank_inputs(sources or (), kind=kind, output=output)
     drawn = shape or _shape_of(output)
     check_output(output, drawn, inputs, force=force)
     write_treebank_as(_chosen(inputs, sentences or ()), output, drawn, title=title_of(inputs) or "Trees")
@@ -88,4 +87,4 @@ def _chosen(inputs: Sequence[Input], names: Sequence[str]) -> Iterator[Sentence]
 
 def _sentences(inputs: Iterable[Input]) -> Iterator[Sentence]:
     for each in inputs:
-        yield from read_treebank(each.path, format=each.kind)
+        yield from read_treebank(each.name, format=each.kind)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, cast
 from treefine.errors import EmptyError, TreefineError
 from treefine.parsing.annotate import newdoc
 from treefine.treebank.conllu import read_treebank, read_words
-from treefine.treebank.files import EncodedPath, Rejoined, name_of, nearest_file, not_utf8, open_input, utf8_lines
+from treefine.treebank.files import Rejoined, name_of, nearest_file, not_utf8, open_input, utf8_lines
 from treefine.treebank.formats import FORMATS, TREEBANK_SUFFIXES, format_by_name, suffix_of
 from treefine.treebank.raw_text import own_text, spans_in
 
@@ -78,17 +78,11 @@ class Input:
     kind: InputKind | None = None  # None to detect it from the first lines
     section: Section | None = None  # None for the whole file
     subfolder: str = ""  # of an output folder, for its output
-    encoding: str | None = None  # None for UTF-8
 
     @property
     def is_file(self) -> bool:
         """Whether the input is a named file."""
         return self.text is None and self.name != "-"
-
-    @property
-    def path(self) -> str | EncodedPath:
-        """The name of the file or stream, with its encoding."""
-        return self.name if self.encoding is None else EncodedPath(self.name, self.encoding)
 
     @property
     def is_treebank(self) -> bool:
@@ -110,15 +104,12 @@ def find_inputs(
     is_text: bool = False,
     may_be_text: bool = True,
     output: str = "",
-    encoding: str | None = None,
 ) -> list[Input]:
     """Return the inputs that the arguments name; raise a single error that lists all invalid arguments.
 
     An argument is a file, a folder, or a pattern that matches files. Otherwise it is a text, unless it looks like a
     file name. `output` is not read if it is in one of the folders. Without arguments, the input is standard input.
     """
-    if encoding is not None:
-        EncodedPath("", encoding)  # report an unknown one at once
     if not arguments and sys.stdin is not None and sys.stdin.isatty():
         hint = "Give a text in quotes or a file name; or use - to type a text, and end it with Ctrl-D."
         raise TreefineError("There is no input.", hint=hint if may_be_text else "Give the name of a file.")
@@ -136,9 +127,9 @@ def find_inputs(
                 continue
             named = files_named(argument, suffixes, may_be_any=kind is not None, output=output)
             for path, place in named:
-                found.append(_file(path, kind, may_be_text=may_be_text, subfolder=place, encoding=encoding))
+                found.append(_file(path, kind, may_be_text=may_be_text, subfolder=place))
             if not named:
-                found.append(_input(argument, kind, may_be_text=may_be_text, encoding=encoding))
+                found.append(_input(argument, kind, may_be_text=may_be_text))
         except TreefineError as error:
             faults.append(error)
     if faults:
@@ -147,20 +138,20 @@ def find_inputs(
 
 
 def find_treebank_inputs(
-    arguments: Sequence[str], *, kind: TreebankKind | None = None, output: str = "", encoding: str | None = None
+    arguments: Sequence[str], *, kind: TreebankKind | None = None, output: str = ""
 ) -> list[Input]:
     """Return the treebanks that the arguments name, as `find_inputs` does; the format is CoNLL-U if it is unknown."""
-    found = find_inputs(arguments, kind=kind, may_be_text=False, output=output, encoding=encoding)
+    found = find_inputs(arguments, kind=kind, may_be_text=False, output=output)
     return [each if each.kind in FORMATS else replace(each, kind="conllu") for each in found]
 
 
-def _input(argument: str, kind: InputKind | None, *, may_be_text: bool, encoding: str | None) -> Input:
+def _input(argument: str, kind: InputKind | None, *, may_be_text: bool) -> Input:
     if argument == "-":
-        return Input("-", kind=kind, encoding=encoding)
+        return Input("-", kind=kind)
     if os.path.exists(argument):  # noqa: PTH110 - Path.exists raises if the name is too long
         if not os.access(argument, os.R_OK):
             raise TreefineError("Permission denied.", path=argument)
-        return _file(argument, kind, may_be_text=may_be_text, encoding=encoding)
+        return _file(argument, kind, may_be_text=may_be_text)
     looks_like_file = _FILE_LIKE.search(argument[-20:]) or ("*" in argument and "/" in argument)
     if may_be_text and (any(map(str.isspace, argument)) or not looks_like_file):
         return _text(argument, kind)
@@ -246,10 +237,10 @@ def open_source(source: Input, *, on_bytes: Callable[[int], None] | None = None)
     if source.text is not None:
         yield io.BytesIO(source.text.encode())
     elif source.section is None:
-        with open_input(source.path, on_bytes=on_bytes) as stream:
+        with open_input(source.name, on_bytes=on_bytes) as stream:
             yield stream
     else:
-        with open_input(source.path) as stream:
+        with open_input(source.name) as stream:
             stream.seek(source.section.start)
             data = stream.read(source.section.stop - source.section.start)
         yield io.BytesIO(data)
@@ -267,19 +258,17 @@ def kind_by_name(path: str) -> InputKind | None:
     return None if form is None else cast(InputKind, form.name)
 
 
-def _file(
-    path: str, kind: InputKind | None, *, may_be_text: bool, subfolder: str = "", encoding: str | None = None
-) -> Input:
+def _file(path: str, kind: InputKind | None, *, may_be_text: bool, subfolder: str = "") -> Input:
     """Return a file as input. Look into one that is called .txt, because it may contain a treebank.
 
     A file such as .json or .pdf is an error, unless it contains a treebank or the user has chosen a format.
     """
-    source = Input(path, kind=kind or kind_by_name(path), subfolder=subfolder, encoding=encoding)
+    source = Input(path, kind=kind or kind_by_name(path), subfolder=subfolder)
     what = _MARKUP.get(suffix_of(path)) or _BINARY.get(suffix_of(path))
     looks_inside = source.kind == "text" or (source.kind is None and what)
     if kind is not None or not looks_inside or not Path(path).is_file():  # looking into a pipe would empty it
         return source
-    with suppress(TreefineError), open_input(source.path) as stream:  # the reader will report what is wrong
+    with suppress(TreefineError), open_input(source.name) as stream:  # the reader will report what is wrong
         source = replace(source, kind=_look(stream)[0])
     if what is None or source.is_treebank:
         return source
@@ -441,7 +430,7 @@ def _decoded(stream: BinaryIO, path: str) -> Iterator[str]:
             text = decoder.decode(chunk, final=is_end)
         except UnicodeDecodeError as error:
             if b"\0" in head:
-                hint = "Save it as plain text, or name its encoding, such as --encoding utf-16."
+                hint = "Save it as plain text in UTF-8."
                 raise TreefineError("This is not a text: it contains null bytes.", hint=hint, path=path) from error
             line += error.object.count(b"\n", 0, error.start)
             raise not_utf8(error, path=path, line=line) from error

@@ -74,7 +74,6 @@ class Job:
     target: str  # a path, or - for standard output
     shape: Shape
     form: Format | None = None  # format of a treebank; None if each sentence keeps its format
-    is_block: bool = False  # a block of a corpus: written at once, and by another worker after a failure
     is_in_folder: bool = False  # one of several outputs; --resume skips the finished ones
 
     @property
@@ -82,7 +81,7 @@ class Job:
         """Whether the output is a file in which an incomplete last sentence can be detected."""
         path = Path(self.target)
         is_file = self.target != "-" and (path.is_file() or not path.exists())
-        return is_file and self.shape in ("conllu", "json") and not self.is_block
+        return is_file and self.shape in ("conllu", "json")
 
     @property
     def is_marked(self) -> bool:
@@ -369,7 +368,7 @@ def open_sink(job: Job, options: OutputOptions) -> Iterator[NewOutput | Part]:
         ) as part:
             yield part
     else:
-        with _open_whole(job.target, job.shape, is_synced=job.is_block) as sink:
+        with _open_whole(job.target, job.shape) as sink:
             yield sink
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,7 +25,7 @@ from treefine.cli.inputs import (
 from treefine.cli.outputs import Job, OutputOptions, Shape, plan_jobs
 from treefine.cli.replacing import ForceOption
 from treefine.cli.terminal import Detail, completing, say
-from treefine.cli.treebanks import TREEBANKS_HELP, EncodingOption, TreebankKindOption
+from treefine.cli.treebanks import TREEBANKS_HELP, TreebankKindOption
 from treefine.config import BATCH_PIECES, Precision, TagChoice
 from treefine.cores import thread_count, use_threads
 from treefine.errors import TreebankError, TreefineError
@@ -228,7 +228,6 @@ def parse_command(
             show_default="by the file name, else by the first lines",
         ),
     ] = None,
-    encoding: EncodingOption = None,
     is_text: Annotated[
         bool, typer.Option("--text", help="Treat every INPUT as text, even if it looks like a file name.")
     ] = False,
@@ -280,22 +279,6 @@ def parse_command(
             show_default="for long files, the number of cores minus 2, at most 16",
         ),
     ] = None,
-    engine: Annotated[
-        Literal["local", "ray"],
-        typer.Option(
-            "--engine", help="Parse in this process, or with Ray on one or more machines; Ray writes to a folder."
-        ),
-    ] = "local",
-    actors: Annotated[
-        int | None,
-        typer.Option(
-            "--actors",
-            min=1,
-            metavar="N",
-            help="Number of parsers that Ray runs.",
-            show_default="one per GPU, or one per core without a GPU",
-        ),
-    ] = None,
 ) -> None:
     """Parse text, or sentences that are already split into words.
 
@@ -303,7 +286,7 @@ def parse_command(
     blank tags, features and lemmas. Heads in the input are ignored unless --keep selects them.
     """
     model, language = chosen_model(model, language)
-    inputs = find_inputs(sources or (), kind=kind, is_text=is_text, output=output, encoding=encoding)
+    inputs = find_inputs(sources or (), kind=kind, is_text=is_text, output=output)
     if kind is None and (note := treebank_note(inputs)):
         say(note)
     others = tuple(each for each in (*(initial or ()), label_map, trust_from) if each and Path(each).is_file())
@@ -325,17 +308,6 @@ def parse_command(
         batch_pieces=batch_pieces,
     )
     choice = ModelChoice(model, options, label_map, trust_from)
-    if engine == "ray":
-        if threads is not None:
-            message = "--threads does not work with --engine ray, which divides the cores among the actors."
-            raise TreefineError(message, hint="Use --actors instead.")
-        from treefine.integrations.corpus.run import parse_corpus  # loads torch
-
-        if not parse_corpus(inputs, output, shape, wanted, choice, actors=actors, workers=workers):
-            raise typer.Exit(1)
-        return
-    if actors is not None:
-        raise TreefineError("--actors needs --engine ray.", hint="Add --engine ray, or leave out --actors.")
     _run(inputs, output, shape, wanted, choice, threads=threads, workers=workers)
 
 
@@ -353,7 +325,6 @@ def refine_command(
     output: _Output = "-",
     shape: _Shape = None,
     kind: TreebankKindOption = None,
-    encoding: EncodingOption = None,
     show_steps: _ShowSteps = False,
     confidence: _Confidence = False,
     review: _Review = None,
@@ -395,7 +366,7 @@ def refine_command(
     but its head still counts (--trust). A summary of the changes is printed on standard error.
     """
     model, language = chosen_model(model, language)
-    inputs = find_treebank_inputs(sources or (), kind=kind, output=output, encoding=encoding)
+    inputs = find_treebank_inputs(sources or (), kind=kind, output=output)
     options = ParserOptions(
         initial="given",
         trust=trust_of(trust),

@@ -183,7 +183,7 @@ class JobRunner:
             found = self._trees(job) if self._wants_only_trees else self._parses(job)
             if job.shape == "parquet":
                 about = about_parser(self.parser, self.options.model)
-                write_table(found, job.target, content, about, is_synced=job.is_block)
+                write_table(found, job.target, content, about)
                 return
             with open_sink(job, self.options) as sink:
                 for text in csv_texts(found, content, delimiter=DELIMITERS[job.shape]):

@@ -25,7 +25,7 @@ from treefine.evaluation import tables
 from treefine.evaluation.agreement import agreement_of_pairs, sentence_pairs
 from treefine.evaluation.scores import RULES, evaluate_stretches, load_pairs, stretches
 from treefine.treebank.conllu import read_treebank, validate
-from treefine.treebank.files import COMPRESSED, EncodedPath
+from treefine.treebank.files import COMPRESSED
 from treefine.treebank.formats import FORMATS, TREEBANK_SUFFIXES, format_of, suffix_of
 from treefine.treebank.sentence import CONLLU, Format
 
@@ -48,15 +48,6 @@ FormatOption = Annotated[
         help=f"Input format: {_FORMAT_NAMES}.",
         show_default="by the file names",
         autocompletion=completing(FORMATS.keys),
-    ),
-]
-EncodingOption = Annotated[
-    str | None,
-    typer.Option(
-        "--encoding",
-        metavar="NAME",
-        help="Encoding of the input, such as latin-1 or cp1252. The output is always UTF-8.",
-        show_default="utf-8, or by a byte order mark",
     ),
 ]
 TreebankKindOption = Annotated[
@@ -94,7 +85,6 @@ def evaluate_command(
         typer.Option("--agreement", help="Print the agreement of two annotators instead: GOLD and SYSTEM are equals."),
     ] = False,
     format: FormatOption = None,
-    encoding: EncodingOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Score a treebank against a gold treebank.
@@ -112,7 +102,7 @@ def evaluate_command(
             other = "--labels" if labels else "--rule"
             raise TreefineError(f"--agreement cannot be combined with {other}.", hint="Leave out one of them.")
         with progress("Comparing", total_size(*chain.from_iterable(files))) as advance:
-            read = partial(read_treebank, format=format, encoding=encoding, on_bytes=advance)
+            read = partial(read_treebank, format=format, on_bytes=advance)
             agreed = agreement_of_pairs(chain.from_iterable(sentence_pairs(*map(read, each)) for each in files))
         if as_json:
             _print_json({"first": gold, "second": system, **agreed.to_dict()})
@@ -120,10 +110,7 @@ def evaluate_command(
             typer.echo(agreed.to_text(confusions=confusions))
         return
     with progress("Scoring", total_size(*chain.from_iterable(files))) as advance:
-        pairs = (
-            stretches(*(encoded(path, encoding) for path in each), rule=rule, format=format, on_bytes=advance)
-            for each in files
-        )
+        pairs = (stretches(*each, rule=rule, format=format, on_bytes=advance) for each in files)
         found = evaluate_stretches(chain.from_iterable(pairs), rule=rule, labels=labels, confusions=bool(confusions))
     scores, by_label = found.scores, found.by_label if labels else None
     confused = {"label": found.label_confusions, "head": found.head_confusions} if confusions else {}
@@ -162,7 +149,6 @@ def compare_command(
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed of the resamplings.", min=0)] = 1,
     names: NamesOption = None,
     format: FormatOption = None,
-    encoding: EncodingOption = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -180,10 +166,7 @@ def compare_command(
     files = find_treebanks(gold, named, format=format)
     sizes = total_size(*[path for each in files for path in (each.gold, *each.systems.values())])
     with progress("Reading", sizes) as advance:
-        pairs = (
-            load_pairs(*encoded_files(each.gold, each.systems, encoding), rule=rule, format=format, on_bytes=advance)
-            for each in files
-        )
+        pairs = (load_pairs(each.gold, each.systems, rule=rule, format=format, on_bytes=advance) for each in files)
         counts = count_files(pairs, metric=metric, rule=rule)
     with progress("Resampling", samples * len(systems) * (len(systems) - 1) // 2) as advance:
         comparison = compare_counts(counts, metric=metric, alpha=alpha, samples=samples, seed=seed, on_progress=advance)
@@ -202,7 +185,6 @@ def validate_command(
         list[str], typer.Argument(metavar="FILE", help="Treebanks to check, folders, or quoted patterns.")
     ],
     format: FormatOption = None,
-    encoding: EncodingOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check treebanks and list all errors.
@@ -230,7 +212,7 @@ def validate_command(
             report(error)
     with progress("Reading", total_size(*paths)) as advance:
         for path in paths:
-            for fault in validate(encoded(path, encoding), format=format, on_bytes=advance):
+            for fault in validate(path, format=format, on_bytes=advance):
                 report(fault)
     if as_json:
         _print_json(as_values)
@@ -263,7 +245,6 @@ def convert_command(
             autocompletion=completing(lambda: [*FORMATS, *_CONVERTED]),
         ),
     ] = None,
-    encoding: EncodingOption = None,
     skip: Annotated[bool, typer.Option("--skip", help="Skip invalid sentences instead of stopping.")] = False,
     force: ForceOption = False,
 ) -> None:
@@ -274,10 +255,10 @@ def convert_command(
     """
     shape, form = _converted(source, target, to_format)
     kind = cast(InputKind, format_of(source, from_format).name)
-    check_output(target, shape, [Input(source, kind=kind, encoding=encoding)], force=force)
+    check_output(target, shape, [Input(source, kind=kind)], force=force)
     on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
     with progress("Converting", total_size(source)) as advance:
-        sentences = read_treebank(source, format=from_format, encoding=encoding, on_error=on_error, on_bytes=advance)
+        sentences = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
         lost = write_treebank_as(sentences, target, shape, form, title=source)
     if lost:
         title = form.title if shape == "conllu" else "JSON" if shape == "json" else "a table"
@@ -307,18 +288,6 @@ def check_stdin(gold: str, systems: Sequence[str]) -> None:
     """Raise an error if standard input is both gold and a system."""
     if gold == "-" and "-" in systems:
         raise TreefineError("Standard input can be used only once.", hint="Use a file for GOLD or SYSTEM.")
-
-
-def encoded(path: str, encoding: str | None) -> str | EncodedPath:
-    """Return a path with its encoding; None is UTF-8."""
-    return path if encoding is None else EncodedPath(path, encoding)
-
-
-def encoded_files(
-    gold: str, systems: Mapping[str, str], encoding: str | None
-) -> tuple[str | EncodedPath, dict[str, str | EncodedPath]]:
-    """Return the paths of a treebank with their encoding."""
-    return encoded(gold, encoding), {name: encoded(path, encoding) for name, path in systems.items()}
 
 
 class TreebankFiles(NamedTuple):

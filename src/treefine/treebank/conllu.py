@@ -207,7 +207,7 @@ def _blocks(stream: BinaryIO, path: str, line: int = 1) -> Iterator[_Block]:
             line += before.count(b"\n")
             if b"\0" in chunk.partition(b"\n")[0]:
                 compressed = f"If it is compressed, its name must end in {COMPRESSED_NAMES}"
-                hint = f"{compressed}; if it is UTF-16, add --encoding utf-16."
+                hint = f"{compressed}; if it is UTF-16, convert it to UTF-8."
                 raise TreebankError("This is not a text file: it contains null bytes.", hint=hint, path=path)
         *parts, rest = _BETWEEN_SENTENCES.split(rest + chunk)
         _check_length(rest, path, line)

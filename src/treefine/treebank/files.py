@@ -166,7 +166,7 @@ class _Recoded(io.RawIOBase):
                 n_valid = max(0, error.start - len(before[0]))
             self._decoder.setstate(before)
             line = self._line + self._decoder.decode(chunk[:n_valid]).count("\n")
-            hint = "Choose another --encoding."
+            hint = "Convert it to UTF-8."
             raise TreebankError(f"{what} is not {self._encoding}.", hint=hint, path=self._name, line=line) from error
         self._line += text.count("\n")
         return text
@@ -297,7 +297,7 @@ def not_utf8(error: UnicodeDecodeError, *, path: str, line: int, sentence: int |
     """Return the error for a byte that is not UTF-8, with the most likely encoding in its hint."""
     byte = error.object[error.start]
     encoding = "cp1252" if 0x80 <= byte < 0xA0 else "latin-1"  # these are control characters in Latin-1
-    hint = f"Name its encoding, such as --encoding {encoding}, or convert it to UTF-8."
+    hint = f"Convert it to UTF-8: iconv -f {encoding} -t UTF-8."
     return TreebankError(f"Byte 0x{byte:02x} is not UTF-8.", hint=hint, path=path, line=line, sentence=sentence)
 
 

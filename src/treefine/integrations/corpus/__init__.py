@@ -1,1 +1,0 @@
-"""Parse corpora larger than one machine."""
