@@ -5,20 +5,17 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import settings as profile
 from hypothesis import strategies as st
 
 from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, sentences_in_pieces
 from tests.support.tiny import ALL_TAGS, sample, short, sure_of_tags, tiny_model
 from treefine.config import COLUMNS, DecodeSettings, RelationSettings, TagSettings
 from treefine.errors import TreebankError
-from treefine.fast import engine as engine_module
 from treefine.fast import view_of
 from treefine.fast.buffers import Buffer, Standing
-from treefine.fast.engine import Engine, can_run
+from treefine.fast.engine import Engine
 from treefine.fast.packed import Packed, pack
 from treefine.fast.packed_encoder import PackedEncoder, Room, relate_packed
-from treefine.fast.packed_step import PackedStep
 from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
 from treefine.model.relations import NONE, relate
@@ -57,28 +54,18 @@ KINDS = {
         "treebanks": ("xx_one", "xx_two"),
         "options": {"language": "xx_two"},
     },
-    "mpnet": {"family": "mpnet"},
     "electra": {"family": "electra"},
     "no graph": {"relations": RelationSettings(graph="none")},
     "unlabelled": {"relations": RelationSettings(graph="unlabelled", none="zero", two_cycles="erased")},
-    "not scaled": {"relations": RelationSettings(key_norm=False, scaled=False)},
     "tags given": {"tags": TagSettings("given", ("upos", "xpos"), double_specials=True)},
     "tags predicted": {"tags": TagSettings("predicted", ("upos", "xpos"))},
-    "some tags given": {"tags": TagSettings("predicted", ("upos", "xpos")), "options": {"tags": "given"}},
-    "no tags": {"tags": TagSettings("predicted", ("upos",)), "options": {"tags": "none"}},
     "all tags": {"tags": ALL_TAGS, "options": {"max_steps": 4}},
     "all tags, some given": {"tags": ALL_TAGS, "options": {"tags": "given"}},
     "all tags, none read": {"tags": ALL_TAGS, "options": {"tags": "none"}},
-    "tags of the first step": {"tags": replace(ALL_TAGS, refined=False, columns=("lemma", "upos"))},
     "refined tags only": {"tags": TagSettings("predicted", ("feats", "lemma"), refined=True)},
-    "case without tags": {"tags": TagSettings("none", case=True)},
-    "lemmas and features given": {"tags": TagSettings("given", ("lemma", "feats"))},
     "all tags in windows": {"tags": ALL_TAGS, "sentence_layers": 1, "n_positions": 16},
-    "one step": {"options": {"max_steps": 1}},
-    "five steps": {"options": {"max_steps": 5}},
     "sure": {"options": {"stop_above": 0.3}},
     "windows": {"n_positions": 16},
-    "any root label": {"decode": DecodeSettings(root_label="")},
     "probabilities": {"decode": DecodeSettings(tree_over="probabilities")},
 }
 
@@ -118,14 +105,8 @@ def test_the_engine_replaces_the_same_tags_as_the_parser(tags, columns, rooms):
     )
 
 
-def test_sentences_that_fit_the_encoder_but_no_buffer_are_parsed():
-    parser = parser_of()
-
-    assert by_engine(parser, sample(6), (Room(64, 4, 16),)) == by_parser(parser, sample(6))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-@pytest.mark.parametrize("kind", ["bert", "mpnet", "tags predicted", "windows"])
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["bert", "electra", "tags predicted", "windows"])
 def test_on_a_gpu_replayed_steps_return_the_trees_of_the_parser(kind):
     model = tiny_model(**{"n_positions": 64} | KINDS[kind])
     sentences = sample(60)
@@ -138,7 +119,7 @@ def test_on_a_gpu_replayed_steps_return_the_trees_of_the_parser(kind):
         assert [each.to_conllu() for each in parser.stream_trees(sentences)] == expected
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["float16", "float32"])
 def test_on_a_gpu_asking_for_confidence_changes_no_tree(precision):
     parser = Parser.from_pretrained("en", device="cuda", precision=precision)
@@ -157,7 +138,6 @@ def test_the_engine_starts_from_an_initial_parse():
     assert found != by_engine(parser.using(initial="empty", max_steps=2), sample(10))
 
 
-@profile(max_examples=8)
 @given(data=st.data())
 def test_blocks_buffer_sizes_and_other_sentences_change_no_tree(data):
     parser = PARSER
@@ -207,35 +187,6 @@ def test_blocks_before_an_error_are_parsed():
         next(stream)
 
 
-def test_the_first_trees_of_a_slow_source_come_early(monkeypatch):
-    monkeypatch.setattr(engine_module, "PATIENCE", -1.0)  # as if each sentence took longer
-    monkeypatch.setattr(engine_module, "FIRST_BLOCKS", (1, 1))
-    monkeypatch.setattr(engine_module, "BLOCK", 2)
-    read = []
-
-    def slowly():
-        for sentence in 2 * short():
-            read.append(sentence)
-            yield sentence
-
-    engine = Engine(packed_plan(PARSER), (Room(400, 40, 24), Room(400, 40, 64)))
-    found = engine.stream_sentences(engine.plan, slowly())
-    first = next(found)
-
-    assert len(read) <= 30  # of 70
-    assert [each.to_conllu() for each in chain([first], found)] == 2 * by_parser(PARSER, short())
-
-
-def test_no_blocks_give_no_trees():
-    assert list(Engine(packed_plan(parser_of()), ROOMS).stream([])) == []
-
-
-def test_the_engine_supports_transformers_whose_first_graph_is_argmax():
-    assert can_run(packed_plan(parser_of()))
-    assert not can_run(packed_plan(parser_of(is_projective=True)))
-    assert not can_run(packed_plan(parser_of({"decode": DecodeSettings(first_graph="tree")})))
-
-
 @given(data=st.data())
 def test_relations_in_a_buffer_equal_those_of_padded_rows(data):
     settings = data.draw(st.sampled_from(WAYS_TO_READ))
@@ -262,50 +213,6 @@ def test_relations_in_a_buffer_equal_those_of_padded_rows(data):
         assert getattr(found, name)[: len(theirs)].tolist() == theirs.tolist()
         assert name == "above" or not getattr(found, name)[len(theirs) :].ne(NONE).any()
     assert buffer.host["pieces"][: len(theirs)].tolist() == inputs.pieces[inputs.is_piece].tolist()
-
-
-def test_a_sentence_takes_one_pass_per_step_and_one_more_after_a_tree_search(monkeypatch):
-    parser = parser_of()
-    engine = Engine(packed_plan(parser), ROOMS)
-    passes = []
-    forward = PackedStep.forward
-    monkeypatch.setattr(
-        PackedStep,
-        "forward",
-        lambda self, inputs, room, n: (
-            passes.append(int((inputs.packed.n_words > 0).sum())) or forward(self, inputs, room, n)
-        ),
-    )
-    sentences = short(longest=11)  # no sentence is split into windows
-
-    list(engine.stream_sentences(engine.plan, sentences))
-
-    n_steps = sum(len(found) for _, found in parser.stream_steps(sentences))
-    n_searched = sum(found[-1].graph != found[-1].tree for _, found in parser.stream_steps(sentences))
-    assert n_searched
-    assert sum(passes) == n_steps + n_searched
-
-
-def test_a_step_sends_one_tensor_and_receives_one():
-    parser = parser_of()
-    engine = Engine(packed_plan(parser), ROOMS)
-    list(engine.stream_sentences(engine.plan, sample(10)))
-
-    for slot in (slot for lane in engine.lanes for slot in lane.free):
-        room, n_columns, n_searched = slot.buffer.room, slot.buffer.n_columns, slot.buffer.n_searched
-        assert slot.buffer.sent.shape == slot.buffer.on_device.shape
-        assert slot.buffer.sent.numel() == room.pieces * (10 + n_columns) + 7 * room.sentences
-        back = room.pieces * (3 + n_columns) + room.sentences + n_searched * (1 + room.longest**2)
-        assert slot.answer.received.numel() == back
-
-
-def test_at_most_two_buffers_are_in_flight_and_all_are_returned():
-    parser = parser_of()
-    engine = Engine(packed_plan(parser), ROOMS)
-
-    list(engine.stream_sentences(engine.plan, sample(30)))
-
-    assert all(1 <= len(lane.free) <= 2 for lane in engine.lanes)
 
 
 def test_streams_may_be_interleaved_or_abandoned():

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import settings as profile
 from hypothesis import strategies as st
 
 from tests.model.test_attention import GRAPHS, INPUTS, N_ATTENTION_HEADS, naive_attend, padding_bias, some_tensors
@@ -82,7 +81,6 @@ def test_flat_attention_equals_the_double_loop_of_equations_4_and_5(settings):
     assert torch.allclose(of_pieces(found), of_pieces(expected), atol=1e-5)
 
 
-@profile(max_examples=30, deadline=None)
 @given(st.data(), st.booleans())
 def test_flat_attention_equals_padded_attention(data, has_graphs):
     sentences = data.draw(sentences_in_pieces(min_words=1))

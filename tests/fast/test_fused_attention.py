@@ -13,11 +13,18 @@ from tests.model.test_attention import (
     GRAPHS,
     INPUTS,
     chain,
-    every_way_to_read,
     naive_attend,
     some_tensors,
 )
-from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, sentences_in_pieces
+from tests.support.generated_inputs import (
+    LABELS,
+    SOME_WAYS_TO_READ,
+    WAYS_TO_READ,
+    arcs_over,
+    inputs_of,
+    name_of,
+    sentences_in_pieces,
+)
 from treefine.config import RelationSettings
 from treefine.fast import fused_attention as fused
 from treefine.fast.fused_attention import KEYS, QUERIES, FusedAttention, RowRelations, Rows, attend_rows, is_available
@@ -30,7 +37,10 @@ from treefine.treebank.graph import Arcs
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton's interpreter runs kernels on a CPU, slowly
 DEVICE = torch.device("cpu" if IS_INTERPRETED else "cuda")
 CAN_RUN = importlib.util.find_spec("triton") is not None and (IS_INTERPRETED or is_available(DEVICE))
-where_it_runs = pytest.mark.skipif(not CAN_RUN, reason="needs a GPU and Triton, or Triton and TRITON_INTERPRET=1")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not CAN_RUN, reason="needs a GPU and Triton, or Triton and TRITON_INTERPRET=1"),
+]
 HALVES = [torch.float16] if IS_INTERPRETED else [torch.float16, torch.bfloat16]
 LONG = 2 * max(QUERIES, KEYS) + 3  # pieces of a row that takes three blocks
 
@@ -97,23 +107,10 @@ def packed(lengths, *, n_attn=2, width=8, gap=0, dtype=torch.float32, seed=1):
     return vectors, rows, RowRelations(*ids, *tables)
 
 
-def test_the_kernels_run_only_on_gpus():
-    assert not is_available(torch.device("cpu"))
-
-
-def test_padded_rows_start_at_their_offsets_in_the_flat_pieces():
-    rows = Rows.padded(torch.tensor([[True, True, False], [True, False, False]]))
-
-    assert rows.starts.tolist() == [0, 3]
-    assert rows.lengths.tolist() == [2, 1]
-    assert rows.longest == 3
-
-
 # The reference, which equals the double loop of Eqs. 4 and 5
 
 
-@where_it_runs
-@every_way_to_read
+@pytest.mark.parametrize("settings", SOME_WAYS_TO_READ, ids=name_of)
 def test_results_and_gradients_equal_the_reference(settings):
     vectors, tables = vectors_and_tables(settings, INPUTS)
     relations = on_device(relate(INPUTS, GRAPHS, len(LABELS), settings))
@@ -123,7 +120,6 @@ def test_results_and_gradients_equal_the_reference(settings):
     assert_equal(fused, plain)
 
 
-@where_it_runs
 @profile(max_examples=profile().max_examples // (20 if IS_INTERPRETED else 2))
 @given(data=st.data())
 def test_results_equal_the_reference_for_any_sentences_graphs_and_biases(data):
@@ -141,7 +137,6 @@ def test_results_equal_the_reference_for_any_sentences_graphs_and_biases(data):
     assert_equal(fused, plain)
 
 
-@where_it_runs
 @pytest.mark.parametrize("has_distances", [False, True])
 def test_results_equal_the_reference_for_rows_of_several_blocks(has_distances):
     settings = RelationSettings()
@@ -158,7 +153,6 @@ def test_results_equal_the_reference_for_rows_of_several_blocks(has_distances):
     assert_equal(fused, plain)
 
 
-@where_it_runs
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize("width", [8, 32, 64])
 def test_half_precision_results_are_close_to_the_reference(dtype, width):
@@ -182,7 +176,6 @@ def test_half_precision_results_are_close_to_the_reference(dtype, width):
         assert (ours - theirs).abs().max() <= 8 * step * theirs.abs().max().clamp(min=1)
 
 
-@where_it_runs
 def test_without_relations_it_is_plain_attention():
     vectors, rows, _ = packed([5, LONG])
 
@@ -192,16 +185,6 @@ def test_without_relations_it_is_plain_attention():
         query, key, value = (each[start : start + length].transpose(0, 1)[None] for each in vectors)
         expected = F.scaled_dot_product_attention(query, key, value)[0].transpose(0, 1)
         torch.testing.assert_close(found[start : start + length], expected, atol=1e-5, rtol=1e-5)
-
-
-@where_it_runs
-def test_slices_of_one_tensor_give_the_same_results():
-    vectors, rows, relations = packed([5, 9, 12])
-    joined = torch.stack(vectors, dim=1)  # [piece, 3, attn, width]
-
-    found = attend_rows(*joined.unbind(1), rows=rows, relations=relations)
-
-    assert torch.equal(found, attend_rows(*vectors, rows=rows, relations=relations))
 
 
 # Dropout
@@ -222,7 +205,6 @@ def recovered_mask(n_rows, n_pieces, lengths, *, rate, seed):
     return factors.unflatten(0, (n_rows, n_pieces)).transpose(1, 2) * rows.lengths[:, None, None, None]
 
 
-@where_it_runs
 @pytest.mark.parametrize("settings", WAYS_TO_READ[:1])
 def test_dropout_drops_the_same_weights_forwards_and_backwards(settings):
     vectors, tables = vectors_and_tables(settings, INPUTS)
@@ -244,7 +226,6 @@ def test_dropout_drops_the_same_weights_forwards_and_backwards(settings):
     assert_equal([attended.cpu(), *(each.cpu() for each in gradients)], [expected, *expected_gradients], within=1e-4)
 
 
-@where_it_runs
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_dropout_has_the_given_rate_and_differs_by_query_attention_head_and_seed(rate):
     kept = recovered_mask(1, 40, [40], rate=rate, seed=5)[0]  # [attn, query, key]
@@ -260,7 +241,6 @@ def test_dropout_has_the_given_rate_and_differs_by_query_attention_head_and_seed
 # Invariances, memory and fallbacks
 
 
-@where_it_runs
 def test_results_do_not_depend_on_other_rows_or_the_position_of_a_row():
     vectors, rows, relations = packed([4, 6, LONG, 7, 33], gap=2)
     factors = torch.randn(vectors[0].shape, generator=torch.Generator().manual_seed(2)).to(DEVICE)
@@ -284,7 +264,6 @@ def test_results_do_not_depend_on_other_rows_or_the_position_of_a_row():
             assert torch.equal(ours, theirs[pieces])
 
 
-@where_it_runs
 def test_pieces_outside_rows_and_empty_rows_cause_no_nan():
     vectors, rows, relations = packed([5, 3, 9], gap=4)
     is_in_row = torch.zeros(len(vectors[0]), dtype=torch.bool)
@@ -309,7 +288,6 @@ def test_pieces_outside_rows_and_empty_rows_cause_no_nan():
     assert not gradients[0][~is_in_row].any()
 
 
-@where_it_runs
 def test_gradients_are_the_same_bit_for_bit_in_every_run():
     vectors, rows, relations = packed([5, 30, 45, 12] * 3)
     wanted = [each.requires_grad_() for each in (*vectors, relations.key_rows, relations.value_rows)]
@@ -323,7 +301,6 @@ def test_gradients_are_the_same_bit_for_bit_in_every_run():
         assert torch.equal(first, second)
 
 
-@where_it_runs
 def test_no_tensor_of_pieces_by_pieces_is_stored_for_the_backward_pass():
     vectors, rows, relations = packed([90, 80], width=32)
     wanted = [each.requires_grad_() for each in vectors]
@@ -341,7 +318,6 @@ def test_no_tensor_of_pieces_by_pieces_is_stored_for_the_backward_pass():
     assert max(kept.values()) < 90 * 90 * 2 * 4
 
 
-@where_it_runs
 def test_a_none_id_is_no_relation_whatever_the_piece_above():
     vectors, rows, relations = packed([6, 3, 8])
     at_none = RowRelations(
@@ -358,7 +334,6 @@ def test_a_none_id_is_no_relation_whatever_the_piece_above():
     torch.testing.assert_close(found, attend_rows(*vectors, rows=rows), atol=1e-6, rtol=1e-6)
 
 
-@where_it_runs
 def test_a_kernel_can_be_compiled_on_this_machine():
     assert fused._compiles(DEVICE)
 

@@ -75,12 +75,6 @@ def test_initial_arcs_equal_the_graphs_of_a_batch(data):
     assert found.labels.tolist() == np.concatenate([labels for _, labels in of_words]).tolist()
 
 
-def test_without_initial_arcs_no_word_has_a_head_or_a_label():
-    found = packed(sample(3))
-
-    assert set(found.heads.tolist()) == set(found.labels.tolist()) == {-1}
-
-
 def untagged(sentence):
     blank = [BLANK] * len(sentence)
     return sentence.with_tags(xpos=blank, **({} if sentence.format.upos is None else {"upos": blank}))

@@ -13,7 +13,6 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.parsing.test_invariance import sure_of
 from tests.support.tiny import sample, short, tiny_model
 from tests.support.wrapped_models import Sure, Wrapped, clear_labels
 from treefine.config import TagSettings
@@ -142,20 +141,6 @@ def test_a_confident_sentence_costs_one_pass_instead_of_two():
         assert sum(map(len, found)) == n_steps * len(sentences)
 
 
-def test_early_stopping_saves_the_pieces_of_the_skipped_steps():
-    model, sentences = tiny_model(scale=1.5), short(20)
-    parser = Parser(model, device="cpu", max_steps=4, batch_pieces=1)
-    stop_above = float(np.median([sure_of(parser.steps(each)[0], None) for each in sentences]))
-    n_pieces = {each.forms: sum(model.batch_of([each]).inputs.row_lengths) for each in sentences}
-
-    parser = parser.using(stop_above=stop_above)
-    taken = {each.sentence.forms: len(each.steps) for each in parser.stream(sentences)}
-    with passes(parser.running) as found:
-        parser.parse(sentences)
-
-    assert sum(sum(each.inputs.row_lengths) for each in found) == sum(taken[each] * n_pieces[each] for each in n_pieces)
-
-
 def test_trees_are_searched_only_for_sentences_that_end_without_one():
     model, sentences = tiny_model(), short()
     parser = Parser(model, device="cpu", max_steps=3, batch_pieces=1)
@@ -167,15 +152,6 @@ def test_trees_are_searched_only_for_sentences_that_end_without_one():
 
     assert len(searched) == is_tree.count(False)
     assert {True, False} == set(is_tree)
-
-
-def test_no_trees_are_searched_if_the_best_heads_are_trees():
-    sentences = sample(40)
-
-    with counted(decode, "maximum_tree", len) as searched:
-        sure_parser(sentences, batch_pieces=500).parse(sentences)
-
-    assert searched == []
 
 
 @pytest.mark.parametrize("wanted", ["trees", "details"])
@@ -237,17 +213,3 @@ def test_trees_are_copied_once_and_scores_are_not_copied(n_sentences):
     assert [each.graph.heads for each in found] == [each.graph.heads for each in sentences]
     assert waits.number == 2 + 2 + 2 + 2  # in the step; finished sentences and trees; heads and labels; tags
     assert waits.bytes == n_sentences * (3 + 2) + 8 * n_sentences * n_words * (2 + 2)
-
-
-def test_no_tensor_has_a_vector_for_each_pair_of_pieces():
-    model, sentences = tiny_model(), sample(40)
-    parser = Parser(model, device="cpu", max_steps=2)
-    shape, batch = model.settings.encoder, model.batch_of(sentences)
-    n_rows, n_pieces = batch.inputs.pieces.shape
-
-    with Kernels() as kernels:
-        trees(parser.plan(), items_of_batch(parser, sentences))
-
-    pairs = n_rows * n_pieces**2 * shape.n_attention_heads
-    assert pairs < n_rows * n_pieces**2 * shape.width
-    assert kernels.largest <= max(pairs, n_rows * n_pieces * shape.inner_width)

@@ -20,6 +20,15 @@ WAYS_TO_READ = [
     )
 ]
 WAYS_TO_READ += [RelationSettings(graph=graph, decided=True) for graph in ("labelled", "unlabelled")]
+# Each setting with two values of each other setting; the double loop of Eqs. 4 and 5 is compared with all ways.
+SOME_WAYS_TO_READ = [
+    RelationSettings(),
+    RelationSettings(key_norm=False, scaled=False, none="zero"),
+    RelationSettings(none="zero", two_cycles="erased"),
+    RelationSettings(graph="unlabelled", scaled=False, two_cycles="erased"),
+    RelationSettings(graph="unlabelled", key_norm=False),
+    RelationSettings(graph="labelled", decided=True),
+]
 
 
 def name_of(settings):

@@ -1,7 +1,6 @@
 """Parse files in parts, with an engine and workers; every byte is the same as without them."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -12,14 +11,13 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given as for_each
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.cli.test_bad_input import BAD, GOOD
 from tests.fast.test_engine import packed_plan
 from tests.support.data import DATA
 from tests.support.generated import conllu_files
-from tests.support.tiny import SAMPLE, sample, sure_of_tags, tiny_biaffine, tiny_model, tiny_parser
+from tests.support.tiny import sample, sure_of_tags, tiny_biaffine, tiny_model
 from tests.test_package import loaded_by
 from treefine.config import TagSettings
 from treefine.errors import TreebankError, TreefineError
@@ -107,7 +105,6 @@ def test_one_process_writes_the_same_bytes_whatever_the_parser_reads(parser, nam
     assert texts(parser, data, path=name, size=900) == expected(parser, data, path=name)
 
 
-@settings(max_examples=30)
 @for_each(data=conllu_files(), size=st.integers(1, 600), skip=st.integers(0, 5))
 def test_the_bytes_are_the_same_for_any_file_part_size_and_first_sentence(data, size, skip):
     assert said(texts, REFINING, data, size=size, skip=skip) == said(expected, REFINING, data, skip=skip)
@@ -121,13 +118,6 @@ def said(write, *given, **options):
         return str(error)
 
 
-@pytest.mark.parametrize("skip", [1, 3])
-def test_skipped_sentences_are_left_out_of_a_part(skip):
-    data = data_of("en_ewt-sample.conllu")
-
-    assert texts(READING, data, skip=skip) == expected(READING, data, skip=skip)
-
-
 def test_labels_of_the_file_are_mapped_by_the_label_map():
     labels = READING.model.vocabulary.labels
     (part,) = parts_of(data_of("en_ewt-sample.conllu"))
@@ -137,13 +127,6 @@ def test_labels_of_the_file_are_mapped_by_the_label_map():
     own = [label for each in part.sentences() for label in each.labels]
     assert "det" in own
     assert [labels[each] for each in packed.labels] == ["punct" if label == "det" else label for label in own]
-
-
-def test_keep_nothing_ignores_marks():
-    data = (GOOD + MARK.replace("Keep=Arc", "Keep=Yes") + GOOD).encode()
-    heedless = READING.using(keep="nothing")
-
-    assert texts(heedless, data) == expected(heedless, data)
 
 
 @pytest.mark.parametrize(("size", "skip"), [(1, 0), (1, 2), (1, 3), (1 << 18, 1)])
@@ -204,21 +187,6 @@ def test_bad_input_raises_the_readers_error_after_all_text_before_it(name, size)
     assert "".join(found) == expected(READING, good)
 
 
-def test_a_truncated_file_raises_an_error_after_all_text_before():
-    fault = TreebankError("The compressed file ends too early.")
-
-    def parts():
-        yield from parts_of(GOOD.encode() * 3, size=1)
-        raise fault
-
-    found = []
-    with pytest.raises(TreebankError) as error:
-        found.extend(file_parser(READING).texts(parts(), FileReport()))
-
-    assert error.value is fault
-    assert "".join(found) == expected(READING, GOOD.encode() * 3)
-
-
 def test_errors_from_workers_have_all_their_fields(workers):
     data = GOOD.encode() * 3 + GOOD.replace("\t2\tx", "\t9\tx").replace("# sent_id = s1\n", "").encode()
 
@@ -236,14 +204,6 @@ def test_errors_from_workers_have_all_their_fields(workers):
     }
 
 
-def test_a_wrong_mark_is_an_error_unless_the_output_has_no_column_for_it():
-    data = (GOOD + MARK.replace("Keep=Arc", "Keep=Yes")).encode()
-
-    with pytest.raises(TreebankError, match=r"^x.conllu:5: \(sentence 2, word 1\) Keep=Yes is not a valid mark\."):
-        texts(READING, data, size=1)
-    assert texts(READING, data, size=1, to="conllx").count("\n\n") == 2
-
-
 def test_the_first_sentence_without_tags_causes_one_warning_if_the_model_needs_tags():
     blank = [each.with_tags(upos=[BLANK] * len(each), xpos=[BLANK] * len(each)) for each in sample(4)]
     data = "".join(texts_in_file([sample(1)[0], *(replace(each, comments=()) for each in blank)])).encode()
@@ -258,25 +218,6 @@ def test_the_first_sentence_without_tags_causes_one_warning_if_the_model_needs_t
     assert warnings[0].sentence == 2
 
 
-def test_the_first_unknown_label_in_a_mark_causes_one_warning():
-    data = (GOOD + MARK + MARK.replace("Keep=Arc", "NotLabel=obj,zzz") * 2).encode()
-    warnings = []
-
-    texts(TAGGING, data, size=1, report=FileReport(on_warning=warnings.append))
-
-    assert list(map(str, warnings)) == [
-        "x.conllu:8: (sentence 3, word 1) The model has no label 'zzz'. Forbidding it has no effect."
-    ]
-
-
-def test_written_sentences_are_counted():
-    counts = []
-
-    texts(READING, GOOD.encode() * 5, size=1, skip=2, report=FileReport(on_sentences=counts.append))
-
-    assert sum(counts) == 3
-
-
 # Processes
 
 
@@ -289,11 +230,11 @@ def test_a_worker_does_not_import_the_users_script_or_modules_of_the_current_fol
     for name in ("pickle", "signal", "subprocess"):
         (tmp_path / "here" / f"{name}.py").write_text("raise SystemExit('imported')")
     (tmp_path / "script.py").write_text(
-        "from tests.fast.test_file_workers import GOOD, READING, file_parser, texts\n"
+        "from tests.slow.fast.test_file_workers import GOOD, READING, file_parser, texts\n"
         "with file_parser(READING, 1) as files:\n"
         "    print(texts(files, GOOD.encode()).count('# sent_id'))\n"
     )
-    paths = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)])
+    paths = os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)])
 
     done = subprocess.run(
         [sys.executable, tmp_path / "script.py"],
@@ -304,28 +245,6 @@ def test_a_worker_does_not_import_the_users_script_or_modules_of_the_current_fol
     )
 
     assert (done.stdout, done.stderr) == ("1\n", "")
-
-
-def test_all_workers_get_work_and_ignore_an_interrupt(workers):
-    texts(workers, GOOD.encode() * 4, size=1)
-    for worker in workers.pool.workers:
-        worker.process.send_signal(signal.SIGINT)
-
-    assert texts(workers, GOOD.encode() * 4, size=1) == expected(TAGGING, GOOD.encode() * 4)
-    assert [worker._unsent for worker in workers.pool.workers] == [
-        None,
-        None,
-    ]  # the settings were sent with the first task
-
-
-def test_a_short_file_starts_no_process(with_engine, monkeypatch):
-    monkeypatch.setattr("treefine.worker_process.subprocess.Popen", None)
-    monkeypatch.setattr("treefine.fast.file_workers.default_workers", lambda: 2)
-
-    with FileParser.of(with_engine) as files:
-        assert texts(files, GOOD.encode()) == expected(READING, GOOD.encode())
-        with pytest.raises(TypeError):  # a long file would start one
-            texts(files, GOOD.encode() * 20_000)
 
 
 def test_a_killed_worker_is_a_one_line_error_and_the_others_end():
@@ -366,12 +285,6 @@ def test_a_parser_that_reads_more_than_pieces_and_arcs_has_no_workers(parser):
     assert FileParser.of(parser, 2) is None
 
 
-def test_without_an_engine_or_workers_there_is_no_file_parser(with_engine):
-    assert FileParser.of(TAGGING, 2) is None
-    assert FileParser.of(with_engine, 0) is None
-    assert FileParser.of(with_engine, 2) is not None
-
-
 # Parser.parse_file
 
 
@@ -395,13 +308,6 @@ def test_after_an_error_parse_file_keeps_the_old_output(tmp_path, with_engine):
         with_engine.parse_file(tmp_path / "in.conllu", tmp_path / "out.conllu", workers=1)
 
     assert (tmp_path / "out.conllu").read_text() == "old"
-
-
-def test_a_negative_number_of_workers_is_an_error_before_anything_is_written(tmp_path):
-    with pytest.raises(TreefineError, match="workers must be 0 or more, not -1"):
-        tiny_parser().parse_file(SAMPLE, tmp_path / "out.conllu", workers=-1)
-
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.filterwarnings("ignore::treefine.errors.LongSentenceWarning")

@@ -3,21 +3,18 @@
 import threading
 import warnings
 import weakref
-from io import BytesIO
 
 import pytest
 import torch
 
 from tests.fast.test_engine import ROOMS, by_parser, packed_plan, parser_of
-from tests.support.tiny import SAMPLE, sample, short, tiny_model
+from tests.support.tiny import sample, short, tiny_model
 from treefine.errors import TreebankError
 from treefine.fast import engine as engine_module
 from treefine.fast.buffers import Buffer
 from treefine.fast.engine import Engine, Slot
-from treefine.fast.file_workers import FileParser, FilePart, FileReport, WorkerPool, WorkerSettings
 from treefine.fast.packed_encoder import Room
 from treefine.parsing.parser import Parser
-from treefine.treebank.conllu import cut_treebank
 
 WARNING = "The GPU ran out of memory. Parsing continues with smaller buffers and may be slower."
 NO_MEMORY = "There is not enough memory to parse this sentence. Use another device or a smaller model."
@@ -70,14 +67,7 @@ def test_a_step_that_runs_out_of_memory_is_repeated_in_smaller_buffers(monkeypat
     assert parsed(engine) == EXPECTED  # without a further warning
 
 
-def test_buffers_that_cannot_be_allocated_are_replaced_by_smaller_ones(monkeypatch):
-    failing(monkeypatch, Buffer, "__init__", lambda buffer, room, *rest: room.sentences > 3)
-
-    with pytest.warns(RuntimeWarning, match=WARNING):
-        assert parsed(new_engine()) == EXPECTED
-
-
-@pytest.mark.parametrize("moments", [{0}, {1}, {2}, {0, 1, 2}, {1, 3, 8}, {5, 6}], ids=str)
+@pytest.mark.parametrize("moments", [{0}, {1, 3, 8}, {5, 6}], ids=str)
 def test_memory_may_run_out_at_any_moment(monkeypatch, moments):
     calls = iter(range(10**6))
     failing(monkeypatch, Slot, "_run", lambda slot: next(calls) in moments)
@@ -99,21 +89,6 @@ def test_old_buffers_are_freed_before_new_ones_are_allocated(monkeypatch):
     assert set(counts) == {0}
 
 
-def test_a_stream_follows_when_another_stream_runs_out_of_memory(monkeypatch):
-    engine = new_engine()
-    other = engine.stream_sentences(engine.plan, SENTENCES)
-    found = [next(other).to_conllu()]
-    old = engine.lanes
-    failing(monkeypatch, Slot, "_run", lambda slot: slot.buffer.room.pieces > 80)
-
-    with pytest.warns(RuntimeWarning, match=WARNING):
-        assert parsed(engine) == EXPECTED
-    found += [each.to_conllu() for each in other]
-
-    assert found == EXPECTED
-    assert not any(lane.free for lane in old)
-
-
 def test_threads_that_run_out_of_memory_together_return_all_trees(monkeypatch):
     failing(monkeypatch, Slot, "_run", lambda slot: slot.buffer.room.pieces > 80)
     engine, found = new_engine(), []
@@ -131,16 +106,6 @@ def test_threads_that_run_out_of_memory_together_return_all_trees(monkeypatch):
     assert [lane.room.pieces for lane in engine.lanes] == [80, 64]
 
 
-def test_after_a_fallback_sentences_that_bypass_the_engine_use_smaller_buffers_too(monkeypatch):
-    failing(monkeypatch, Slot, "_run", lambda slot: slot.buffer.room.pieces > 80)
-    engine = new_engine()
-
-    with pytest.warns(RuntimeWarning, match=WARNING):
-        parsed(engine)
-
-    assert engine.plan.model.encoder.rooms == [lane.room for lane in engine.lanes]
-
-
 @pytest.mark.parametrize("number", [0, 7])
 def test_a_sentence_that_fits_into_no_buffer_is_named(monkeypatch, number):
     sentences = [*short(number, longest=8), first_of_length(9), *short(3, longest=8)]
@@ -152,18 +117,6 @@ def test_a_sentence_that_fits_into_no_buffer_is_named(monkeypatch, number):
 
     assert str(error.value) == str(sentences[number].error(NO_MEMORY))
     assert all(lane.room.sentences == 1 for lane in engine.lanes)
-
-
-def test_a_sentence_that_fits_into_no_buffer_is_named_in_its_file(monkeypatch):
-    failing(monkeypatch, Slot, "_run", lambda slot: 9 + 1 in slot.buffer.host["n_words"])
-    path, content = str(SAMPLE), BytesIO(SAMPLE.read_bytes())
-    parts = (FilePart(each, path, "conllu") for each in cut_treebank(content, path, size=3000))
-    files = FileParser(WorkerPool(WorkerSettings.of(PARSER), 0), new_engine().stream, PARSER.stream_trees)
-
-    with files, pytest.warns(RuntimeWarning, match=WARNING), pytest.raises(TreebankError) as error:
-        list(files.texts(parts, FileReport()))
-
-    assert str(error.value) == str(first_of_length(9).error(NO_MEMORY))
 
 
 @pytest.mark.parametrize("n_failures", [1, 2])
@@ -189,16 +142,6 @@ def test_other_errors_of_a_step_are_raised_as_they_are(monkeypatch):
 
     with pytest.raises(RuntimeError, match="something else"):
         parsed(new_engine())
-
-
-def test_rooms_are_halved_until_one_long_sentence_is_left():
-    room, found = Room(8192, 512, 64), []
-    while room != room.halved():
-        room = room.halved()
-        found.append(room)
-
-    assert found[:2] == [Room(4096, 256, 64), Room(2048, 128, 64)]
-    assert found[-1] == Room(64, 1, 64)
 
 
 # On a GPU
@@ -231,7 +174,7 @@ def undisturbed():
     engine_module.free_memory()
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("share", [2, 3])
 def test_on_a_gpu_with_little_memory_buffers_become_smaller_and_trees_stay_the_same(undisturbed, share):
     model, sentences, expected, n_bytes = undisturbed
@@ -243,34 +186,3 @@ def test_on_a_gpu_with_little_memory_buffers_become_smaller_and_trees_stay_the_s
 
     assert found == expected
     assert parser.engine.lanes[0].room.pieces < 8192
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-def test_on_a_gpu_memory_may_run_out_while_a_stream_is_read(undisturbed):
-    model, sentences, expected, n_bytes = undisturbed
-    parser = on_gpu(model)
-    stream = parser.stream_trees(sentences)
-    found = [next(stream).to_conllu()]
-    for lane in parser.engine.lanes:  # the next steps need new slots
-        lane.free.clear()
-    engine_module.free_memory()
-    limit_memory(n_bytes // 4)
-
-    with pytest.warns(RuntimeWarning, match=WARNING):
-        found += [each.to_conllu() for each in stream]
-
-    assert found == expected
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-def test_on_a_gpu_another_program_may_take_the_memory(undisturbed):
-    model, sentences, expected, n_bytes = undisturbed
-    parser = on_gpu(model)
-    n_free, _ = torch.cuda.mem_get_info()
-    taken = torch.empty(n_free - n_bytes // 2, dtype=torch.uint8, device="cuda")
-
-    with pytest.warns(RuntimeWarning, match=WARNING):
-        found = [each.to_conllu() for each in parser.stream_trees(sentences)]
-
-    assert taken.is_cuda
-    assert found == expected
