@@ -8,14 +8,11 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from treefine import TreefineError
-from treefine.config import old_names
-from treefine.training.recipe import Recipe, SegmenterTraining
 
 ROOT = Path(__file__).parents[1]
 ROWS = Path(__file__).with_name("rows.jsonl")
@@ -123,27 +120,13 @@ def weights_checksum(folder: Path) -> str:
 def read_rows(benchmark: str, *, path: Path = ROWS, **wanted: Any) -> list[Row]:
     """Return the rows of a benchmark whose config has the wanted fields, oldest first; none without a file."""
     lines = path.read_text().splitlines() if path.exists() else []
-    rename = renaming(SegmenterTraining if benchmark == "segmenter" else Recipe)
-    rows = [row for row in (json.loads(rename(line)) for line in lines) if row["benchmark"] == benchmark]
+    rows = [row for row in map(json.loads, lines) if row["benchmark"] == benchmark]
     return [row for row in rows if wanted.items() <= row["config"].items()]
 
 
-def renaming(kind: type) -> Callable[[str], str]:
-    """Return a function that replaces old names of settings in changes, such as training.members=3."""
-    names = dict(reversed([*old_names(kind)]))  # the first wins: encoder.folder was mostly an encoder
-    pattern = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})=")
-    return lambda line: pattern.sub(lambda found: f"{names[found[1]]}=", line)
-
-
-def last_row(benchmark: str) -> Row:
-    """Return the newest row of a benchmark."""
-    return read_rows(benchmark)[-1]
-
-
-def newest(benchmark: str, device: str, *, path: Path = ROWS, **wanted: Any) -> Row | None:
-    """Return the newest row of a benchmark on a device whose config has the wanted fields."""
-    rows = [row for row in read_rows(benchmark, path=path, **wanted) if device_of(row) == device]
-    return rows[-1] if rows else None
+def newest(benchmark: str, device: str, *, path: Path = ROWS) -> Row:
+    """Return the newest row of a benchmark on a device."""
+    return [row for row in read_rows(benchmark, path=path) if device_of(row) == device][-1]
 
 
 def device_of(row: Row) -> str:
@@ -167,18 +150,3 @@ def machine_of(row: Row) -> str:
 def origin(row: Row, command: str) -> str:
     """Return the command, date, commit and machine of a row."""
     return f"`{command}`, {row['when'][:10]}, commit {row['commit']}, {machine_of(row)}."
-
-
-def origin_of_newest(benchmark: str) -> str:
-    """Return the command, date, commit, machine and Python version of a benchmark's newest row."""
-    row = last_row(benchmark)
-    machine = row["machine"]
-    return (
-        f"`python -m benchmarks {benchmark}`, {row['when'][:10]}, commit {row['commit']}, {machine['processor']}, "
-        f"{machine['cores']} cores, Python {machine['python']}."
-    )
-
-
-def missing(what: str, command: str) -> str:
-    """Return the text that replaces a table without rows."""
-    return f"Not measured yet: {what}. Run `{command}`."

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 # tests/test_tutorials.py runs the tutorials, with their consoles and in their own folder.
-collect_ignore = ["tutorials"]
+collect_ignore = ["tutorials", "_hooks"]
 
 
 @pytest.fixture(autouse=True)

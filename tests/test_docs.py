@@ -7,7 +7,6 @@ import pytest
 from pymdownx.slugs import slugify
 from typer.main import get_command
 
-from benchmarks.pages.tables import FIGURES, PAGES, filled
 from tests.support.tutorials import Command, commands, matches, run_command, working_folder_and_environment
 from treefine.cli.app import app
 
@@ -35,22 +34,6 @@ def test_each_console_block_prints_what_it_shows(command, monkeypatch):
     assert printed == command.expected or matches(command.expected, printed)  # the first shows a difference well
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_tables_are_those_of_the_newest_rows(page):
-    text = (ROOT / page).read_text()
-
-    assert "<!-- table: " in text
-    assert filled(text) == text
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_figures_are_those_of_the_newest_rows(name):
-    drawn = FIGURES[name]()
-
-    assert (drawn is None) == (not (ROOT / name).exists())
-    assert drawn is None or (ROOT / name).read_text() == drawn
-
-
 def test_the_limits_on_the_serving_page_are_the_defaults_of_the_command():
     (section,) = re.findall(r"^## Limits and errors\n(.*?)^## ", SERVING.read_text(), re.DOTALL | re.MULTILINE)
     defaults = {each.opts[0]: each.default for each in get_command(app).commands["serve"].params}
@@ -76,7 +59,7 @@ def test_links_within_the_project_lead_somewhere(page):
     for target in re.findall(r"\]\((?![a-z]+:)([^)\s]+)", text):
         path, _, anchor = target.partition("#")
         file = page.parent / path if path else page
-        assert file.exists(), target
+        assert file.exists() or path.endswith(".ipynb"), target  # notebooks are made with the site
         assert not anchor or anchor in headings(file), target
 
 

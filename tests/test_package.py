@@ -1,16 +1,17 @@
 """The public names of the package, the modules that importing it loads, and the wheels that are published."""
 
+import ast
 import importlib.util
 import re
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import treefine
-from benchmarks.pages.structure import repeated_names
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -108,8 +109,19 @@ def test_every_file_in_the_reading_order_exists():
     assert all((PACKAGE / f"{name}.py").is_file() for name in named)
 
 
+def defined_in(module):
+    """Yield the public names that a module defines at its top level."""
+    for node in ast.parse(module.read_text(encoding="utf-8")).body:
+        names = [node.name] if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else []
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
+        names += [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+        yield from {name for name in names if not name.startswith("_")}
+
+
 def test_each_public_name_is_defined_in_only_one_module():
-    assert repeated_names(PACKAGE) == {}
+    modules = Counter(name for module in PACKAGE.rglob("*.py") for name in defined_in(module))
+
+    assert [name for name, number in modules.items() if number > 1] == []
 
 
 EXTRA = ROOT / "packages" / "treefine-multi"

@@ -1,10 +1,7 @@
 """A newcomer who follows a tutorial sees what it shows."""
 
-import json
-
 import pytest
 
-from benchmarks.pages import notebooks
 from tests.support.tutorials import PAGES, TutorialError, commands, matches, run, updated
 
 
@@ -13,31 +10,6 @@ def test_each_tutorial_prints_what_it_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     run(page)
-
-
-@pytest.mark.parametrize("name", notebooks.NAMES)
-def test_each_notebook_has_the_text_of_its_page_and_no_outputs(name):
-    text = (notebooks.FOLDER / f"{name}.ipynb").read_text()
-    document = json.loads(text)
-    code = [cell for cell in document["cells"] if cell["cell_type"] == "code"]
-
-    assert text == notebooks.notebook((notebooks.FOLDER / f"{name}.md").read_text())
-    assert (document["nbformat"], document["nbformat_minor"]) == (4, 5)
-    assert len({cell["id"] for cell in document["cells"]}) == len(document["cells"])
-    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
-    for cell in code:
-        lines = [line for line in cell["source"] if not line.startswith(("!", "%"))]
-        compile("".join(lines), name, "exec")
-
-
-def test_a_notebook_has_a_cell_for_each_value_and_console():
-    console = "```console\n$ cd texts\n$ ls \\\n  -a\na.txt\n```\n"
-    page = f"# Count\n\n{console}\n```python\n>>> a = 1\n>>> a\n1\n>>> a + 1\n2\n\n```\n"
-
-    cells = json.loads(notebooks.notebook(page))["cells"]
-
-    sources = [["# Count"], ["# Start in the root of the checkout.\n", "%cd ../.."], ["%cd texts\n", "!ls -a"]]
-    assert [cell["source"] for cell in cells] == [*sources, ["a = 1\n", "a"], ["a + 1"]]
 
 
 EXAMPLE = """\

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
-import statistics
+import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.accuracy.decisions import SEED, measured_kept, wrong_words
 from benchmarks.accuracy.model_rows import gold_fields, treebank_path, without_tags
-from benchmarks.markdown import NONE, Lines, percent, table
 from benchmarks.options import OF_ONE_MODEL, SPLIT, command, count, dev_only
-from benchmarks.rows import Row, missing, model_fields, read_rows, save_row
+from benchmarks.rows import model_fields, save_row
 from treefine import Constraints, Graph, Parse, Parser, Sentence, read_treebank
 from treefine.treebank.constraints import FREE
 
+SEED = 1
 SHARES = (0.0, 0.1, 0.3, 0.5, 0.7)
 K = 3
 
@@ -184,67 +182,56 @@ def with_arcs(decided: Constraints, graph: Graph, words: Sequence[int]) -> Const
     return Constraints({**decided.heads, **heads}, {**decided.labels, **{word: graph.labels[word] for word in words}})
 
 
-COLUMNS = {  # the columns with clicks in all, and their settings
-    ONE_ARC: ONE_ARC,
-    "read words confirmed": CONFIRMED,
-    "from the shown tree": FROM_TREE,
-    LEAST_SURE: LEAST_SURE,
-    UNSURE_HEADS: UNSURE_HEADS,
-    WHOLE_TREES: WHOLE_TREES,
-}
+def measured_kept(
+    parser: Parser,
+    words: Sequence[Sentence],
+    gold: Sequence[Sentence],
+    free: Sequence[Graph],
+    shares: Sequence[float],
+) -> list[dict[str, Any]]:
+    """Return the LAS of the words without a decision, when some words have their gold arcs fixed.
+
+    `free` holds the trees without decisions.
+    """
+    draw, found = random.Random(SEED), []
+    for share in shares:
+        decided = [decisions_of(sentence, share, draw) for sentence in gold]
+        kept = [each.graph for each in parser.stream_trees(words, constraints=decided)] if share else free
+        n_words = sum(len(sentence) - len(each.heads) for sentence, each in zip(gold, decided, strict=True))
+        found.append(
+            {
+                "share": share,
+                "words": n_words,
+                "LAS_without": round(right_others(free, gold, decided) / n_words, 6),
+                "LAS": round(right_others(kept, gold, decided) / n_words, 6),
+            }
+        )
+    return found
 
 
-def clicks() -> str:
-    """Return two tables with one line per model: the LAS of the other words, and the clicks."""
-    rows = newest_by_model(read_rows("clicks", treebank="en_ewt"))
-    if not rows:
-        return missing("clicks", "python -m benchmarks clicks --model en")
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(without_seed(row["config"]["model"]), []).append(row)
-    shares = [f"{100 * share:.0f}% decided" for share in SHARES]
-    accuracy: Lines = [("model", *(f"LAS, {share}" for share in shares))]
-    ratios = (f"clicks per wrong arc, {ONE_ARC}", "clicks per wrong arc, read words confirmed")
-    effort: Lines = [("model", "wrong arcs", *ratios, *(f"clicks, {name}" for name in COLUMNS))]
-    for name, group in groups.items():
-        title = f"`{name}`" + (f", mean of {len(group)} seeds" if len(group) > 1 else "")
-        kept = [mean(row["result"]["kept"][place]["LAS"] for row in group) for place in range(len(SHARES))]
-        accuracy.append((title, *map(percent, kept)))
-        per_arc = [_shown(group, setting, "clicks/wrong", ".3f") for setting in (ONE_ARC, CONFIRMED)]
-        in_all = [_shown(group, setting, "clicks", ",.0f") for setting in COLUMNS.values()]
-        effort.append((title, _shown(group, ONE_ARC, "wrong", ",.0f"), *per_arc, *in_all))
-    config = rows[-1]["config"]
-    commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
-    return (
-        f"{table(*accuracy)}\n\n{table(*effort)}\n\n{config['sentences']:,} sentences of {config['treebank']} "
-        f"{config['split']}, gold words without tags; the decided arcs of the first table are drawn with seed "
-        f"{config['seed']}. `python -m benchmarks clicks --model MODEL`, commit {commits}."
+def decisions_of(sentence: Sentence, share: float, draw: random.Random) -> Constraints:
+    """Return the gold arcs of about this share of the words. A share of 0 leaves `draw` as it is."""
+    words = [word for word in range(1, len(sentence) + 1) if share and draw.random() < share]
+    heads = {word: sentence.graph.heads[word] for word in words}
+    return Constraints(heads, {word: sentence.labels[word - 1] for word in words})
+
+
+def right_others(trees: Sequence[Graph], gold: Sequence[Sentence], decided: Sequence[Constraints]) -> int:
+    """Count the words without a decision that have their gold head and main type."""
+    return sum(
+        len(sentence) - len(wrong_words(tree, sentence.graph) | each.heads.keys())
+        for tree, sentence, each in zip(trees, gold, decided, strict=True)
     )
 
 
-def newest_by_model(rows: Iterable[Row]) -> list[Row]:
-    """Return the newest row of each model, of those on the most sentences: only these can be compared."""
-    found = list(rows)
-    most = max((row["config"]["sentences"] for row in found), default=0)
-    return [*{row["config"]["model"]: row for row in found if row["config"]["sentences"] == most}.values()]
+def wrong_words(tree: Graph, gold: Graph) -> set[int]:
+    """Return the words that do not have their gold head and main type."""
+    return {
+        word
+        for word in range(1, len(gold) + 1)
+        if (tree.heads[word], _main(tree.labels[word])) != (gold.heads[word], _main(gold.labels[word]))
+    }
 
 
-def without_seed(model: str) -> str:
-    """Return the name of a model without its seed.
-
-    >>> without_seed("en_ewt-gte-decided-0.75-seed1")
-    'en_ewt-gte-decided-0.75'
-    """
-    return re.sub(r"-seed\d+", "", model)
-
-
-def mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean, or None if a value is missing."""
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return statistics.mean(known) if known and len(known) == len(found) else None
-
-
-def _shown(group: Sequence[Row], setting: str, name: str, form: str) -> str:
-    value = mean(row["result"]["settings"].get(setting, {}).get(name) for row in group)
-    return NONE if value is None else format(value, form)
+def _main(label: str) -> str:
+    return label.partition(":")[0]

@@ -1,11 +1,9 @@
-"""Group the rows of models: trainings that differ only in their seed, or measurements of the same weights."""
+"""Say what a row of accuracy measures: kinds of input, their measures, and the treebank."""
 
 from __future__ import annotations
 
 import argparse
-import statistics
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,96 +14,11 @@ from treefine.evaluation.scores import AGREEMENTS
 from treefine.treebank.sentence import BLANK, Sentence
 from treefine_paper.predictions import checksum
 
-KINDS = ("Biaffine", "SynTr", "Empty+RNGTr", "SynTr+RNGTr", "Biaffine+RNGTr")  # in the order of the tables
-
-
-@dataclass(frozen=True)
-class Group:
-    """The rows of one recipe with the same changes, by seed: the newest of dev, the first of test."""
-
-    dev: dict[int, Row]
-    test: dict[int, Row]
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The configuration that all rows share."""
-        config: dict[str, Any] = next(iter([*self.dev.values(), *self.test.values()]))["config"]
-        return config
-
-    @property
-    def changes(self) -> dict[str, str]:
-        """The settings that differ from the recipe."""
-        parts = [change.partition("=") for change in self.config["changes"]]
-        return {key.strip(): value.strip() for key, _, value in parts}
-
-    @property
-    def is_mean(self) -> bool:
-        """Whether this is an unchanged recipe, except that the weights of several trainings are averaged."""
-        return self.changes.keys() == {"training.weight_averaging"} and self.config["tags"] == "given"
-
-    @property
-    def is_refined(self) -> bool:
-        """Whether the model refines a graph."""
-        return str(self.config["kind"]).endswith("RNGTr")
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether this is an unchanged recipe, with the treebank's tags and the paper's loop."""
-        config = self.config
-        is_of_the_grid = self.is_refined and (config["T"] == 1 or not config["stop"])
-        return not self.changes and config["tags"] == "given" and not is_of_the_grid
-
-    @property
-    def chosen(self) -> int:
-        """The seed with the best dev LAS; without rows of dev, the seed of the first test."""
-        return max(self.dev, key=lambda seed: self.dev[seed]["result"]["LAS"], default=next(iter(self.test), 0))
-
-    @property
-    def tested(self) -> Row | None:
-        """The test row of the chosen seed."""
-        return self.test.get(self.chosen)
-
-    def mean(self, name: str) -> float | None:
-        """Return the mean of a dev result over the seeds, or None if a seed lacks it."""
-        values = [row["result"][name] for row in self.dev.values()]
-        return statistics.mean(values) if values and None not in values else None
-
-    def means(self, name: str) -> list[float | None]:
-        """Return the mean over the seeds for each number of a list."""
-        lists = [row["result"][name] for row in self.dev.values()]
-        return [statistics.mean(each) if None not in each else None for each in zip(*lists, strict=True)]
-
-    @property
-    def name(self) -> str:
-        """The recipe and its changes, as `treefine train` takes them."""
-        return " ".join([self.config["recipe"], *(f"--set {each}" for each in self.config["changes"])])
-
-
-def grouped(rows: Iterable[Row]) -> list[Group]:
-    """Group the rows of accuracy by recipe, in the order of the tables."""
-    found: dict[tuple[str, ...], Group] = {}
-    for row in rows:
-        config = row["config"]
-        group = found.setdefault((config["recipe"], *config["changes"]), Group({}, {}))
-        if config["split"] == "dev":
-            group.dev[config["seed"]] = row
-        else:
-            group.test.setdefault(config["seed"], row)
-    return sorted(found.values(), key=_order)
-
-
-def _order(group: Group) -> tuple[object, ...]:
-    config = group.config
-    kind = KINDS.index(config["kind"]) if config["kind"] in KINDS else len(KINDS)
-    encoder = "" if config["kind"] == "Biaffine" else config["encoder"]
-    return config["treebank"], encoder, kind, config["T"], config["stop"], config["recipe"], config["changes"]
-
-
-# The measures in a row of pipeline, by input. Given tags and words are not measured.
+# The kinds of input, with the measures that apply to the parser's output. Given tags and words are not measured.
 RAW, WORDS, TAGGED, UPOS_GIVEN = "raw text", "gold words", "gold words and tags", "gold words and UPOS"
 TREES = ("UAS", "LAS", "CLAS", "UEM", "LEM")
 _TREES_AND_MORE = ("UFeats", "AllTags", "Lemmas", "UAS", "LAS", "CLAS", "MLAS", "BLEX", "UEM", "LEM")
-MEASURES = {  # measures of CoNLL 2018 that apply to the parser's output
+MEASURES = {
     RAW: ("Tokens", "Sentences", "Words", "UPOS", "XPOS", *_TREES_AND_MORE),
     WORDS: ("UPOS", "XPOS", *_TREES_AND_MORE),
     TAGGED: TREES,
@@ -113,14 +26,14 @@ MEASURES = {  # measures of CoNLL 2018 that apply to the parser's output
 }
 
 
-def measures_of(given: str, columns: Collection[str]) -> tuple[str, ...]:
+def measures_of(kind: str, columns: Collection[str]) -> tuple[str, ...]:
     """Return the measures of a kind of input for a model that predicts these columns.
 
     >>> measures_of(WORDS, ("upos", "xpos"))
     ('UPOS', 'XPOS', 'UAS', 'LAS', 'CLAS', 'UEM', 'LEM')
     """
     return tuple(
-        name for name in MEASURES[given] if set(AGREEMENTS.get(name, ())).intersection(COLUMNS).issubset(columns)
+        name for name in MEASURES[kind] if set(AGREEMENTS.get(name, ())).intersection(COLUMNS).issubset(columns)
     )
 
 

@@ -32,7 +32,6 @@ from benchmarks.annotation.inputs import (
 )
 from benchmarks.annotation.killer import Killer
 from benchmarks.annotation.screen import Screen, StudioProcess, chromium
-from benchmarks.annotation.summary import KINDS
 from benchmarks.options import ROWS_FILE, TREEBANKS_FOLDER, command, count, option
 from benchmarks.rows import TREEBANKS, model_fields, release_of, save_row
 from treefine import Sentence, TreefineError, read_treebank
@@ -46,6 +45,9 @@ LEFT = """() => {
 }"""
 LAST_ROW = """(place) => document.querySelector(`#rows .row[aria-posinset="${place}"] .row-text`)?.textContent"""
 READY_SECONDS = 600.0  # until the parser has read a file
+
+
+KINDS = ("corrections", "kills", "opening", "latency", "estimate")
 
 
 @command(

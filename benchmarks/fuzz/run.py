@@ -21,9 +21,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from benchmarks.markdown import Lines, folded, table
 from benchmarks.options import ROWS_FILE, command, count, option
-from benchmarks.rows import ROWS, missing, origin, read_rows, save_row
+from benchmarks.rows import save_row
 from treefine import TreefineError
 
 COMMAND = "python -m benchmarks fuzz_inputs"
@@ -324,20 +323,3 @@ def measure_fuzz_inputs(options: argparse.Namespace) -> None:
             print(f"input {number}, {each.kind}: {each.fault}: {each.message[-800:]}", file=sys.stderr)
         hint = f"Repeat one with --seed {options.seed} --replay NUMBER."
         raise TreefineError(f"{len(found.faults)} inputs had faults; see {options.faults}.", hint=hint)
-
-
-def fuzz_inputs(path: Path = ROWS) -> str:
-    """Return the number of inputs and faults of the newest run over all commands and routes."""
-    rows = [row for row in read_rows("fuzz_inputs", path=path) if not row["config"]["only"]]
-    if not rows:
-        return missing("generated inputs of all commands and routes", COMMAND)
-    row = rows[-1]
-    config, result = row["config"], row["result"]
-    faults = ", ".join(f"{result['faults'][name]} {title}" for name, title in FAULTS.items())
-    took = f"{result['seconds'] / 60:.0f} minutes with {config['workers']} processes"
-    gist = f"{result['inputs']:,} inputs in {took}: {faults}."
-    lines: Lines = [("command or route", "inputs", "exit code 0 or status 200")]
-    for name, number in result["inputs_by_kind"].items():
-        lines.append((f"`{name}`", f"{number:,}", f"{result['succeeded_by_kind'][name]:,}"))
-    details = f"{table(*lines)}\n\n{origin(row, COMMAND)}"
-    return f"{gist}\n\n{folded('Inputs by command and route', details)}"

@@ -23,9 +23,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from benchmarks.markdown import Lines, table
 from benchmarks.options import MODEL, ROWS_FILE, command, count, option
-from benchmarks.rows import ROOT, ROWS, missing, model_fields, origin, read_rows, save_row
+from benchmarks.rows import ROOT, model_fields, save_row
 from treefine import Sentence, TreefineError, read_treebank, write_treebank
 from treefine.treebank.raw_text import text_of
 
@@ -441,21 +440,3 @@ def servers_killed(options: argparse.Namespace) -> dict[str, Any]:
         "refusals": dict(refusals),
         "surplus_bytes": sum(each["surplus_bytes"] for each in found),
     }
-
-
-def kills(path: Path = ROWS) -> str:
-    """Return what killed commands left, compared with undisturbed runs."""
-    rows = read_rows("kills", path=path)
-    if not rows:
-        return missing("commands killed at random moments", f"{COMMAND} --workers 16")
-    newest = {name: each for row in rows for name, each in row["result"].items()}  # a run may leave out commands
-    lines: Lines = [("command", "kills", "finished runs or requests", "identical", "different", "left-over files")]
-    for name in filter(newest.__contains__, COMMANDS):
-        each = newest[name]
-        if name == "serve":
-            wrong = each["requests"] - each["answers_by_status"].get("200", 0) + each["other_trees"]
-            cells = (f"{each['requests']:,}", f"{each['requests'] - wrong:,}", wrong, "")
-        else:
-            cells = (f"{each['runs']:,}", f"{each['identical']:,}", each["different"], str(each["left_over_files"]))
-        lines.append((f"`treefine {name}`", each["kills"], *cells))
-    return f"{table(*lines)}\n\n{origin(rows[-1], COMMAND)}"

@@ -17,7 +17,6 @@ from benchmarks.options import MODEL, ROWS_FILE, THREADS, TREEBANKS_FOLDER, comm
 from benchmarks.rows import model_fields, save_row
 from benchmarks.server.clients import Outcome, Request, ServeProcess, ask_all
 from benchmarks.server.loads import LOADS, Asked, Load, OfflineParser, Tree, read_sentences
-from benchmarks.speed.contention import busy
 
 CLIENTS = 50
 WARM_UP = 1 / 6  # duration of the warm-up, as a share of the measured time
@@ -43,7 +42,6 @@ class Watched:
     count("--clients", CLIENTS, "number of simultaneous clients"),
     option("--seconds", type=float, default=60, help="seconds per kind of load (default: 60)"),
     count("--sentences", 2002, "number of sentences of en_ewt dev, evenly spread"),
-    count("--busy", 0, "number of other processes that keep a core busy"),
     THREADS,
     TREEBANKS_FOLDER,
     ROWS_FILE,
@@ -53,7 +51,6 @@ def measure_load(options: argparse.Namespace) -> None:
 
     python -m benchmarks load
     python -m benchmarks load --clients 16
-    python -m benchmarks load --busy 2                                                   # a shared machine
     python -m benchmarks load --seconds 5 --sentences 200 --rows scratch/rows.jsonl      # a trial run
 
     `treefine serve` and the offline parser run in separate processes and take turns: offline, served, offline again.
@@ -65,7 +62,6 @@ def measure_load(options: argparse.Namespace) -> None:
     with (
         OfflineParser(options.model, sentences, threads=options.threads) as offline,
         ServeProcess(["--model", options.model], threads=options.threads) as server,
-        busy(options.busy),
     ):
         for load in LOADS:
             if options.loads in load.name:
@@ -77,7 +73,6 @@ def measure_load(options: argparse.Namespace) -> None:
             "file": "en_ewt dev",
             "sentences": len(sentences),
             "clients": options.clients,
-            "busy_processes": options.busy,
             "seconds": options.seconds,
             "threads": options.threads,
             "packages": offline.packages,

@@ -17,10 +17,9 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.accuracy.oracles import change_labels, corrupt, move_heads, official, ours, render, udtools, unpack
-from benchmarks.markdown import Lines, table
-from benchmarks.rows import ROOT, TREEBANKS, last_row, origin_of_newest, save_row
+from benchmarks.rows import ROOT, TREEBANKS, save_row
 from benchmarks.timing import Work, in_turn, median_ratio, seconds
+from tests.support.oracles import change_labels, corrupt, move_heads, official, ours, render, udtools, unpack
 from treefine import read_treebank
 from treefine.evaluation.scores import load_pair
 from treefine.evaluation.significance import compare
@@ -233,96 +232,3 @@ def measure_newcomer(rounds: int = 7) -> None:
         again = [seconds(parse) for _ in range(rounds)]
     result = {"make parse": round(made, 1), "treefine parse": round(statistics.median(again), 2)}
     save_row("newcomer", {"rounds": rounds, "text": TEXT}, result)
-
-
-def reading() -> str:
-    """Return the time of reading, compared with conllu and pyconll."""
-    row = last_row("reading")
-    result, config = row["result"], row["config"]
-    rows: Lines = [("en_ewt train", "treefine", f"conllu {config['conllu']}", f"pyconll {config['pyconll']}")]
-    for kind, title in (("read", "read"), ("use", "read, and get form, tag, head and label of each word")):
-        cells = [f"{result[f'treefine, {kind}_seconds']:.2f} s"]
-        for peer in ("conllu", "pyconll"):
-            cells.append(
-                f"{result[f'{peer}, {kind}_seconds']:.2f} s: {result[f'{peer}/treefine, {kind}']:.1f} times as long"
-            )
-        rows.append((title, *cells))
-    return f"{table(*rows)}\n\n{origin_of_newest('reading')}"
-
-
-def memory() -> str:
-    """Return time and memory of rewriting a gigabyte."""
-    result = last_row("memory")["result"]
-    rows = [
-        ("file size", "sentences", "time to read and rewrite", "peak memory"),
-        (
-            f"{result['bytes'] / 1e9:.2f} GB",
-            f"{result['sentences']:,}",
-            f"{result['seconds']:.0f} s",
-            f"{result['peak_mib']:.0f} MiB",
-        ),
-    ]
-    return f"{table(*rows)}\n\n{origin_of_newest('memory')}"
-
-
-def scoring() -> str:
-    """Return the time of scoring, compared with the official scripts."""
-    result = last_row("scoring")["result"]
-    rows = [
-        ("en_ewt dev", "treefine", "CoNLL 2018 script 1.2", "udtools"),
-        (
-            "all 13 measures",
-            f"{result['treefine_seconds']:.2f} s",
-            f"{result['official_seconds']:.2f} s: {result['official/treefine']:.1f} times as long",
-            f"{result['udtools_seconds']:.2f} s: {result['udtools/treefine']:.1f} times as long",
-        ),
-    ]
-    return f"{table(*rows)}\n\n{origin_of_newest('scoring')}"
-
-
-def resampling() -> str:
-    """Return the time of both significance tests."""
-    row = last_row("resampling")
-    config, result = row["config"], row["result"]
-    rows = [
-        ("sentences", "samples per test", "both tests"),
-        (f"{config['sentences']:,}", f"{config['samples']:,}", f"{result['seconds']:.2f} s"),
-    ]
-    return f"{table(*rows)}\n\n{origin_of_newest('resampling')}"
-
-
-def analyse_speed() -> str:
-    """Return the time of an error analysis."""
-    row = last_row("analyse_speed")
-    config, result = row["config"], row["result"]
-    size = f"{config['sentences']:,} sentences, {config['words']:,} words, {config['systems']} systems"
-    rows = [
-        (config["file"], "time", "CPU seconds", "size of the page"),
-        (
-            size,
-            f"{result['seconds']:.1f} s",
-            f"{result['processor_seconds']:.1f}",
-            f"{result['report.html_bytes'] / 1e6:.1f} MB",
-        ),
-    ]
-    return f"{table(*rows)}\n\n{origin_of_newest('analyse_speed')}"
-
-
-def startup() -> str:
-    """Return the CPU seconds of starting."""
-    result = last_row("startup")["result"]
-    cells = [f"{value:.2f}" for value in result.values()]
-    titles = [name.replace("python alone", "Python without treefine") for name in result]
-    return f"{table(('', *titles), ('CPU seconds', *cells))}\n\n{origin_of_newest('startup')}"
-
-
-def newcomer() -> str:
-    """Return the time from a clean clone to the first tree."""
-    row = last_row("newcomer")
-    result = row["result"]
-    rows = [
-        ("", "seconds"),
-        ("`make parse` in a clean clone, with packages in pip's cache", f"{result['make parse']:.0f}"),
-        ("`treefine parse` afterwards", f"{result['treefine parse']:.1f}"),
-    ]
-    return f"{table(*rows)}\n\n{origin_of_newest('newcomer')}"

@@ -29,12 +29,8 @@ from benchmarks.options import (
 from benchmarks.peers.answers import ALL_PASSES, FILE, ONE_PASS, WORDS
 from benchmarks.peers.process import Peer
 from benchmarks.rows import (
-    DEVICES,
-    ROWS,
     Row,
     english_path,
-    machine_of,
-    missing,
     model_fields,
     newest,
     origin,
@@ -174,9 +170,7 @@ def measure_speed(options: argparse.Namespace) -> None:
         "rounds": options.rounds,
     }
     save_row("speed", config, summed_up(rounds, peers.memory), path=options.rows)
-    row = newest("speed", options.device, path=options.rows)
-    assert row is not None
-    print(parsers_of(row, "python -m benchmarks speed"))
+    print(parsers_of(newest("speed", options.device, path=options.rows), "python -m benchmarks speed"))
 
 
 class Peers:
@@ -360,13 +354,6 @@ def _device_name(device: str) -> str | None:
 PART, WHOLE = "_seconds", ("seconds", "processor_seconds")  # names of times in a row
 
 
-def parsers(device: str, path: Path = ROWS) -> str:
-    """Return speed, time compared with treefine, and memory of all systems in the newest run."""
-    command = SPEED if device == "cpu" else f"{SPEED} --device {device}"
-    row = newest("speed", device, path=path)
-    return missing("parsers compared with each other", command) if row is None else parsers_of(row, command)
-
-
 def parsers_of(row: Row, command: str) -> str:
     """Return the table of one row."""
     config = row["config"]
@@ -431,33 +418,3 @@ def checked(row: Row) -> str:
     ]
     number = next(iter(row["config"]["trees"].values()))["sentences"]
     return f"Compared with the reference implementation in float32, on {number:,} dev sentences: {'; '.join(compared)}."
-
-
-def time_spent(path: Path = ROWS) -> str:
-    """Return a profile of parsing from file to file, by device."""
-    parts = []
-    for device in DEVICES:
-        row = newest("speed", device, path=path)
-        if row is None:
-            parts.append(missing(f"a profile on {device}", SPEED if device == "cpu" else f"{SPEED} --device {device}"))
-            continue
-        profile = row["config"]["profile"]
-        whole = profile["profiled_seconds"]
-        lines: Lines = [("part", "seconds", "share")]
-        lines.append(("total, file to file, with the profiler on", f"{whole:.2f}", "100%"))
-        busy = "GPU is busy" if device == "cuda" else "torch operations"
-        lines.append((busy, f"{profile['busy_seconds']:.2f}", f"{profile['busy_share']:.0%}"))
-        for name, each in profile["top_seconds"].items():
-            lines.append((f"… `{name.replace('|', '/')}`", f"{each:.2f}", f"{each / whole:.0%}"))
-        for name, each in profile.items():
-            if name.endswith(", alone_seconds"):
-                what = name.removesuffix(", alone_seconds")
-                lines.append((f"{what}, measured separately", f"{each:.2f}", f"{each / whole:.0%}"))
-        steps = ", ".join(
-            f"{count:,} at t = {t}" for t, count in enumerate(row["config"]["sentences by step"], start=1)
-        )
-        parts.append(f"{table(*lines)}\n\nSentences scored: {steps}. {machine_of(row)}.")
-    return "\n\n".join(parts)
-
-
-SPEED = "python -m benchmarks speed"

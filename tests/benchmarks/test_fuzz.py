@@ -7,8 +7,7 @@ import pytest
 from benchmarks.fuzz import commands, endpoints
 from benchmarks.fuzz.commands import Call, Outcome, call_of, check
 from benchmarks.fuzz.endpoints import Answer, Sent, request_for
-from benchmarks.fuzz.run import Fuzzer, Plan, Tried, fuzz_inputs, watch
-from benchmarks.rows import save_row
+from benchmarks.fuzz.run import Fuzzer, Plan, Tried, watch
 from tests.support.stub_fuzzer import DIES, FAILS, HANGS, StubFuzzer
 
 ONE = b"1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
@@ -114,18 +113,3 @@ def test_a_worker_that_hangs_or_dies_is_replaced_and_its_input_is_reported():
         FAILS: Tried("parse", "lost", "a word"),
     }
     assert found.counts == {"crash": 1, "hang": 1, "lost": 1, "other": 0}
-
-
-def test_the_table_shows_the_newest_full_run(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    assert fuzz_inputs(path).startswith("Not measured yet")
-    result = {"seconds": 1200, "inputs": 100_000, "inputs_by_kind": {"parse": 100_000}}
-    result |= {"succeeded_by_kind": {"parse": 30_000}}
-    for faults, only in ((0, []), (7, ["parse"])):
-        counts = {"crash": faults, "hang": 0, "lost": 0, "other": 0}
-        save_row("fuzz_inputs", {"workers": 16, "only": only}, result | {"faults": counts}, path=path)
-
-    shown = fuzz_inputs(path)
-
-    assert shown.startswith("100,000 inputs in 20 minutes with 16 processes: 0 crashes, 0 hangs, 0 lost or changed")
-    assert "| `parse` | 100,000 | 30,000 |" in shown

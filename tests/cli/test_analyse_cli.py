@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.accuracy.oracles import change_labels, damage, move_heads, render, unpack
 from tests.support.commands import invoke
+from tests.support.oracles import change_labels, damage, move_heads, render, unpack
 from treefine import read_treebank
 from treefine.cli.app import app
 from treefine.evaluation.analysis import errors as error_analysis

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import treefine.serving
-from benchmarks.accuracy.oracles import change_labels, move_heads, render, unpack
 from tests.support.commands import failed, invoke
+from tests.support.oracles import change_labels, move_heads, render, unpack
 from tests.support.tiny import tiny_parser
 from treefine import read_treebank
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.accuracy.oracles import corrupt
+from tests.support.oracles import corrupt
 from treefine import Graph, Sentence, TreefineError, evaluate, read_treebank
 from treefine.evaluation.breakdown import PROPERTIES, breakdown
 from treefine.evaluation.scores import load_pair

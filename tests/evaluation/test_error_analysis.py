@@ -7,8 +7,8 @@ from itertools import accumulate
 import pytest
 from hypothesis import given, settings
 
-from benchmarks.accuracy.oracles import corrupt
 from tests.support.generated import file_pairs
+from tests.support.oracles import corrupt
 from treefine import Graph, Sentence, TreebankError, evaluate, read_treebank, write_treebank
 from treefine.evaluation.analysis import errors as error_analysis
 from treefine.evaluation.analysis.errors import analyse, count_resamplings, read_parsed

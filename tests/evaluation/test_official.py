@@ -8,7 +8,9 @@ from itertools import islice
 import pytest
 from hypothesis import given
 
-from benchmarks.accuracy.oracles import (
+from tests.support.data import DATA, ud_files
+from tests.support.generated import file_pairs
+from tests.support.oracles import (
     FAULTS,
     RefusedError,
     change_cells,
@@ -24,8 +26,6 @@ from benchmarks.accuracy.oracles import (
     udtools,
     unpack,
 )
-from tests.support.data import DATA, ud_files
-from tests.support.generated import file_pairs
 from treefine import Sentence, evaluate, read_treebank
 from treefine.evaluation.tables import score_table
 

@@ -10,7 +10,7 @@ from itertools import compress
 
 import pytest
 
-from benchmarks.accuracy.oracles import corrupt, counts_of
+from tests.support.oracles import corrupt, counts_of
 from treefine import AlignmentError, Graph, Sentence, TreebankError, TreefineError, evaluate, read_treebank
 from treefine.evaluation.pairing import align, pair_by_text
 from treefine.evaluation.scores import (

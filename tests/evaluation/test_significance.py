@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.accuracy.oracles import corrupt, ours
+from tests.support.oracles import corrupt, ours
 from treefine import AlignmentError, Graph, Sentence, read_treebank
 from treefine.evaluation import significance
 from treefine.evaluation.scores import all_marks, load_pair, relative_error_reduction

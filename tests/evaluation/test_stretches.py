@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.accuracy.oracles import corrupt
+from tests.support.oracles import corrupt
 from treefine import TreefineError, read_treebank
 from treefine.evaluation import scores
 from treefine.evaluation.scores import (

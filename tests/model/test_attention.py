@@ -8,7 +8,6 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from benchmarks.speed.operations import Sizes
 from tests.model.test_relations import naive_relations
 from tests.support.generated_inputs import (
     LABELS,
@@ -18,6 +17,7 @@ from tests.support.generated_inputs import (
     name_of,
     sentences_in_pieces,
 )
+from tests.support.tensor_sizes import Sizes
 from tests.support.tiny import tiny_shape
 from treefine.config import RelationSettings
 from treefine.model.attention import RelationTables, attend

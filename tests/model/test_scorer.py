@@ -7,7 +7,7 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from benchmarks.speed.operations import Sizes
+from tests.support.tensor_sizes import Sizes
 from treefine.config import ScorerSettings
 from treefine.model.scorer import WORDS_AT_ONCE, BiaffineScorer, SharedDropout, label_scores
 from treefine.model.vocabulary import NO_HEAD

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from benchmarks.speed.operations import by_networkx, by_ufal, random_scores
+from tests.support.other_decoders import by_networkx, by_ufal, random_scores
 from treefine import Graph
 from treefine.parsing.trees import (
     _log_sum_in_logs,

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from hypothesis import settings
 
-from benchmarks.server.fuzz import fuzz_deeply, fuzz_described
+from tests.support.described import fuzz_deeply, fuzz_described
 from tests.support.tiny_app import listening, tiny_tagging_parser
 
 PAGE = Path(__file__).parents[2] / "docs" / "serving.md"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from benchmarks.accuracy.oracles import official_script, text_file
 from tests.support.generated import file_pairs
+from tests.support.oracles import official_script, text_file
 from tests.support.tiny import sample
 from treefine import AlignmentError, Graph, Sentence, read_treebank
 from treefine.treebank.align import characters_of, transferred
