@@ -16,7 +16,7 @@ import typer
 
 from treefine.cli.app import app
 from treefine.config import BiLSTMSettings, SegmenterSettings
-from treefine.parsing.options import ParserOptions
+from treefine.parsing.options import OPTIONS
 from treefine.training.new_recipe import meanings
 from treefine.training.recipe import MixedSettings, PretrainedSettings, Recipe, SegmenterTraining
 
@@ -150,23 +150,9 @@ def _meaning(note: str, hint: Any) -> str:
 
 
 def parser_options() -> str:
-    """Return a table of the options of a parser, from the docstring of `ParserOptions`."""
-    found = re.findall(r"^(\w+): (.+(?:\n    .+)*)", inspect.getdoc(ParserOptions) or "", re.MULTILINE)
-    texts = {name: " ".join(text.split()).partition(" Default: ") for name, text in found}
-    rows = [
-        (f"`{name}`", f"`{command_line_name(name)}`", default.rstrip(".") or "–", text)
-        for name, (text, _, default) in texts.items()
-    ]
+    """Return a table of the options of a parser."""
+    rows = [(f"`{each.name}`", f"`{each.flag}`", each.default, each.full_help) for each in OPTIONS.values()]
     return table(("Option", "Command line", "Default", "Meaning"), *rows)
-
-
-def command_line_name(option: str) -> str:
-    """Return the name of a parser option on the command line.
-
-    >>> command_line_name("max_steps"), command_line_name("stop_above")
-    ('--steps', '--stop-above')
-    """
-    return "--" + {"max_steps": "steps", "is_projective": "projective"}.get(option, option).replace("_", "-")
 
 
 REFERENCES: dict[str, Callable[[], str]] = {

@@ -92,7 +92,7 @@ def test_the_engine_returns_the_trees_and_tags_of_the_parser(kind):
 
 @pytest.mark.parametrize("rooms", [ROOMS, (Room(64, 4, 16),)], ids=["in buffers", "some alone"])
 @pytest.mark.parametrize("columns", [TagSettings("predicted", ("upos", "xpos")), ALL_TAGS], ids=["two", "all"])
-@pytest.mark.parametrize("tags", ["best", "predicted", "given"])
+@pytest.mark.parametrize("tags", ["predicted", "given"])
 def test_the_engine_replaces_the_same_tags_as_the_parser(tags, columns, rooms):
     model = tiny_model(n_positions=64, tags=columns)
     parser = Parser(sure_of_tags(model, 50), initial="given", trust=0, tags=tags, device="cpu")

@@ -26,7 +26,7 @@ from treefine.integrations.spacy import split_sentences, to_conllu
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.initial import renamed
 from treefine.parsing.parser import Parser
-from treefine.treebank.graph import Arcs, Graph
+from treefine.treebank.graph import Graph
 from treefine.treebank.raw_text import text_of
 from treefine.treebank.sentence import Sentence
 
@@ -379,19 +379,6 @@ def test_given_tags_are_read_from_the_doc_and_stay(text_model, nlp):
     assert ([token.pos_ for token in doc], [token.tag_ for token in doc]) == (upos, xpos)
 
 
-def test_best_tags_are_those_of_the_doc_unless_the_new_tree_does_not_allow_them(text_model, nlp):
-    best = pipeline(text_model, initial="doc", tags="best")
-    words, upos, xpos = ["She", "saw", "it"], ["PRON", "VERB", "PRON"], ["PRP", "VBD", "PRP"]
-    doc = doc_of(best, words, heads=[1, 1, 1], deps=["nsubj", "ROOT", "obj"], pos=upos, tags=xpos)
-    given = Sentence.of_words(words, upos=upos, xpos=xpos).with_arcs(Arcs((2, 0, 2), ("nsubj", "root", "obj")))
-    own = nlp.refine(given, tags="best", trust=1)  # the weight that the component uses
-
-    best.get_pipe("treefine")(doc)
-
-    assert arcs_of(doc) == (own.heads, own.labels)
-    assert (tuple(token.pos_ for token in doc), tuple(token.tag_ for token in doc)) == (own.upos, own.xpos)
-
-
 def test_a_model_without_a_tagger_leaves_the_tags_of_the_doc_alone(refine_model):
     nlp = pipeline(refine_model)
     doc = doc_of(nlp, ["a", "\n", "b"], starts=[True, False, False], tags=["X1", "X2", "X3"])
@@ -510,7 +497,7 @@ def test_the_pipeline_can_be_analysed_switched_off_and_evaluated(pipe):
         ({"initial": "spacy"}, 'The settings have 1 fault: initial = "spacy"; choose "doc" or "empty"'),
         ({"language": 3}, "The settings have 1 fault: language = 3; it must be a string"),
         ({"language": "Klingon"}, "There is no language 'Klingon'."),
-        ({"stop_above": 2}, "stop_above must be from 0 to 1, not 2.0."),
+        ({"stop_above": 2}, "The option stop_above must be a number from 0 to 1, not the float 2.0."),
         ({"precision": "float16"}, "Precision 'float16' is not supported on cpu. Use float32 or int8."),
     ],
 )

@@ -406,13 +406,6 @@ def test_one_constraints_object_does_not_fit_a_list_of_sentences(parser):
         parser.parse([WORDS, WORDS], constraints=Constraints(heads={1: 0}))
 
 
-def test_unknown_option_values_are_an_error(parser):
-    with pytest.raises(TreefineError, match="keep must be marked, given or nothing, not"):
-        parser.using(keep="all")
-    with pytest.raises(TreefineError, match="k, the number of trees, must be at least 1, not 0"):
-        parser.using(k=0)
-
-
 def test_a_graph_of_one_word_has_one_root(parser):
     assert parser.parse(["Stop"], constraints=Constraints(heads={1: 0})).tree == Graph.of_words(
         [0], parser.parse(["Stop"]).labels

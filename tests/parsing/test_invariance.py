@@ -15,7 +15,7 @@ from tests.support.tiny import sample, short, tiny_biaffine, tiny_model, tiny_pa
 from tests.support.wrapped_models import Noisy, Sure
 from treefine import fast
 from treefine.config import DecodeSettings, ModelSettings, TagSettings, read_settings
-from treefine.errors import ConfigError, TreefineError
+from treefine.errors import ConfigError
 from treefine.model.batch import Batch, Graphs, WordInputs
 from treefine.model.scorer import Scores
 from treefine.parsing import invariance as stable
@@ -402,12 +402,6 @@ def test_early_stopping_does_not_depend_on_the_batch(monkeypatch):
         trees(noisy, sentences, 300, stop_above=limit) != trees(noisy, sentences, 1, stop_above=limit)
         for limit in limits
     )
-
-
-@pytest.mark.parametrize("wrong", [-0.1, 1.5, math.nan])
-def test_stop_above_must_be_from_0_to_1(wrong):
-    with pytest.raises(TreefineError, match=r"stop_above must be from 0 to 1, not .*\. 1 refines until"):
-        tiny_parser(stop_above=wrong)
 
 
 def test_a_model_can_set_the_default_of_stop_above(tmp_path):

@@ -3,36 +3,69 @@
 import pickle
 import threading
 from dataclasses import fields, replace
+from typing import Annotated
 
 import pytest
 import torch
+import typer
+from typer.testing import CliRunner
 
 from tests.support.tiny import tiny_parser
+from treefine.cli.parser_options import with_parser_options
 from treefine.errors import TreefineError
-from treefine.parsing.options import OptionValues, ParserOptions
+from treefine.parsing.options import OPTIONS, ParserOptions, options_from_text
 
 
-def test_keyword_arguments_are_the_fields_of_the_options():
-    names = [each.name for each in fields(ParserOptions)]
+def test_the_documentation_has_each_option_with_its_help_and_default():
+    text = " ".join(ParserOptions.__doc__.split())
 
-    assert list(OptionValues.__annotations__) == names
-    assert [OptionValues.__annotations__[each.name].__forward_arg__ for each in fields(ParserOptions)] == [
-        each.type for each in fields(ParserOptions)
-    ]
-
-
-def test_only_options_that_are_not_none_are_given():
-    assert ParserOptions().given == {}
-    assert ParserOptions(k=2, is_projective=False).given == {"k": 2, "is_projective": False}
+    for each in fields(ParserOptions):
+        option = OPTIONS[each.name]
+        assert f"{each.name}: {option.full_help} Default: {option.default}." in text
 
 
-def test_a_new_initial_parser_resets_steps_and_stop_above_unless_given():
+def test_only_options_that_are_not_none_are_set():
+    assert ParserOptions().set_options == {}
+    assert ParserOptions(k=2, is_projective=False).set_options == {"k": 2, "is_projective": False}
+
+
+def test_a_new_initial_parser_resets_steps_and_stop_above_unless_they_are_set_too():
     options = ParserOptions(max_steps=2, stop_above=0.9, k=3)
 
     assert options.updated({"tags": "none"}) == ParserOptions(max_steps=2, stop_above=0.9, k=3, tags="none")
     assert options.updated({"initial": "empty"}) == ParserOptions(initial="empty", k=3)
     assert options.updated({"initial": "empty", "max_steps": 1}) == ParserOptions(initial="empty", max_steps=1, k=3)
     assert options.updated({"initial": None}) == options
+
+
+@pytest.mark.parametrize(
+    ("option", "needed"),
+    [
+        ({"k": "3"}, "a whole number from 1, not the str '3'."),
+        ({"k": 0}, "a whole number from 1, not the int 0."),
+        ({"max_steps": 2.5}, "a whole number from 1, not the float 2.5."),
+        ({"max_steps": True}, "a whole number from 1, not the bool True."),
+        ({"stop_above": "1"}, "a number from 0 to 1, not the str '1'."),
+        ({"stop_above": 1.5}, "a number from 0 to 1, not the float 1.5."),
+        ({"stop_above": float("nan")}, "a number from 0 to 1, not the float nan."),
+        ({"tags": "gold"}, '"given", "predicted" or "none", not the str \'gold\'.'),
+        ({"is_projective": "yes"}, "True or False, not the str 'yes'."),
+        ({"keep": ["given"]}, '"marked", "given" or "nothing", not the list [\'given\'].'),
+        ({"device": 3}, 'a name such as "cpu", or a torch.device, not the int 3.'),
+        ({"precision": 16}, '"float32", "float16", "bfloat16" or "int8", not the int 16.'),
+        ({"language": 1}, 'a code or a name, such as "sv" or "Swedish", not the int 1.'),
+        ({"trust": -1.0}, '"auto" or a number from 0 to 1,000, or a list of them, not the float -1.0.'),
+        ({"trust": "much"}, "\"auto\" or a number from 0 to 1,000, or a list of them, not the str 'much'."),
+        ({"trust": True}, '"auto" or a number from 0 to 1,000, or a list of them, not the bool True.'),
+        ({"initial": 3}, '"empty", "given", a path, a Parser, a function or a list of these, not the int 3.'),
+    ],
+)
+def test_an_option_with_a_wrong_value_says_what_it_needs(option, needed):
+    (name,) = option
+    with pytest.raises(TreefineError) as raised:
+        ParserOptions(**option)
+
+    assert raised.value.message == f"The option {name} must be {needed}"
 
 
 def test_unknown_options_and_another_device_are_errors():
@@ -45,13 +78,28 @@ def test_unknown_options_and_another_device_are_errors():
         parser.using(device="cpu")
 
 
-def test_a_parser_with_an_initial_parser_can_be_pickled(tmp_path):
-    tiny_parser().save(tmp_path / "model")
-    parser = tiny_parser(initial=tmp_path / "model")
+def test_the_values_of_the_command_line_become_options():
+    values = {"initial": ["a.conllu", "b.conllu"], "trust": "auto,1.5", "k": 2, "device": None}
 
-    copied = pickle.loads(pickle.dumps(parser))
+    assert options_from_text(values) == ParserOptions(initial=["a.conllu", "b.conllu"], trust=["auto", 1.5], k=2)
+    assert options_from_text({"initial": ["empty"], "trust": "3"}) == ParserOptions(initial="empty", trust=3.0)
 
-    assert copied.parse(["A", "dog"]) == parser.parse(["A", "dog"])
+
+def test_a_command_has_the_options_of_a_parser():
+    received = []
+    app = typer.Typer()
+
+    @app.command()
+    @with_parser_options(without=["device"], defaults={"stop_above": "always"})
+    def parse(path: Annotated[str, typer.Argument()], options: ParserOptions, *, loud: bool = False) -> None:
+        """Parse a file."""
+        received.append((path, options, loud))
+
+    arguments = ["x", "--steps", "2", "--initial", "empty", "--projective", "--tags", "none", "--loud"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert received == [("x", ParserOptions("empty", max_steps=2, is_projective=True, tags="none"), True)]
+    assert CliRunner().invoke(app, ["x", "--steps", "0"]).exit_code == 2
+    assert CliRunner().invoke(app, ["x", "--device", "cpu"]).exit_code == 2
 
 
 def test_a_parser_that_has_run_is_pickled_without_its_engine_and_its_running_model(tmp_path):

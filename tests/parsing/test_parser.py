@@ -326,7 +326,6 @@ def test_given_tags_can_be_read_by_a_model_that_predicts_its_own():
         ("none", "given", "tags cannot be 'given': this model reads no tags."),
         ("given", "predicted", "tags cannot be 'predicted': this model has no tagger."),
         ("none", "predicted", "tags cannot be 'predicted': this model has no tagger."),
-        ("given", "gold", "tags must be given, predicted, best or none, not 'gold'."),
     ],
 )
 def test_unsupported_tag_sources_are_errors(source, wish, message):
@@ -392,8 +391,3 @@ def test_a_missing_device_is_an_error():
     for name in ("cuda:99", "abacus", "meta"):
         with pytest.raises(TreefineError, match=rf"Device '{name}' cannot be used \(.*\)\. Use cpu\."):
             Parser(PARSER.model, device=name)
-
-
-def test_a_batch_must_allow_at_least_one_piece():
-    with pytest.raises(TreefineError, match=r"batch_pieces must be at least 1, not 0\."):
-        tiny_parser(batch_pieces=0)

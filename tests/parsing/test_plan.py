@@ -87,7 +87,7 @@ def test_a_folder_without_a_precision_can_be_loaded(tmp_path):
     assert Parser.from_pretrained(tmp_path / "model", device="cpu").precision == "float32"
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "int4"])
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_an_unsupported_precision_is_an_error_that_lists_the_supported_ones(name):
     with pytest.raises(TreefineError, match=f"Precision '{name}' is not supported on cpu. Use float32 or int8."):
         tiny_parser(precision=name)

@@ -83,7 +83,7 @@ def test_requests_with_different_options_are_parsed_separately():
 
     parser = tiny_parser()
     assert ask_together(jobs) == [
-        list(parser.using(**each.options.given).stream_trees(each.sentences)) for each in jobs
+        list(parser.using(**each.options.set_options).stream_trees(each.sentences)) for each in jobs
     ]
 
 
@@ -245,7 +245,7 @@ def test_worker_processes_return_the_same_trees_parses_and_errors(service_with_w
     (parses,) = ask_all(service_with_workers, [ParseJob(text="ab 12 a. b' del.")], "parses")
     parser = tiny_parser(segmenter=tiny_segmenter())
 
-    assert answers == [list(parser.using(**each.options.given).stream_trees(each.sentences)) for each in jobs]
+    assert answers == [list(parser.using(**each.options.set_options).stream_trees(each.sentences)) for each in jobs]
     assert isinstance(error, TreefineError)
     assert as_json(parses) == as_json(parser("ab 12 a. b' del."))
 
@@ -538,7 +538,7 @@ def test_a_server_needs_a_model_and_rejects_two_names_for_one_model():
 
 
 def test_options_missing_in_a_request_are_those_of_the_parser():
-    applied = tiny_parser(is_projective=True, k=2).using(**ParserOptions(max_steps=1).given)
+    applied = tiny_parser(is_projective=True, k=2).using(**ParserOptions(max_steps=1).set_options)
 
     assert (applied.plan().decoder.is_projective, applied.k, applied.max_steps) == (True, 2, 1)
 

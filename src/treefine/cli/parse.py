@@ -142,8 +142,7 @@ _Tags = Annotated[
     typer.Option(
         "--tags",
         help="Tags that the model reads: those given in the input, those it predicts, or none. Blank tags, "
-        "features and lemmas are filled in and others stay, but with --initial, best replaces tags that the tree does "
-        "not allow.",
+        "features and lemmas are filled in, and others stay.",
         show_default="as in training",
     ),
 ]
@@ -152,9 +151,8 @@ _RefinedTags = Annotated[
     typer.Option(
         "--tags",
         help="Tags to read and to write. given: read and keep those of the input; predicted: predict all and replace "
-        "them; best: predict all, and replace those that the new tree does not allow if the model is sure; none: read "
-        "none and keep all. Blank tags are always filled in, except with none.",
-        show_default="best if the model predicts the tags of UD, else as in training",
+        "them; none: read none and keep all. Blank tags are always filled in, except with none.",
+        show_default="read as in training, and keep those of the input",
     ),
 ]
 _Projective = Annotated[bool, typer.Option("--projective", help="Find the best tree without crossing arcs.")]
@@ -497,7 +495,7 @@ def load_parser(choice: ModelChoice) -> Parser:
     options = choice.options
     if options.initial == "given":
         options = replace(options, initial=given)  # its labels are renamed below
-    parser = Parser.from_pretrained(choice.model, **options.given)
+    parser = Parser.from_pretrained(choice.model, **options.set_options)
     if parser.initial is empty or isinstance(parser.initial, Parser):
         if choice.label_map is not None:
             raise TreefineError("--label-map needs a file of initial trees.", hint="Name one with --initial FILE.")

@@ -30,7 +30,7 @@ class Standing:
     """
 
     BY_PIECE = ("pieces", "places", "kinds", "words")
-    BY_WORD = ("numbers", "first_places", "heads", "labels", "forced", "tags", "best_tags", "is_sure")
+    BY_WORD = ("numbers", "first_places", "heads", "labels", "forced", "tags", "best_tags")
     BY_SENTENCE = ("n_pieces", "n_words", "t", "has_graph", "lacks_tags", "is_forced", "is_done")
 
     def __init__(self, special: tuple[int, int, int], n_columns: int) -> None:
@@ -98,7 +98,7 @@ class Standing:
         if packed.tags is not None:
             new["tags"][numbers > 0] = packed.tags
             is_blank = (packed.tags[:, : packed.n_tags] == 0).any(1)
-        new["best_tags"], new["is_sure"] = np.zeros_like(new["tags"]), np.zeros_like(numbers)
+        new["best_tags"] = np.zeros_like(new["tags"])
         by_sentence = {"has_graph": packed.heads >= 0, "lacks_tags": is_blank}
         for name, each in by_sentence.items():
             new[name] = np.logical_or.reduceat(each, starts) if len(packed) else np.zeros(0, bool)
@@ -196,7 +196,6 @@ class Arrays(NamedTuple):
     heads: np.ndarray
     labels: np.ndarray
     tags: np.ndarray
-    is_sure: np.ndarray
     states: np.ndarray
     searched: np.ndarray
     arcs: np.ndarray
@@ -212,7 +211,6 @@ class Answer:
             room.pieces,
             room.pieces,
             room.pieces * buffer.n_columns,
-            room.pieces,
             room.sentences,
             buffer.n_searched,
             buffer.n_searched * room.longest**2,
@@ -222,19 +220,16 @@ class Answer:
 
     def joined(self, outputs: StepOutputs) -> Int[Tensor, " number"]:
         """Return all outputs in one tensor on the device."""
-        of_words = (outputs.heads, outputs.labels, outputs.tags.flatten(), outputs.is_sure)
-        whole = (*of_words, outputs.states, outputs.searched)
+        whole = (outputs.heads, outputs.labels, outputs.tags.flatten(), outputs.states, outputs.searched)
         return torch.cat([*(each.int() for each in whole), outputs.arcs.flatten().view(torch.int32)])
 
     def arrays(self) -> Arrays:
         """Return views of the outputs, which the next step overwrites."""
-        heads, labels, tags, is_sure, states, searched, arcs = np.split(
-            self.received.numpy(), np.cumsum(self._sizes)[:-1]
-        )
+        heads, labels, tags, states, searched, arcs = np.split(self.received.numpy(), np.cumsum(self._sizes)[:-1])
         room, n_searched = self.buffer.room, self.buffer.n_searched
         tags = tags.reshape(room.pieces, self.buffer.n_columns)
         arcs = arcs.view(np.float32).reshape(n_searched, room.longest, room.longest)
-        return Arrays(heads, labels, tags, is_sure, states, searched, arcs)
+        return Arrays(heads, labels, tags, states, searched, arcs)
 
 
 def _put(target: np.ndarray, values: np.ndarray, *, fill: int = 0) -> None:

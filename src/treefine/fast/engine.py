@@ -230,7 +230,7 @@ class Engine:
         for found in found_trees():
             block = held.popleft()
             own_sentences = (item.sentence for item in filter(is_ours, block))
-            ours = filled(own_sentences, found, vocabulary, tags, plan.written_tags)
+            ours = filled(own_sentences, found, vocabulary, tags, replaces_tags=plan.replaces_tags)
             others = run_items(plan, [item for item in block if not is_ours(item)], trees)
             for item in block:
                 yield next(ours) if is_ours(item) else next(others)[1]
@@ -346,7 +346,6 @@ class _Run:
             is_first = ((t == 1) & ~is_forced)[of_word] & (buffer.host["numbers"][:n_words] > 0)
             has_tags = is_first | (buffer.host["numbers"][:n_words] > 0) & self.plan.model.settings.tags.refined
             standing["best_tags"][words[has_tags]] = answer.tags[:n_words][has_tags]
-            standing["is_sure"][words[has_tags]] = answer.is_sure[:n_words][has_tags]
             places = words[is_first & is_continuing[of_word]]
             given = standing["tags"][places]
             standing["tags"][places] = np.where(given == 0, standing["best_tags"][places], given)
@@ -371,15 +370,10 @@ class _Run:
         standing = self.standing
         n_words = standing["n_words"][:n_sentences].sum()
         is_word = standing["numbers"][:n_words] > 0
-        names = ("heads", "labels", "best_tags", "is_sure")
-        heads, labels, tags, is_sure = (standing[name][:n_words][is_word] for name in names)
+        names = ("heads", "labels", "best_tags")
+        heads, labels, tags = (standing[name][:n_words][is_word] for name in names)
         standing.drop(standing.first + n_sentences)
-        return PackedTrees(
-            heads,
-            labels,
-            tags if self.plan.predicts_tags else None,
-            None if self.plan.sure_tags is None else is_sure,
-        )
+        return PackedTrees(heads, labels, tags if self.plan.predicts_tags else None)
 
     def _alone(self, number: int) -> None:
         """Parse a sentence that is too long for any buffer. If memory runs out, free all buffers and try once more."""
@@ -424,8 +418,6 @@ class _Run:
             if plan.predicts_tags and (step.t == 1 or plan.model.settings.tags.refined):
                 best = best_tags(step.scores, step.batch)[0].cpu().numpy()
                 standing["best_tags"][words, : best.shape[1]] = best
-                if plan.sure_tags is not None:
-                    standing["is_sure"][words] = plan.sure_tags.of(step.scores.tags)[0].cpu().numpy()
             last = step
         trees = plan.decoder.trees(last.scores, last.graphs, last.batch.is_word)
         standing["heads"][words], standing["labels"][words] = trees.heads[0].cpu(), trees.labels[0].cpu()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tokenizers import Tokenizer
 
-from treefine.config import MOST_WORDS, Column, TagSettings, WrittenTags, named_columns
+from treefine.config import MOST_WORDS, Column, TagSettings, named_columns
 from treefine.cores import usable_cores
 from treefine.errors import TreebankError, TreefineError
 from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pack
@@ -67,7 +67,7 @@ class WorkerSettings:
     names: Mapping[str, str] | None = None  # how to rename the labels of those arcs
     reads_marks: bool = True  # whether Keep= marks are respected
     most_words: int = MOST_WORDS  # a longer sentence is parsed in parts
-    written_tags: WrittenTags = "given"
+    replaces_tags: bool = False
     treebank: str = ""  # of all sentences, for a model of several
 
     @classmethod
@@ -93,7 +93,7 @@ class WorkerSettings:
             names=names,
             reads_marks=parser.keep == "marked",
             most_words=parser.plan().most_words,
-            written_tags=parser.plan().written_tags,
+            replaces_tags=parser.plan().replaces_tags,
             treebank=parser.plan().choice.named,
         )
 
@@ -182,7 +182,7 @@ class Scribe:
         settings = self._settings
         converted = map(part.converted, islice(part.sentences(), n_sentences))
         sentences = (replace(each, treebank=settings.treebank) for each in converted)
-        found = filled(sentences, trees, settings.vocabulary, settings.tags, settings.written_tags)
+        found = filled(sentences, trees, settings.vocabulary, settings.tags, replaces_tags=settings.replaces_tags)
         return write_part(part.named(found)[skip:], is_start=is_start)
 
 

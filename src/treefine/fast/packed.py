@@ -9,7 +9,7 @@ from itertools import chain, islice
 import numpy as np
 from jaxtyping import Int
 
-from treefine.config import Column, TagSettings, WrittenTags
+from treefine.config import Column, TagSettings
 from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, TreebankError, TreefineError
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary, flat_arcs, inputs_of, tag_names
@@ -42,7 +42,6 @@ class PackedTrees:
     heads: Int[np.ndarray, " word"]  # counted in the sentence; 0 is ROOT
     labels: Int[np.ndarray, " word"]
     tags: Int[np.ndarray, "word column"] | None = None  # the best tag of each word, counted from 1
-    is_sure: Int[np.ndarray, " word"] | None = None  # whether the model is sure of UPOS; None if nothing depends on it
 
 
 class NoMemoryError(TreefineError):
@@ -89,19 +88,19 @@ def filled(
     trees: PackedTrees,
     vocabulary: Vocabulary,
     tags: TagSettings,
-    written: WrittenTags = "given",
+    *,
+    replaces_tags: bool = False,
 ) -> Iterator[Sentence]:
     """Yield the sentences with their trees and, if the model predicts them, tags (`with_parse`)."""
     heads, labels = trees.heads.tolist(), _named(trees.labels, vocabulary.labels)
     columns = tags.columns
     tag_ids = [] if trees.tags is None else (trees.tags[:, : len(columns)].T - 1).tolist()
-    is_sure = [] if trees.is_sure is None else trees.is_sure.astype(bool).tolist()
     start = 0
     for sentence in sentences:
         words = slice(start, start + len(sentence))
         arcs = Arcs(tuple(heads[words]), tuple(labels[words]))
         names = tag_names(vocabulary, columns, [ids[words] for ids in tag_ids], sentence) if tag_ids else []
-        yield with_parse(sentence, arcs, columns, names, written, is_sure[words], kept=tags.given)
+        yield with_parse(sentence, arcs, columns, names, replaces_tags=replaces_tags, kept=tags.given)
         start = words.stop
 
 

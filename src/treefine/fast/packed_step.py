@@ -37,7 +37,6 @@ class StepOutputs:
     heads: Int[Tensor, " word"]
     labels: Int[Tensor, " word"]
     tags: Int[Tensor, "word column"]
-    is_sure: Int[Tensor, " word"]  # whether the model is sure of the UPOS tag; 0 if nothing depends on it
     states: Int[Tensor, " sentence"]
     searched: Int[Tensor, " search"]  # sentences that end without a tree, if their state has IS_SEARCHED
     arcs: Float[Tensor, "search dep head"]  # their arc scores
@@ -51,7 +50,7 @@ class PackedStep(nn.Module):
         assert isinstance(plan.model.encoder, PackedEncoder)
         self.encoder = plan.model.encoder
         self.scorer, self.tagger = plan.model.scorer, plan.model.tagger if plan.predicts_tags else None
-        self.decoder, self.stop_above, self.sure_tags = plan.decoder, plan.stop_above, plan.sure_tags
+        self.decoder, self.stop_above = plan.decoder, plan.stop_above
 
     @torch.no_grad()
     def forward(self, inputs: StepInputs, room: Room, n_searched: int) -> StepOutputs:
@@ -81,13 +80,11 @@ class PackedStep(nn.Module):
         is_dependent = dependents(is_word)
         is_same = (heads == packed.heads) & (best_labels == packed.labels)
         of_sentence = is_same[places] | ~is_dependent  # [sentence, word]
-        tags, has_new_tags, is_sure = packed.tags, None, torch.zeros_like(heads)
+        tags, has_new_tags = packed.tags, None
         if self.tagger is not None:
             of_tags = tuple(each[0] for each in self.tagger(vectors))
             best = torch.stack([each.argmax(-1) + 1 for each in of_tags], dim=-1)
             tags = F.pad(best, (0, packed.tags.shape[-1] - best.shape[-1]))  # the last columns are not predicted
-            if self.sure_tags is not None:
-                is_sure = self.sure_tags.of(of_tags).int()
             has_new_tags = inputs.lacks_tags > 0
         sure = sureness(arcs, labels[places], is_dependent, of_sentence)
         ended = stopping(of_sentence, has_new_tags, sure, stop_above=self.stop_above).ended | (inputs.is_last > 0)
@@ -100,4 +97,4 @@ class PackedStep(nn.Module):
         states = torch.stack([flag.int() * value for flag, value in flags]).sum(0)
         is_root = packed.numbers == 0
         heads, best_labels = heads.masked_fill(is_root, NO_HEAD), best_labels.masked_fill(is_root, UNSEEN)
-        return StepOutputs(heads, best_labels, tags, is_sure, states, searched, arcs[searched])
+        return StepOutputs(heads, best_labels, tags, states, searched, arcs[searched])

@@ -62,8 +62,7 @@ class ComponentOptions:
     initial: Literal["doc", "empty"] | None = None  # "doc": the heads and labels of the Doc
     max_steps: int | None = None  # T
     stop_above: float | None = None  # the confidence above which a sentence is not refined further
-    # "given" reads and keeps the Doc's tags; "best" predicts tags, and replaces those that the new tree does not allow.
-    tags: TagChoice | None = None
+    tags: TagChoice | None = None  # "given" reads and keeps the Doc's tags
     confidence: bool = True  # whether to set confidences; without them a GPU parses faster
     device: str | None = None
     precision: Precision | None = None
@@ -130,9 +129,8 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
         from treefine.parsing.parser import Parser
 
         options = self.options
-        own_tags = None if options.tags == "best" else options.tags  # "best" needs an initial parse
         own = Parser.from_pretrained(
-            folder, language=options.language, tags=own_tags, device=options.device, precision=options.precision
+            folder, language=options.language, tags=options.tags, device=options.device, precision=options.precision
         )
         initial, steps = "given" if options.initial == "doc" else options.initial, options.max_steps
         trust = CAUTIOUS_TRUST if initial == "given" else None  # the same for each Doc, alone or in a pipe
@@ -185,7 +183,7 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
 
         cut = [split_sentences(doc, None if parser.segmenter is None else segment) for doc in docs]
         with_words = [each for sentences in cut for each in sentences if each.words]
-        reads_all = parser.tags == "given" or self.options.tags == "best"
+        reads_all = parser.tags == "given"
         plan = parser.plan()
         columns = COLUMNS if reads_all else plan.read_columns
         # Each Doc has its own language, whatever else is in the batch.

@@ -9,11 +9,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from treefine.config import Column, WrittenTags
+from treefine.config import Column
 from treefine.drawing.characters import visible
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Layout, Sentence
-from treefine.treebank.tag_rules import allows, contradictions
 
 _STARTS = re.compile(r"#\s*(generator\s*=|new(doc|par)\b)")
 _CONFIDENCE, _AGREEMENT = "Conf", "Agree"  # keys in MISC
@@ -74,33 +73,25 @@ def with_parse(
     arcs: Arcs,
     columns: Sequence[Column],
     tags: Sequence[Sequence[str]],
-    written: WrittenTags = "given",
-    is_sure: Sequence[bool] = (),
     *,
+    replaces_tags: bool = False,
     kept: Sequence[Column] = (),
 ) -> Sentence:
     """Return the sentence with these arcs, and with these tags, if any, for words that had none.
 
     A sentence in which some word has features keeps its FEATS: "_" then means a word without features.
 
-    Other words also get the new tags if `written` is "predicted". If it is "best", they get them where the new label
-    does not allow the old UPOS but allows the new one, and the model is sure of the new one (`is_sure`). Tags in the
-    columns `kept` are never replaced.
+    With `replaces_tags`, other words get the new tags too, except in the columns `kept`.
     """
     sentence = sentence.with_arcs(arcs)
-    is_replaced = [written == "predicted"] * len(sentence)
-    if written == "best" and sentence.format.upos is not None and tags:
-        upos = tags[columns.index("upos")]
-        for word in contradictions(arcs, sentence.upos):
-            is_replaced[word - 1] = is_sure[word - 1] and allows(arcs.labels[word - 1], upos[word - 1])
     for column, new in zip(columns, tags, strict=False):
         if column == "upos" and sentence.format.upos is None:
             continue
         old: tuple[str, ...] = getattr(sentence, column)
         has_blanks = column != "feats" or set(old) == {BLANK}  # otherwise a word with "_" has no features
         found = tuple(
-            best if (is_new and column not in kept) or (has_blanks and tag == BLANK) else tag
-            for tag, best, is_new in zip(old, new, is_replaced, strict=True)
+            best if (replaces_tags and column not in kept) or (has_blanks and tag == BLANK) else tag
+            for tag, best in zip(old, new, strict=True)
         )
         if found != old:
             sentence = sentence.with_tags(**{column: found})

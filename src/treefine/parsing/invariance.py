@@ -15,7 +15,7 @@ from torch import Tensor
 from treefine.model.batch import Batch, Graphs
 from treefine.model.scorer import Scores
 from treefine.parsing.decode import Decoder, dependents, labelled
-from treefine.parsing.refine import SureTags, Tags, log_best, mean_of_words, stopping, sureness
+from treefine.parsing.refine import Tags, log_best, mean_of_words, stopping, sureness
 
 TOLERANCE = 1e-4  # the smallest safe lead of the best score, relative to the largest score
 LONGEST_SEARCH = 100  # words; scoring a longer sentence again may be faster than the search
@@ -30,11 +30,8 @@ def stable_scores(
     *,
     needs_trees: bool,
     stop_above: float = 1.0,
-    sure_tags: SureTags | None = None,
 ) -> Scores:
     """Return the scores of a batch. Sentences with a close decision are scored again on their own.
-
-    With `sure_tags`, it is also a decision whether the model is sure of a tag.
 
     A sentence needs a tree if this step is its last, or if `needs_trees` is set. If it needs a tree and its best heads
     do not form one, its decision is close unless its best tree leads clearly.
@@ -45,7 +42,7 @@ def stable_scores(
     labels = decoder.best_labels(scores)
     best = labelled(scores.best_heads, labels, batch.is_word)
     is_same = best.same_words(graphs)
-    is_close, sure = close_calls(scores, labels, batch.is_word, sure_tags), None
+    is_close, sure = close_calls(scores, labels, batch.is_word), None
     if stop_above < 1:
         given = scores.arcs, labels, dependents(batch.is_word), is_same
         sure = sureness(*given)
@@ -66,19 +63,10 @@ def stable_scores(
 
 
 def close_calls(
-    scores: Scores,
-    labels: Float[Tensor, "batch word label"],
-    is_word: Bool[Tensor, "batch word"],
-    sure_tags: SureTags | None = None,
+    scores: Scores, labels: Float[Tensor, "batch word label"], is_word: Bool[Tensor, "batch word"]
 ) -> Bool[Tensor, " batch"]:
-    """Return the sentences in which some head, label or tag does not lead by enough to win in every batch.
-
-    With `sure_tags`, also those with a tag whose probability is too close to the limit.
-    """
+    """Return the sentences in which some head, label or tag does not lead by enough to win in every batch."""
     is_close = torch.stack([_is_close(each) for each in (scores.arcs, labels, *scores.tags)]).any(0)
-    if sure_tags is not None:
-        noise = _least_lead(scores.tags[sure_tags.column])
-        is_close = is_close | ~(sure_tags.margin(scores.tags).abs() > noise)
     is_close = is_close & is_word
     is_close[:, 0] = False
     return is_close.any(1)

@@ -15,7 +15,7 @@ from itertools import chain
 from math import prod
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from treefine.config import COLUMNS, WrittenTags
+from treefine.config import COLUMNS
 from treefine.errors import LongSentenceWarning, TreebankError
 from treefine.parsing.annotate import with_parse
 from treefine.parsing.confidence import Confidence, RankedTree, sentence_confidence
@@ -165,8 +165,7 @@ class SentenceParts:
         """Return the whole sentence with its tree, and with the predicted tags of its parts."""
         columns = plan.model.settings.tags.columns if plan.predicts_tags else ()
         tags = [[tag for part in parts for tag in getattr(part, each)] for each in columns]
-        written: WrittenTags = "given" if plan.written_tags == "given" else "predicted"  # the parts have chosen
-        return with_parse(self.whole.sentence, tree.arcs, columns, tags, written)
+        return with_parse(self.whole.sentence, tree.arcs, columns, tags, replaces_tags=plan.replaces_tags)
 
     def _label(self, word: int) -> str:
         """Return the label of an arc that joins two parts."""

@@ -1,115 +1,96 @@
-"""The options of a parser, and the forms in which it accepts texts and sentences."""
+"""The options of a parser, stated once, and the forms in which a parser accepts texts and sentences.
 
-from __future__ import annotations
+The command line, the server's schema, spaCy's config and the documentation are generated from `OPTIONS`.
+"""
+# The types of the options are read at run time, so annotations in this module are not postponed.
 
 import os
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, Union, cast, get_args
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 
 from treefine.config import Precision, TagChoice
 from treefine.errors import TreefineError, described, is_list_like, is_whole_number
+from treefine.parsing.initial import InitialParser
 from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.sentence import HasSentence, Sentence, sentence_in
 
 if TYPE_CHECKING:
     import torch
 
-    from treefine.parsing.initial import InitialParser
     from treefine.parsing.parser import Parser
 
-Initial: TypeAlias = Union[str, os.PathLike[str], "Parser", "InitialParser"]
+Initial: TypeAlias = Union[str, os.PathLike[str], "Parser", InitialParser]
 """An initial parser; see `ParserOptions`."""
 Trust: TypeAlias = float | Literal["auto"]
 """How much the arcs of an initial parser count."""
-
+Device: TypeAlias = Union[str, "torch.device"]
 
 CAUTIOUS_TRUST = 1.0  # where trees come one by one, so that nothing can be estimated
+MOST_TRUST = 1_000  # far above any difference of scores
 
 
 @dataclass(frozen=True)
-class ParserOptions:
-    """The options of a parser. An option that is None has the default given here.
+class Option:
+    """What is known about one option of a parser."""
 
-    initial: The parse to start from: "empty"; "given", the trees in the sentences; the folder of a SynTr or biaffine
-        model; a file of the same text; a Parser; or a function from `treefine.parsing.initial`. A list of several is
-        combined: the first one gives the initial graph, and the arcs of all are evidence. Default: the initial parser
-        saved with the model, or else "empty".
-    trust: How much the arcs of the initial parse count: a weight that is added to the score of each of these arcs and
-        of its label. 0 adds nothing; "auto" estimates the weight from how often the parse agrees with the model; a list
-        has one weight per initial parse. Default: "auto" for the trees of the input or of a file, otherwise 0.
-    max_steps: The maximum number of refinement steps, T in the paper. Default: as in training; if the model does not
-        record it, 3, or 4 from an empty graph.
-    stop_above: Stop refining a sentence once its mean word confidence exceeds this value. Lower is faster and slightly
-        less accurate; 1 refines until the tree no longer changes. Default: the model's setting (`en`: 1) if parsing
-        starts from an empty graph, otherwise 1.
-    tags: The tags that the model reads: "given" reads those of the input and predicts missing ones if the model can;
-        "predicted" predicts all tags in the first step and reads them in later ones; "none" uses no tags. Blank tags
-        of the input are filled in, and other tags are written as they are, with two exceptions. If the initial parse
-        is "given", as in `refine`, "predicted" also replaces all tags. "best" reads the same tags as "predicted", and
-        replaces a UPOS tag, with its XPOS tag, where the new label does not allow it and the model is sure of another;
-        it needs an initial parse and a model of UD that predicts tags. With both, a model trained with `tags.given`
-        still reads these columns of the input. Default: as in training; "best" if the initial parse is "given" and the
-        model supports it.
-    is_projective: Whether trees must be projective, that is, without crossing arcs. Default: False.
-    keep: The heads and labels of the input to keep: "marked" keeps those marked in MISC, "given" keeps all that are
-        filled in, "nothing" keeps none. Default: "marked".
-    k: The number of best trees in a Parse. Default: 1.
-    language: The language of the input, for a model of several languages: a code such as "sv", an English name, or a
-        treebank such as "sv_talbanken", whose habits the model then follows. Default: identified from the text.
-    device: A torch device. Default: a GPU if there is one.
-    precision: "float32" or "int8" on a CPU; "float32", "float16" or "bfloat16" on a GPU. Default: the model's setting
-        (`en`: int8 or float16), else "float32".
-    batch_pieces: The maximum number of pieces (sub-words) in a batch, padding included; at most 1,000 on a CPU. If
-        memory runs out, the batch is halved. Default: 4000.
-    """
-
-    initial: Initial | Sequence[Initial] | None = None
-    trust: Trust | Sequence[Trust] | None = None
-    max_steps: int | None = None
-    stop_above: float | None = None
-    tags: TagChoice | None = None
-    is_projective: bool | None = None
-    keep: Keep | None = None
-    k: int | None = None
-    language: str | None = None
-    device: str | torch.device | None = None
-    precision: Precision | None = None
-    batch_pieces: int | None = None
+    name: str
+    type: Any  # of its values, apart from None
+    help: str
+    default: str  # what None stands for
+    flag: str  # on the command line
+    metavar: str | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    in_python: str = ""  # more help, about values that only a Python program can pass
+    accepts: Callable[[object], bool] | None = None  # the check of a type that is not checked generically …
+    needs: str = ""  # … and what the value must be
+    text_type: Any = None  # the type on the command line, if it differs …
+    from_text: Callable[[Any], object] = lambda value: value  # … and how to turn it into a value
 
     @property
-    def given(self) -> OptionValues:
-        """The options that are not None, as keyword arguments."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return cast("OptionValues", {name: value for name, value in values.items() if value is not None})
+    def full_help(self) -> str:
+        """The help for a Python program."""
+        return f"{self.help} {self.in_python}".strip()
 
-    def updated(self, changes: OptionValues) -> ParserOptions:
-        """Return these options with some changed.
+    @property
+    def needed(self) -> str:
+        """What a value must be, for a message."""
+        if self.needs:
+            return self.needs
+        if get_origin(self.type) is Literal:
+            *names, last = [f'"{each}"' for each in get_args(self.type)]
+            return f"{', '.join(names)} or {last}"
+        limits = f"from {self.at_least} to {self.at_most}" if self.at_most is not None else f"from {self.at_least}"
+        return {bool: "True or False", int: f"a whole number {limits}", float: f"a number {limits}"}[self.type]
 
-        A new `initial` resets `trust`, `max_steps` and `stop_above` unless they are given.
-        """
-        given = options_of(changes).given
-        kept = replace(self, trust=None, max_steps=None, stop_above=None) if "initial" in given else self
-        return replace(kept, **given)
+    def check(self, value: object) -> None:
+        """Raise an error if a value has the wrong type or exceeds a limit. None is always right."""
+        if value is not None and not self._fits(value):
+            raise TreefineError(f"The option {self.name} must be {self.needed}, not {described(value)}.")
+
+    def _fits(self, value: Any) -> bool:
+        if self.accepts is not None:
+            return self.accepts(value)
+        if get_origin(self.type) is Literal:
+            return isinstance(value, str) and value in get_args(self.type)
+        if self.type is bool or self.type is str:
+            return isinstance(value, self.type)
+        is_number = is_whole_number(value) if self.type is int else _is_number(value)
+        return is_number and self.at_least <= value <= (self.at_most or float("inf"))
 
 
-class OptionValues(TypedDict, total=False):
-    """The fields of `ParserOptions` as keyword arguments."""
+def option(help: str, *, default: str, flag: str, **others: Any) -> Any:
+    """Declare a field of `ParserOptions`; the arguments are the fields of `Option`."""
+    return field(default=None, metadata={"help": help, "default": default, "flag": flag, **others})
 
-    initial: Initial | Sequence[Initial] | None
-    trust: Trust | Sequence[Trust] | None
-    max_steps: int | None
-    stop_above: float | None
-    tags: TagChoice | None
-    is_projective: bool | None
-    keep: Keep | None
-    k: int | None
-    language: str | None
-    device: str | torch.device | None
-    precision: Precision | None
-    batch_pieces: int | None
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _is_initial(value: object) -> bool:
@@ -118,47 +99,182 @@ def _is_initial(value: object) -> bool:
     return isinstance(value, str | os.PathLike) or callable(value)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
 def _is_trust(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(_is_trust(each) and not isinstance(each, list | tuple) for each in value)
-    return isinstance(value, str) or _is_number(value)
+    return value == "auto" or (_is_number(value) and 0 <= cast("float", value) <= MOST_TRUST)
 
 
-# For each option: whether a value has the right type, and what the value must be. A Plan checks the values themselves.
-_TYPES: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    "initial": (_is_initial, '"empty", "given", a path, a Parser, a function or a list of these'),
-    "trust": (_is_trust, '"auto" or a number such as 1.5, or a list of them'),
-    "max_steps": (is_whole_number, "a whole number, such as 3"),
-    "stop_above": (_is_number, "a number from 0 to 1"),
-    "tags": (lambda value: isinstance(value, str), '"given", "predicted", "best" or "none"'),
-    "is_projective": (lambda value: isinstance(value, bool), "True or False"),
-    "keep": (lambda value: isinstance(value, str), '"marked", "given" or "nothing"'),
-    "k": (is_whole_number, "a whole number, such as 3"),
-    "language": (lambda value: isinstance(value, str), 'a code or a name, such as "sv" or "Swedish"'),
-    "device": (
-        lambda value: isinstance(value, str) or type(value).__module__ == "torch",
-        'a name such as "cpu", or a torch.device',
-    ),
-    "precision": (lambda value: isinstance(value, str), f"one of {', '.join(get_args(Precision))}"),
-    "batch_pieces": (is_whole_number, "a whole number, such as 4000"),
+def _is_device(value: object) -> bool:
+    return isinstance(value, str) or type(value).__module__ == "torch"
+
+
+def _trust_from_text(text: str) -> Trust | list[Trust]:
+    """Return the value of --trust: auto, a weight, or several of them, separated by commas."""
+    found: list[Trust] = []
+    for each in text.split(","):
+        try:
+            found.append("auto" if each.strip() == "auto" else float(each))
+        except ValueError:
+            message = f"--trust must be auto or a number, not {each.strip()!r}."
+            raise TreefineError(message, hint="Write --trust auto, --trust 1.5, or --trust 1.5,0.5.") from None
+    return found[0] if len(found) == 1 else found
+
+
+@dataclass(frozen=True)
+class ParserOptions:
+    """The options of a parser. An option that is None has its default, which may depend on the model."""
+
+    initial: Initial | Sequence[Initial] | None = option(
+        'The initial parse: "empty"; the folder of another model; or a file of the same text. Several are combined: '
+        "the first one gives the initial graph, and the arcs of all are evidence.",
+        in_python='"given" stands for the trees in the sentences. A Parser, a function from `treefine.parsing.initial` '
+        "and a list of all these are possible too.",
+        default='the initial parser saved with the model, or else "empty"',
+        flag="--initial",
+        metavar="empty|DIR|FILE",
+        accepts=_is_initial,
+        needs='"empty", "given", a path, a Parser, a function or a list of these',
+        text_type=list[str],
+        from_text=lambda values: values[0] if len(values) == 1 else values or None,
+    )
+    trust: Trust | Sequence[Trust] | None = option(
+        "How much the arcs of the initial parse count: a weight that is added to the score of each of these arcs and "
+        "of its label. 0 adds nothing, 3 suits trees that are better than the model's, and auto estimates the weight "
+        "from the first sentences. Several initial parses may have one weight each, separated by commas.",
+        default="auto for the trees of the input or of a file, otherwise 0",
+        flag="--trust",
+        metavar="auto|WEIGHT",
+        accepts=_is_trust,
+        needs=f'"auto" or a number from 0 to {MOST_TRUST:,}, or a list of them',
+        text_type=str,
+        from_text=_trust_from_text,
+    )
+    max_steps: int | None = option(
+        "Maximum number of refinement steps, T in the paper.",
+        default="as in training; if the model does not record it, 3, or 4 from an empty graph",
+        flag="--steps",
+        metavar="N",
+        at_least=1,
+    )
+    stop_above: float | None = option(
+        "Stop refining a sentence when its mean word confidence exceeds this value. A lower value is faster and "
+        "slightly less accurate; 1 refines until the tree no longer changes.",
+        default="the model's setting (`en`: 1) if parsing starts from an empty graph, otherwise 1",
+        flag="--stop-above",
+        metavar="LIMIT",
+        at_least=0,
+        at_most=1,
+    )
+    tags: TagChoice | None = option(
+        'The tags that the model reads: "given" reads those of the input and predicts missing ones if the model can; '
+        '"predicted" predicts all tags in the first step and reads them in later ones; "none" uses no tags. Blank '
+        "tags, features and lemmas of the input are filled in, and others stay, unless the trees of the input are "
+        'refined with "predicted", which replaces them.',
+        in_python="A model trained with `tags.given` always reads these columns of the input.",
+        default="as in training; the tags of the input stay",
+        flag="--tags",
+    )
+    is_projective: bool | None = option(
+        "Find the best tree without crossing arcs.", default="False", flag="--projective"
+    )
+    keep: Keep | None = option(
+        'The heads and labels of the input to keep: "marked" keeps those marked in MISC (Keep=Arc, Keep=Head, '
+        'Keep=Label), "given" all that are filled in, "nothing" none.',
+        default='"marked"',
+        flag="--keep",
+    )
+    k: int | None = option(
+        "Return the K best trees of each sentence, with their probabilities.",
+        default="1",
+        flag="--k",
+        metavar="K",
+        at_least=1,
+    )
+    language: str | None = option(
+        'The language of the input, for a model of several: a code such as "sv", an English name, or a treebank such '
+        'as "sv_talbanken", whose habits the model then follows.',
+        default="identified from the text",
+        flag="--lang",
+        metavar="CODE",
+        needs='a code or a name, such as "sv" or "Swedish"',
+    )
+    device: Device | None = option(
+        'The device: "cpu", "cuda", "cuda:1", …',
+        default="a GPU if there is one",
+        flag="--device",
+        metavar="DEVICE",
+        accepts=_is_device,
+        needs='a name such as "cpu", or a torch.device',
+        text_type=str,
+    )
+    precision: Precision | None = option(
+        'The precision of the model: "float32" or "int8" on a CPU; "float32", "float16" or "bfloat16" on a GPU.',
+        default='the model\'s setting (`en`: int8 or float16), else "float32"',
+        flag="--precision",
+    )
+    batch_pieces: int | None = option(
+        "Maximum number of sub-words in a batch, padding included; at most 1,000 on a CPU. If memory runs out, the "
+        "batch is halved.",
+        default="4000",
+        flag="--batch-pieces",
+        metavar="N",
+        at_least=1,
+    )
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            OPTIONS[name].check(value)
+
+    @property
+    def set_options(self) -> dict[str, Any]:
+        """The options that are not None, as keyword arguments."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    def updated(self, changes: Mapping[str, object]) -> "ParserOptions":
+        """Return these options with some changed.
+
+        A new `initial` resets `trust`, `max_steps` and `stop_above` unless they are changed too.
+        """
+        changed = options_of(changes).set_options
+        kept = replace(self, trust=None, max_steps=None, stop_above=None) if "initial" in changed else self
+        return replace(kept, **changed)
+
+
+def _without_none(kind: Any) -> Any:
+    kinds = [each for each in get_args(kind) if each is not NoneType]
+    return kinds[0] if len(kinds) == 1 else Union[tuple(kinds)]  # noqa: UP007
+
+
+OPTIONS: Mapping[str, Option] = {
+    each.name: Option(name=each.name, type=_without_none(each.type), **each.metadata) for each in fields(ParserOptions)
 }
+ParserOptions.__doc__ = "\n\n".join(
+    [
+        cast("str", ParserOptions.__doc__),
+        *(
+            textwrap.fill(f"{each.name}: {each.full_help} Default: {each.default}.", 116, subsequent_indent="    ")
+            for each in OPTIONS.values()
+        ),
+    ]
+)
 
 
 def options_of(values: Mapping[str, object]) -> ParserOptions:
-    """Return the options with these names and values; raise an error for an unknown name or a wrong type."""
-    for name, value in values.items():
-        if name not in _TYPES:
-            close = get_close_matches(name, _TYPES, 1)
-            hint = f"Did you mean {close[0]}?" if close else f"The options are {', '.join(_TYPES)}."
+    """Return the options with these names and values; raise an error for an unknown name or a wrong value."""
+    for name in values:
+        if name not in OPTIONS:
+            close = get_close_matches(name, OPTIONS, 1)
+            hint = f"Did you mean {close[0]}?" if close else f"The options are {', '.join(OPTIONS)}."
             raise TreefineError(f"A parser has no option {name!r}.", hint=hint)
-        has_right_type, needed = _TYPES[name]
-        if value is not None and not has_right_type(value):
-            raise TreefineError(f"The option {name} must be {needed}, not {described(value)}.")
-    return ParserOptions(**cast("OptionValues", values))
+    return ParserOptions(**cast("dict[str, Any]", values))
+
+
+def options_from_text(values: Mapping[str, object]) -> ParserOptions:
+    """Return the options with these values of the command line."""
+    return options_of(
+        {name: None if value is None else OPTIONS[name].from_text(value) for name, value in values.items()}
+    )
 
 
 _CHARACTERS_AT_ONCE = 1 << 16  # in the texts that `first_texts` reads, without the last one

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import torch
 
@@ -36,7 +36,6 @@ from treefine.parsing.initial import InitialParser, SeveralParsers, empty, from_
 from treefine.parsing.options import (
     ConstraintsLike,
     Initial,
-    OptionValues,
     Trust,
     Words,
     checked_strings,
@@ -61,8 +60,6 @@ from treefine.treebank.raw_text import own_text, spans_in
 from treefine.treebank.sentence import HasSentence, Sentence, sentence_in
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from treefine.fast.engine import Engine
 
 Context = TypeVar("Context")  # what belongs to a text in `Parser.pipe`
@@ -99,7 +96,7 @@ class Parser:
         *,
         segmenter: Segmenter | None = None,
         languages: Iterable[str] = (),
-        **options: Unpack[OptionValues],
+        **options: Any,
     ) -> None:
         if not isinstance(model, torch.nn.Module):
             raise TreefineError(f"A Parser needs a model, not {described(model)}.", hint='Use treefine.load("en").')
@@ -140,7 +137,7 @@ class Parser:
         return languages if len(languages) <= _MOST_SHOWN else [f"{len(languages)} languages"]
 
     @classmethod
-    def from_pretrained(cls, name: str | os.PathLike[str], **options: Unpack[OptionValues]) -> Parser:
+    def from_pretrained(cls, name: str | os.PathLike[str], **options: Any) -> Parser:
         """Load a bundled model, a model folder, or OWNER/NAME from the hub. Only the hub needs a network.
 
         `ParserOptions` documents the options. Raises ModelError if there is no such model or it cannot be used, and
@@ -149,7 +146,7 @@ class Parser:
         if not isinstance(name, str | os.PathLike):
             hint = 'Write the name of a bundled model, such as "en", or the path of a model folder.'
             raise ModelError(f"The name of a model must be a string or a path, not {described(name)}.", hint=hint)
-        given = options_of(options).given
+        given = options_of(options).set_options
         if isinstance(name, str) and name not in bundled_models() and not Path(name).exists():
             found = model_for(name)  # a language, such as "sv"
             if found is not None:
@@ -166,7 +163,7 @@ class Parser:
         parser._name, parser._treebank = os.fspath(name), "" if source is None else source.treebank
         return parser
 
-    def using(self, **options: Unpack[OptionValues]) -> Parser:
+    def using(self, **options: Any) -> Parser:
         """Return a parser with the same model and device but other options.
 
         Options that are left out stay the same, except that a new `initial` resets `trust`, `max_steps` and
@@ -178,7 +175,10 @@ class Parser:
         if (device.type, device.index or 0) != (self.device.type, self.device.index or 0):
             raise TreefineError(f"The model is on {self.device}, not on {device}.", hint="Load it on that device.")
         other = Parser(
-            self.model, segmenter=self.segmenter, languages=self.languages, **replace(own, device=self.device).given
+            self.model,
+            segmenter=self.segmenter,
+            languages=self.languages,
+            **replace(own, device=self.device).set_options,
         )
         other._name, other._treebank = self._name, self._treebank
         if other.precision == self.precision:
@@ -311,8 +311,8 @@ class Parser:
         label that the model does not know is read as its main type (nsubj:outer as nsubj) or under its newer name (dobj
         as obj). `label_map` maps other labels to those of the model: a dictionary, or a file with two columns.
         `constraints` is as in `parse`. `trust` is the weight of the arcs in the sentences, "auto" by default; see
-        `ParserOptions`. `tags` is the option of the parser: "given" keeps all tags, "predicted" replaces all of them,
-        and "best", the default of a UD model that predicts tags, replaces those that the new tree does not allow.
+        `ParserOptions`. `tags` is the option of the parser: with "predicted", the predicted tags replace those of the
+        sentences; otherwise they only fill in blank ones.
         Raises ModelError if the model reads no graph.
         """
         if isinstance(sentences, str | os.PathLike):
@@ -621,12 +621,10 @@ def _trees_of(initial: Parser | InitialParser) -> InitialParser:
     return from_parser(initial.using(keep="nothing").stream_trees) if isinstance(initial, Parser) else initial
 
 
-def load(name: str | os.PathLike[str] = "en", **options: Unpack[OptionValues]) -> Parser:
+def load(name: str | os.PathLike[str] = "en", **options: Any) -> Parser:
     """Load a parser: a bundled model, a language such as "sv", a model folder, or OWNER/NAME from the hub.
 
-    Only the hub needs a network. The options are `initial`, `trust`, `max_steps`, `stop_above`, `tags`,
-    `is_projective`, `keep`, `k`, `language`, `device`, `precision` and `batch_pieces`, for example `k=3`;
-    `help(treefine.ParserOptions)` explains them. Raises ModelError if there is no such model or it cannot be used, and
-    TreefineError if an option is not valid.
+    Only the hub needs a network. Options are keyword arguments such as `k=3`; `help(treefine.ParserOptions)` explains
+    them. Raises ModelError if there is no such model or it cannot be used, and TreefineError if an option is not valid.
     """
     return Parser.from_pretrained(name, **options)

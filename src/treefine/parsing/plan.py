@@ -17,14 +17,12 @@ from treefine.config import (
     MOST_WORDS,
     STEPS,
     STEPS_FROM_EMPTY,
-    SURE_TAG,
     Column,
     ConfidenceSettings,
     Precision,
     PrecisionSettings,
     TagChoice,
     TransformerSettings,
-    WrittenTags,
 )
 from treefine.errors import ModelError, TreefineError
 from treefine.model.batch import Batch, Evidence, Graphs, padded_length
@@ -37,14 +35,12 @@ from treefine.parsing.initial import InitialParser, empty, is_given, is_of_other
 from treefine.parsing.invariance import stable_scores
 from treefine.parsing.languages import LanguageChoice
 from treefine.parsing.options import ParserOptions, Trust
-from treefine.parsing.refine import BatchStep, SureTags, Tags, refine, sureness
+from treefine.parsing.refine import BatchStep, Tags, refine, sureness
 from treefine.treebank.constraints import CONSTRAIN, Constrain, Constraints, Keep
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
-from treefine.treebank.tag_rules import follows_ud
 
 AUTO: Literal["auto"] = "auto"
-MOST_TRUST = 1_000  # far above any difference of scores
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
@@ -59,7 +55,7 @@ class Plan:
     max_steps: int  # T
     stop_above: float
     tags: TagChoice  # those that the model reads
-    written_tags: WrittenTags  # those in the output, besides blank ones, which are filled in
+    replaces_tags: bool  # whether predicted tags replace those of the input; else they fill in blank ones
     decoder: Decoder
     keep: Keep
     constrain: Constrain
@@ -81,13 +77,6 @@ class Plan:
         device = find_device(options.device)
         starts_empty = initial is empty
         keep: Keep = options.keep or "marked"
-        if keep not in CONSTRAIN:
-            raise TreefineError(f"keep must be marked, given or nothing, not {keep!r}.")
-        if options.k is not None and options.k < 1:
-            raise TreefineError(f"k, the number of trees, must be at least 1, not {options.k}.")
-        batch_pieces = BATCH_PIECES if options.batch_pieces is None else options.batch_pieces
-        if batch_pieces < 1:
-            raise TreefineError(f"batch_pieces must be at least 1, not {batch_pieces}.")
         return cls(
             model=model,
             device=device,
@@ -95,15 +84,15 @@ class Plan:
             trust=resolved_trust(options.trust, parsers_in(initial)),
             max_steps=resolved_steps(options.max_steps, model, starts_empty=starts_empty),
             stop_above=resolved_stop(options.stop_above, model, starts_empty=starts_empty),
-            tags=resolved_tags(options.tags, model, initial),
-            written_tags=written_tags(options.tags, model, initial),
+            tags=resolved_tags(options.tags, model),
+            replaces_tags=options.tags == "predicted" and is_given(initial),
             decoder=Decoder.of(model, is_projective=bool(options.is_projective)),
             keep=keep,
             constrain=CONSTRAIN[keep],
             k=options.k or 1,
             precision=resolved_precision(options.precision, model, device),
             confidence=model.settings.confidence,
-            shape=fast.batch_shape(model, device, batch_pieces),
+            shape=fast.batch_shape(model, device, options.batch_pieces or BATCH_PIECES),
             most_words=MOST_WORDS,
             choice=LanguageChoice.of(model.settings, model.vocabulary, options.language, languages=languages),
         )
@@ -136,13 +125,6 @@ class Plan:
         """The columns of tags that the model reads from the input and has not learned to predict."""
         predicted = self.model.settings.tags.predicted
         return tuple(column for column in self.read_columns if column not in predicted)
-
-    @property
-    def sure_tags(self) -> SureTags | None:
-        """The rule that says when the model is sure of a UPOS tag; None if the output does not depend on it."""
-        if self.written_tags != "best":
-            return None
-        return SureTags(self.model.settings.tags.columns.index("upos"), SURE_TAG)
 
     def size(self, sentence: Sentence, pieces: Sequence[Sequence[int]] | None = None) -> int:
         """Return the number of pieces of a sentence in a batch, padding included; for a BiLSTM, of words and ROOT."""
@@ -182,8 +164,6 @@ def resolved_steps(max_steps: int | None, model: ParserModel, *, starts_empty: b
     reads_graph, trained = model.settings.reads_graph, model.settings.max_steps
     if max_steps is None:
         return 1 if not reads_graph else trained or (STEPS_FROM_EMPTY if starts_empty else STEPS)
-    if max_steps < 1:
-        raise TreefineError(f"The number of steps must be at least 1, not {max_steps}.")
     if max_steps > 1 and not reads_graph:
         raise ModelError("This model reads no graph, so it cannot take more than one step.")
     return max_steps
@@ -203,10 +183,7 @@ def resolved_trust(trust: Trust | Sequence[Trust] | None, sources: Sequence[Init
             message = f"trust has {len(found)} values, but the number of initial parses is {len(sources)}."
             raise TreefineError(message, hint="Give one value for all of them, or one for each.")
     else:
-        found = [cast("Trust", trust)] * max(1, len(sources))  # one even without a source, to be checked
-    for each in found:
-        if each != AUTO and (isinstance(each, str) or not 0 <= each <= MOST_TRUST):
-            raise TreefineError(f"trust must be auto or a number from 0 to {MOST_TRUST:,}, not {each!r}.")
+        found = [cast("Trust", trust)] * len(sources)
     return tuple(each if each == AUTO else float(each) for each in found) if any(found) and sources else ()
 
 
@@ -217,44 +194,16 @@ def resolved_stop(stop_above: float | None, model: ParserModel, *, starts_empty:
     """
     if stop_above is None:
         return model.settings.stop_above if starts_empty else 1.0
-    if not 0 <= stop_above <= 1:
-        hint = "1 refines until the tree no longer changes."
-        raise TreefineError(f"stop_above must be from 0 to 1, not {stop_above}.", hint=hint)
     return float(stop_above)
 
 
-def resolved_tags(tags: TagChoice | None, model: ParserModel, initial: InitialParser) -> TagChoice:
-    """Return the choice of tags: the requested one, or by default that of the model's training.
-
-    By default, a model that can do so chooses the best tags if it refines the sentences' own trees.
-    """
+def resolved_tags(tags: TagChoice | None, model: ParserModel) -> TagChoice:
+    """Return the choice of tags: the requested one, or by default that of the model's training."""
     source = model.settings.tags.source
-    if tags is None:
-        return "best" if is_given(initial) and _knows_best_tags(model) else source
-    if tags not in get_args(TagChoice):
-        raise TreefineError(f"tags must be given, predicted, best or none, not {tags!r}.")
-    if tags == "best" and initial is empty:
-        hint = "Refine trees, or name a file of initial trees."
-        raise TreefineError("tags cannot be 'best' without an initial parse.", hint=hint)
-    if (tags == "given" and source == "none") or (tags in ("predicted", "best") and source != "predicted"):
+    if (tags == "given" and source == "none") or (tags == "predicted" and source != "predicted"):
         what = "reads no tags" if tags == "given" else "has no tagger"
         raise ModelError(f"tags cannot be {tags!r}: this model {what}.")
-    if tags == "best" and not _knows_best_tags(model):
-        raise ModelError("tags cannot be 'best': this model does not use the labels and tags of UD.")
-    return tags
-
-
-def _knows_best_tags(model: ParserModel) -> bool:
-    """Return whether the model predicts UPOS and follows UD, which says which tags a label allows."""
-    predicts = "upos" in model.settings.tags.predicted
-    return predicts and follows_ud(model.vocabulary.labels, model.vocabulary.upos)
-
-
-def written_tags(tags: TagChoice | None, model: ParserModel, initial: InitialParser) -> WrittenTags:
-    """Return which tags the output has. Only a refined treebank gets other tags than its own."""
-    if resolved_tags(tags, model, initial) == "best":
-        return "best"
-    return "predicted" if tags == "predicted" and is_given(initial) else "given"
+    return tags or source
 
 
 def resolved_precision(precision: Precision | None, model: ParserModel, device: torch.device) -> Precision:
@@ -347,7 +296,6 @@ def refine_batch(
             tags,
             needs_trees=needs_trees,
             stop_above=stop_above,
-            sure_tags=plan.sure_tags,
         )
 
     def decode(scores: Scores, batch: Batch, t: int) -> Graphs:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -149,21 +148,6 @@ def mean_of_words(
 ) -> Float[Tensor, " batch"]:
     """Return the mean over each sentence's words, without ROOT and padding."""
     return torch.where(is_dependent, of_words, 0).sum(1) / is_dependent.sum(1).clamp(min=1)
-
-
-class SureTags(NamedTuple):
-    """A limit on the probability of a predicted tag, above which the model is sure of it."""
-
-    column: int  # the place of UPOS among the model's columns of tags
-    limit: float
-
-    def margin(self, tags: tuple[Float[Tensor, "*place tag"], ...]) -> Float[Tensor, "*place"]:
-        """Return by how much the log-probability of each word's best tag exceeds the limit."""
-        return log_best(tags[self.column]) - math.log(self.limit)
-
-    def of(self, tags: tuple[Float[Tensor, "*place tag"], ...]) -> Bool[Tensor, "*place"]:
-        """Return the words of whose best tag the model is sure."""
-        return self.margin(tags) > 0
 
 
 def best_tags(scores: Scores, batch: Batch) -> Tags:

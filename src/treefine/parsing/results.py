@@ -102,10 +102,9 @@ def predicted_tags(step: BatchStep, model: ParserModel, sentences: Sequence[Sent
 
 
 class FoundTags(NamedTuple):
-    """The predicted tags of one sentence, and how sure the model is of them."""
+    """The predicted tags of one sentence, and the confidence in them."""
 
     names: TagNames = ()
-    is_sure: Sequence[bool] = ()  # whether it is sure of each UPOS; empty if the output does not depend on it
     confidences: tuple[tuple[float, ...], ...] = ()  # the probability of each tag, by column, if they are wanted
 
 
@@ -122,7 +121,6 @@ def found_tags(
         return {}
     sentences = [items[number].sentence for number in step.sentences]
     names = predicted_tags(step, plan.model, sentences)
-    is_sure = [[]] * len(sentences) if plan.sure_tags is None else plan.sure_tags.of(step.scores.tags).tolist()
     sure = [
         log_best(scores / plan.confidence.tag_temperature(column)).exp().tolist()
         for column, scores in zip(plan.model.settings.tags.columns, step.scores.tags, strict=True)
@@ -131,7 +129,6 @@ def found_tags(
     return {
         number: FoundTags(
             names[row],
-            is_sure[row][1 : len(one) + 1],
             _tag_confidences(plan, [each[row][1 : len(one) + 1] for each in sure], names[row], one),
         )
         for row, (number, one) in enumerate(zip(step.sentences, sentences, strict=True))
@@ -252,7 +249,12 @@ def _graph(listed: Listed, row: int, item: Item, plan: Plan) -> Graph:
 def _filled(item: Item, tree: Graph, tags: FoundTags, plan: Plan) -> Sentence:
     settings = plan.model.settings.tags
     return with_parse(
-        item.sentence, tree.arcs, settings.columns, tags.names, plan.written_tags, tags.is_sure, kept=settings.given
+        item.sentence,
+        tree.arcs,
+        settings.columns,
+        tags.names,
+        replaces_tags=plan.replaces_tags,
+        kept=settings.given,
     )
 
 

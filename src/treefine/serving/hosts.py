@@ -31,7 +31,7 @@ class ParserHost:
         self._parser = parser
         self._give_back_after = 0.0
         self._variant = lru_cache(maxsize=_N_VARIANTS)(
-            lambda options: parser.using(**options.given) if options.given else parser
+            lambda options: parser.using(**options.set_options) if options.set_options else parser
         )
         # On a GPU a step takes milliseconds, and its kernels may be recorded.
         networks = [parser.running] if parser.device.type == "cpu" else []

@@ -71,7 +71,7 @@ class _Request(_Strict):
     tags: TagChoice | None = Field(
         None,
         description="Read the tags of the input, predict them, or use none. If trees are refined, `predicted` also "
-        "replaces all tags, and `best` those that the new tree does not allow.",
+        "replaces all tags.",
     )
     keep: Keep = Field("marked", description="Input arcs to keep: those marked in MISC, all, or none.")
     projective: bool | None = Field(None, description="Return only trees without crossing arcs.")

@@ -78,7 +78,7 @@ class FineTuner:
     def _parser(self) -> Parser:
         """Return a parser with the current weights and everything else of the model that was loaded."""
         start = self.start
-        return Parser(self.model, segmenter=start.segmenter, languages=start.languages, **start.options.given)
+        return Parser(self.model, segmenter=start.segmenter, languages=start.languages, **start.options.set_options)
 
     def _loaded(self, name: str) -> Parser:
         return Parser.from_pretrained(name, device="cpu", keep="nothing", language=self.request.language or None)

@@ -38,7 +38,6 @@ READING = Parser(tiny_model(), max_steps=2, device="cpu")  # reads the tags of t
 REFINING = READING.using(initial=given, max_steps=2, trust=0)
 MAPPED = REFINING.using(initial=renamed(given, READING.model.vocabulary.labels, {"det": "punct"}), max_steps=2, trust=0)
 RETAGGING = TAGGING.using(initial=given, max_steps=2, tags="predicted", trust=0)
-BEST = TAGGING.using(initial=given, max_steps=2, tags="best", trust=0)
 MARK = "1\tGo\t_\tVERB\t_\t_\t2\tobj\t_\tKeep=Arc\n2\tnow\t_\tADV\t_\t_\t0\troot\t_\t_\n\n"
 
 
@@ -94,7 +93,7 @@ def test_workers_write_the_same_bytes_as_the_parser(workers, name):
     assert texts(workers, data, path=name, size=1) == expected(TAGGING, data, path=name)
 
 
-PARSERS = {"tags": TAGGING, "reads": READING, "refines": REFINING, "maps": MAPPED, "retags": RETAGGING, "best": BEST}
+PARSERS = {"tags": TAGGING, "reads": READING, "refines": REFINING, "maps": MAPPED, "retags": RETAGGING}
 
 
 @pytest.mark.parametrize("parser", PARSERS.values(), ids=PARSERS.keys())
