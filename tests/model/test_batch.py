@@ -3,14 +3,13 @@
 from dataclasses import fields, replace
 from itertools import pairwise
 
-import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.generated_inputs import CLS, LABELS, PAD, SEP, arcs_over, inputs_of, sentences_in_pieces
 from treefine.model.batch import N_SPECIALS, ROOT_PIECE, Batch, Graphs, PieceInputs, WordInputs, owners, windows
-from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary
+from treefine.model.vocabulary import Vocabulary
 from treefine.treebank.graph import Arcs
 
 VOCABULARY = Vocabulary(labels=LABELS, words=("dog", "the"), chars=tuple("deghot"))
@@ -87,23 +86,6 @@ def test_each_word_is_read_at_its_first_piece_in_a_row_of_its_sentence(sentences
                 assert inputs.pieces[row, piece] == sentence[word - 1][0]
 
 
-def test_only_the_first_pieces_of_a_very_long_word_are_read():
-    inputs = inputs_of([[[7] * 100, [8]]], n_positions=23)
-
-    assert inputs.words.tolist() == [[-1, 0, 1, 1, 1, 1, 1, 2, -1]]
-
-
-def test_a_sentence_of_five_thousand_words_has_a_place_for_every_word():
-    sentence = [[5 + word % 20] * (1 + word % 3) for word in range(5000)]
-
-    inputs = inputs_of([sentence, [[7]]], n_positions=512)
-
-    assert inputs.pieces.shape[1] <= 512
-    places = set(zip(inputs.word_rows[0].tolist(), inputs.word_pieces[0].tolist(), strict=True))
-    assert len(places) == 5001
-    assert inputs.words[inputs.word_rows[0], inputs.word_pieces[0]].tolist() == list(range(5001))
-
-
 @given(data=st.data())
 def test_selected_piece_inputs_are_those_of_the_selected_sentences(data):
     sentences = data.draw(sentences_in_pieces(max_words=12))
@@ -130,37 +112,6 @@ def test_chunks_contain_all_rows_in_order_and_have_at_most_the_given_size(senten
 # Words and characters
 
 
-def test_root_is_word_0_and_has_one_unknown_character():
-    inputs = WordInputs.of([["The", "dog"], ["cat"]], VOCABULARY)
-
-    assert inputs.words.tolist() == [[0, 3, 2], [0, 1, 0]]
-    assert inputs.chars[0].tolist() == [[1, 0, 0], [1, 5, 3], [2, 6, 4]]  # "T" is unknown
-    assert inputs.chars[1].tolist() == [[1, 0, 0], [1, 1, 7], [1, 0, 0]]
-    assert (inputs.lengths, inputs.n_rows) == ((3, 2), 2)
-
-
-@given(words=st.lists(st.text(), max_size=5))
-def test_every_word_has_a_character_and_padding_only_at_the_end(words):
-    inputs = WordInputs.of([words], VOCABULARY, most_chars=8)
-
-    is_char = inputs.chars != 0
-    assert is_char[..., 0].all()
-    assert is_char.sum(-1)[0, 1:].tolist() == [max(1, min(len(word), 8)) for word in words]
-    assert torch.equal(is_char, is_char.sort(dim=-1, descending=True).values)
-
-
-@given(data=st.data())
-def test_selected_word_inputs_are_those_of_the_selected_sentences(data):
-    sentences = data.draw(st.lists(st.lists(st.text("dgo"), max_size=6), min_size=1, max_size=4))
-    chosen = data.draw(choices(sentences))
-    lengths = [len(sentence) for sentence in sentences]
-
-    part = Batch.of(WordInputs.of(sentences, VOCABULARY), lengths).select(chosen)
-
-    rebuilt = WordInputs.of([sentences[number] for number in chosen], VOCABULARY)
-    assert_same(part, Batch.of(rebuilt, [lengths[number] for number in chosen]))
-
-
 # Batches
 
 
@@ -176,15 +127,6 @@ def test_a_batch_knows_its_words_root_included(lengths):
     assert batch.is_word[:, 0].all()
 
 
-@pytest.mark.parametrize("inputs", [inputs_of([[[7]]]), WordInputs.of([["dog"]], VOCABULARY)], ids=["pieces", "words"])
-def test_a_batch_moves_to_a_device_with_all_its_tensors(inputs):
-    moved = Batch.of(inputs, [1]).to(torch.device("meta"))
-
-    of_inputs = [getattr(moved.inputs, field.name) for field in fields(inputs)]
-    tensors = [moved.is_word, *(each for each in of_inputs if isinstance(each, torch.Tensor))]
-    assert {each.device.type for each in tensors} == {"meta"}
-
-
 # Graphs
 
 
@@ -195,13 +137,6 @@ def test_a_graph_has_heads_and_label_ids_and_padding_has_neither():
 
     assert graphs.heads.tolist() == [[-1, 2, 0], [-1, 0, -1], [-1, -1, -1]]
     assert graphs.labels.tolist() == [[-1, 1, 2], [-1, -1, -1], [-1, -1, -1]]
-
-
-def test_a_word_without_a_head_has_no_label_either():
-    graphs = Graphs.of([Arcs((None, 0), ("nsubj", "root"))], VOCABULARY)
-
-    assert graphs.heads.tolist() == [[NO_HEAD, NO_HEAD, 0]]
-    assert graphs.labels.tolist() == [[UNSEEN, UNSEEN, 2]]
 
 
 @given(data=st.data())
@@ -233,12 +168,6 @@ def test_graphs_are_equal_if_all_heads_and_labels_are(data):
     assert same[0]
     for is_same, mine, yours in zip(same.tolist(), one, other, strict=True):
         assert is_same == (mine.heads == yours.heads and given_arcs(mine) == given_arcs(yours))
-
-
-def test_graphs_move_to_a_device():
-    graphs = Graphs.of([Arcs((0,), ("root",))], VOCABULARY).to(torch.device("meta"))
-
-    assert {graphs.heads.device.type, graphs.labels.device.type} == {"meta"}
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5))
@@ -277,16 +206,6 @@ def test_windows_contain_every_word_and_overlap_by_half_up_to_the_words_at_their
     assert cut[-1].start == 0 or sum(n_pieces[cut[-1].start - 1 :]) > room  # the last window is as full as the others
 
 
-@given(words_and_room())
-def test_windows_move_forward_and_no_window_contains_another_if_words_are_short(case):
-    n_pieces, room = case
-    assume(max(n_pieces, default=1) <= max(1, room // 2))
-
-    cut = windows(n_pieces, room)
-
-    assert all(one.start < other.start and one.stop < other.stop for one, other in pairwise(cut))
-
-
 def test_windows_over_words_of_one_piece_overlap_by_half():
     assert windows([1] * 10, 4) == [range(0, 4), range(2, 6), range(4, 8), range(6, 10)]
     assert windows([], 1) == [range(0)]
@@ -313,11 +232,3 @@ def test_a_word_is_read_from_the_window_in_which_it_is_farthest_from_a_cut(case)
         best = max(naive_distance(n_pieces, window, word) for window in cut if word in window)
         assert naive_distance(n_pieces, cut[owner], word) == best
     assert found == sorted(found)
-
-
-def test_five_thousand_words_have_about_twenty_windows():
-    n_pieces = [1 + word % 3 for word in range(5000)]
-
-    cut = windows(n_pieces, 509)
-
-    assert len(cut) == pytest.approx(sum(n_pieces) / (509 / 2), abs=3)

@@ -1,8 +1,6 @@
 """The bundled English parser, as a new user sees it, and the models of extra packages."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -10,15 +8,12 @@ import treefine
 from treefine import ModelError
 from treefine.model.bundled import (
     BUNDLED,
-    EXTRA_MODEL,
-    LANGUAGES_OF_MULTI,
     about,
     bundled_models,
     find_model,
     model_for,
     unknown_language,
 )
-from treefine.segmenter.language import table
 from treefine.training.checkpoint import FolderNames
 
 MOST_BYTES = 42_000_000
@@ -42,12 +37,6 @@ def test_all_models_of_the_package_together_are_at_most_42_megabytes():
 
     assert sum(path.stat().st_size for path in files) <= MOST_BYTES
     assert not [path for path in files if path.suffix in (".bin", ".pt", ".pkl", ".pickle")]
-
-
-def test_the_card_names_the_treebank_its_licence_and_the_encoder():
-    card = (bundled_models()["en"] / "README.md").read_text()
-
-    assert all(name in card for name in ("UD English EWT", "CC BY-SA 4.0", "gte-small", "MIT"))
 
 
 @pytest.mark.parametrize(
@@ -103,17 +92,6 @@ def test_odd_text_gets_trees_and_loses_no_character(nlp, text):
     assert not any(each.isprintable() and not each.isspace() and not "\ud800" <= each <= "\udfff" for each in left)
 
 
-@pytest.mark.parametrize("text", ["", "  \n\n\t "])
-def test_a_text_without_words_has_no_sentence(nlp, text):
-    assert nlp(text) == []
-
-
-@pytest.mark.usefixtures("only_own_models")
-def test_an_unknown_name_is_an_error_that_lists_the_bundled_models():
-    with pytest.raises(ModelError, match=r"There is no model 'english'. Choose a bundled one \(en\)"):
-        find_model("english")
-
-
 def test_the_output_folder_of_a_training_stands_for_its_model(tmp_path):
     model = tmp_path / FolderNames.model
     (tmp_path / FolderNames.recipe).touch()
@@ -125,10 +103,6 @@ def test_the_output_folder_of_a_training_stands_for_its_model(tmp_path):
     (model / "config.json").touch()
 
     assert find_model(tmp_path) == find_model(model) == model
-
-
-def test_a_folder_without_a_model_is_returned_unchanged(tmp_path):
-    assert find_model(tmp_path) == tmp_path
 
 
 # Models of extra packages
@@ -181,12 +155,6 @@ def test_a_model_of_another_package_is_bundled_too(install):
     assert about(folder).languages["sv_lines"].is_main is False
 
 
-def test_a_model_of_the_package_itself_wins_over_another_of_its_name(install):
-    install("en", "fake_english")
-
-    assert bundled_models() == {"en": BUNDLED / "en"}
-
-
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -227,24 +195,6 @@ def test_the_model_for_a_language_is_found_by_code_name_or_treebank(install, ask
     assert model_for(asked) == found
 
 
-def test_the_model_with_the_fewest_languages_is_preferred(install):
-    folder = install("all", "fake_all")
-    known = json.loads((folder / "about.json").read_text())
-    known["languages"]["en_ewt"] = language("English", "en")
-    (folder / "about.json").write_text(json.dumps(known))
-    (folder / "config.json").write_text(json.dumps({"languages": ["da", "en", "sv"]}))
-
-    assert model_for("en") == ("en", "en")
-    assert model_for("da") == ("all", "da")
-
-
-def test_a_damaged_model_does_not_hide_the_languages_of_others(install):
-    (install("nordic", "fake_nordic_3") / "about.json").write_text("{")
-
-    assert model_for("English") == ("en", "en")
-    assert model_for("sv") is None
-
-
 @pytest.mark.usefixtures("only_own_models")
 @pytest.mark.parametrize(
     ("asked", "said"),
@@ -264,13 +214,6 @@ def test_the_error_for_an_unknown_model_says_where_a_language_is(asked, said):
     assert str(caught.value).endswith(said)
 
 
-def test_the_error_for_a_language_names_the_installed_model(install):
-    install("nordic", "fake_nordic_4")
-
-    with pytest.raises(ModelError, match=r"Choose a bundled one \(en, nordic\).* Swedish is in the model nordic\.$"):
-        find_model("sv")
-
-
 @pytest.mark.usefixtures("only_own_models")
 @pytest.mark.parametrize(
     ("asked", "said"),
@@ -288,21 +231,3 @@ def test_the_error_for_a_language_names_the_installed_model(install):
 )
 def test_an_unknown_language_is_an_error_with_the_nearest_one_and_a_list(asked, said):
     assert str(unknown_language(asked, NORDIC, model="multi")) == said
-
-
-def test_the_languages_of_the_extra_model_are_those_that_errors_name():
-    known = table().names
-
-    assert {code: known[code] for code in LANGUAGES_OF_MULTI} == LANGUAGES_OF_MULTI
-    if EXTRA_MODEL not in bundled_models():
-        pytest.skip("treefine-multi is not installed")
-    described = about(bundled_models()[EXTRA_MODEL]).languages.values()
-    assert {each.language: each.name.partition(" (")[0] for each in described} == LANGUAGES_OF_MULTI
-    assert {each.language for each in described if each.is_main} == set(LANGUAGES_OF_MULTI)
-
-
-def test_finding_the_model_for_a_language_loads_no_torch():
-    code = "from treefine.model.bundled import model_for; model_for('sv')\nimport sys\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-
-    assert "torch" not in done.stdout.split()

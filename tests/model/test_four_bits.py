@@ -35,15 +35,6 @@ def test_rounding_is_within_half_a_step_and_doing_it_again_changes_nothing(value
     assert torch.equal(from_four_bits(*in_four_bits(once)), once)
 
 
-def test_two_numbers_share_a_byte_and_a_block_has_one_scale():
-    packed, scale = in_four_bits(torch.randn(3, 4 * FOUR_BIT_BLOCK))
-
-    assert packed.shape == (3, 2 * FOUR_BIT_BLOCK)
-    assert packed.dtype == torch.uint8
-    assert scale.shape == (3, 4)
-    assert scale.dtype == torch.float16
-
-
 def wide_model():
     model = tiny_model()
     shape = replace(model.settings.encoder, width=32, embedding_width=32, table_bits=4)

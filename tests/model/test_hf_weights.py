@@ -8,8 +8,8 @@ from safetensors.torch import load_file, save_file
 
 from tests.support.generated_inputs import LABELS
 from tests.support.messages import assert_message
-from tests.support.tiny import TOKENIZERS, read_config, write_encoder
-from treefine.config import RelationSettings, TransformerSettings
+from tests.support.tiny import read_config, write_encoder
+from treefine.config import RelationSettings
 from treefine.errors import TreefineError
 from treefine.model.encoder import TransformerEncoder
 from treefine.model.hf_weights import fill, load_encoder, translate
@@ -89,31 +89,6 @@ def test_all_shards_of_a_folder_are_read(tmp_path):
     assert_same_weights(weights, expected)
 
 
-def test_the_settings_come_from_the_config_and_the_tables(tmp_path):
-    write_encoder(tmp_path, "electra")
-    write_config(
-        tmp_path, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3, layer_norm_eps=1e-5, hidden_act="relu"
-    )
-
-    shape, _ = load_encoder(tmp_path)
-
-    assert shape == TransformerSettings(
-        family="electra",
-        n_pieces=TOKENIZERS["electra"]().get_vocab_size(),
-        n_positions=66,
-        n_layers=2,
-        width=16,
-        n_attention_heads=2,
-        inner_width=24,
-        embedding_width=8,
-        activation="relu",
-        norm_eps=1e-5,
-        n_buckets=0,
-        dropout=0.2,
-        attention_dropout=0.3,
-    )
-
-
 def test_older_folders_name_their_norms_gamma_and_beta(tmp_path):
     write_encoder(tmp_path, "bert")
     _, expected = load_encoder(tmp_path)
@@ -151,25 +126,6 @@ def test_the_positions_of_roberta_start_after_the_padding_id(pad_token_id, tmp_p
     embeddings = reference.embeddings
     expected = embeddings.position_embeddings.weight[pad_token_id + 1] + embeddings.token_type_embeddings.weight[0]
     torch.testing.assert_close(weights["positions.weight"][0], expected.detach())
-
-
-@pytest.mark.parametrize("family", ["bert", "electra"])
-def test_the_positions_of_bert_and_electra_start_at_0_whatever_their_padding(family, tmp_path):
-    write_encoder(tmp_path, family)
-    write_config(tmp_path, pad_token_id=None)
-
-    shape, _ = load_encoder(tmp_path)
-
-    assert shape.n_positions == 66
-
-
-def test_the_positions_of_mpnet_start_at_2_whatever_its_padding(tmp_path):
-    reference = write_encoder(tmp_path, "mpnet")
-    write_config(tmp_path, pad_token_id=0)
-
-    _, weights = load_encoder(tmp_path)
-
-    torch.testing.assert_close(weights["positions.weight"], reference.embeddings.position_embeddings.weight.data[2:])
 
 
 # Faulty folders
@@ -359,18 +315,6 @@ def test_a_config_that_does_not_fit_the_weights_is_an_error(family, changes, mes
     write_config(tmp_path, **changes)
 
     assert_message(error_of(tmp_path), message)
-
-
-@pytest.mark.parametrize("shape", [(), (5,), (66, 15), (2, 3, 16)])
-@pytest.mark.parametrize("name", ["word_embeddings", "position_embeddings", "token_type_embeddings"])
-def test_a_table_with_a_wrong_shape_is_an_error(name, shape, tmp_path):
-    write_encoder(tmp_path, "bert")
-    weights_with(**{f"embeddings.{name}.weight": torch.zeros(shape)})(tmp_path)
-
-    found = error_of(tmp_path)
-
-    assert found.startswith("DIR: The encoder's embedding tables do not fit together; pieces.weight is ")
-    assert f".weight is {' × '.join(map(str, shape)) or 'a number'}" in found
 
 
 def test_a_module_may_have_additional_parameters_for_root_tags_and_relations(tmp_path):

@@ -11,14 +11,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
 
 from tests.support.toy_hub import ENCODERS, toy_encoder
 from tests.support.toy_treebanks import UD, UD_FOLDER, toy_treebanks
 from treefine.config import RelationSettings
 from treefine.errors import ModelError
 from treefine.model.batch import ROOT_PIECE, PieceInputs
-from treefine.model.create import PieceChoice, create_parser_model
+from treefine.model.create import create_parser_model
 from treefine.model.folder import fetch
 from treefine.model.hf_weights import load_encoder
 from treefine.model.subwords import Subwords
@@ -97,30 +96,6 @@ def test_every_encoder_becomes_a_parser(name, graph, hub, tmp_path):
 
 
 @every_encoder
-def test_no_word_of_its_language_is_unknown(name, hub):
-    subwords = Subwords.from_folder(hub / name)
-
-    pieces = subwords.pieces_of([form for sentence in sentences_for(hub, name) for form in sentence.forms])
-
-    assert all(subwords.unk_id not in word for word in pieces)
-
-
-@every_encoder
-def test_a_vocabulary_that_is_cut_to_the_treebank_divides_its_words_as_before(name, hub):
-    sentences = sentences_for(hub, name)
-    whole = Subwords.from_folder(hub / name)
-    forms = [form for sentence in sentences for form in sentence.forms]
-
-    cut = create_parser_model(hub / name, sentences, pieces=PieceChoice(0)).subwords
-
-    def strings(subwords):
-        return [[subwords.tokenizer.id_to_token(piece) for piece in word] for word in subwords.pieces_of(forms)]
-
-    assert len(cut) < len(whole)
-    assert strings(cut) == strings(whole)
-
-
-@every_encoder
 @torch.no_grad()
 def test_without_a_graph_the_vectors_equal_the_reference_library(name, hub):
     transformers = pytest.importorskip("transformers")
@@ -189,14 +164,6 @@ def test_japanese_words_are_divided_as_in_the_reference_library_after_mecab(kind
     assert found == expected
 
 
-def test_a_japanese_word_is_not_divided_at_each_kanji(hub):
-    subwords = Subwords.from_folder(hub / JAPANESE)
-
-    found = [[subwords.tokenizer.id_to_token(piece) for piece in word] for word in subwords.pieces_of(["山川", "ﾅﾒ"])]
-
-    assert found == [["山", "##川"], ["ナ", "##メ"]]  # half-width characters are normalised
-
-
 def test_a_japanese_encoder_with_sentencepiece_is_refused(hub, tmp_path):
     folder = copy_of(hub, JAPANESE, tmp_path)
     (folder / "tokenizer_config.json").write_text('{"subword_tokenizer_type": "sentencepiece"}')
@@ -223,40 +190,6 @@ def test_the_pickle_gives_the_weights_of_the_safetensors_file(name, hub, tmp_pat
     expected_shape, expected = load_encoder(hub / name)
     assert shape == expected_shape
     assert equal_weights(weights, expected)
-
-
-@every_encoder
-def test_norms_may_be_called_gamma_and_beta_or_weight_and_bias(name, hub, tmp_path):
-    folder = copy_of(hub, name, tmp_path)
-    weights = torch.load(folder / "pytorch_model.bin", weights_only=True)
-    names = {"gamma": "weight", "beta": "bias"} if ENCODERS[name].is_old else {"weight": "gamma", "bias": "beta"}
-    for old in [each for each in weights if ".LayerNorm." in each]:
-        body, _, kind = old.rpartition(".")
-        weights[f"{body}.{names[kind]}"] = weights.pop(old)
-    del weights["cls.predictions.decoder.weight"]  # the word embeddings once more
-    save_file(weights, folder / "model.safetensors")
-
-    _, found = load_encoder(folder)
-
-    assert equal_weights(found, load_encoder(hub / name)[1])
-
-
-def test_the_toys_have_the_names_of_the_hub(hub):
-    uncased = load_file(hub / "bert-base-uncased" / "model.safetensors")
-    pickled = torch.load(hub / JAPANESE / "pytorch_model.bin", weights_only=True)
-
-    assert {"bert.embeddings.LayerNorm.gamma", "bert.pooler.dense.bias", "cls.seq_relationship.weight"} <= set(uncased)
-    assert "cls.predictions.decoder.weight" not in uncased
-    table = pickled["bert.embeddings.word_embeddings.weight"]
-    assert pickled["cls.predictions.decoder.weight"].data_ptr() == table.data_ptr()
-    assert not (hub / JAPANESE / "model.safetensors").exists()
-
-
-def test_a_pickle_beside_a_safetensors_file_is_not_read(hub, tmp_path):
-    folder = copy_of(hub, "bert-base-uncased", tmp_path)
-    (folder / "pytorch_model.bin").write_bytes(b"damaged")
-
-    load_encoder(folder)
 
 
 class Code:

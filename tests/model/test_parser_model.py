@@ -8,21 +8,20 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from tests.support.generated_inputs import WAYS_TO_READ, arcs_over, name_of
+from tests.support.generated_inputs import SOME_WAYS_TO_READ, arcs_over, name_of
 from tests.support.tiny import sample, tiny_biaffine, tiny_model
 from treefine.config import RelationSettings, TagSettings
 from treefine.errors import ConfigError
 from treefine.model.attention import PaddedAttention
-from treefine.model.batch import Graphs, PieceInputs, WordInputs
+from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
-from treefine.model.scorer import Tagger
 from treefine.model.vocabulary import NO_HEAD, UNSEEN
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
 SENTENCES = sample(12)
 BOTH_COLUMNS = TagSettings("given", ("upos", "xpos"))
-few_examples = profile(max_examples=profile().max_examples // 4)
+few_examples = profile(max_examples=max(5, profile().max_examples // 4))
 
 
 @cache
@@ -77,7 +76,7 @@ def greatest_change(one, other):
 # Graphs
 
 
-@pytest.mark.parametrize("settings", WAYS_TO_READ, ids=name_of)
+@pytest.mark.parametrize("settings", SOME_WAYS_TO_READ, ids=name_of)
 def test_without_a_graph_the_encoder_is_the_plain_one(settings):
     model = tiny_model(relations=settings)
     plain = tiny_model(relations=RelationSettings(graph="none"))
@@ -90,7 +89,7 @@ def test_without_a_graph_the_encoder_is_the_plain_one(settings):
     assert_equal_scores(without, scores_of(model, SENTENCES, without_heads(SENTENCES)))
 
 
-@pytest.mark.parametrize("settings", WAYS_TO_READ, ids=name_of)
+@pytest.mark.parametrize("settings", SOME_WAYS_TO_READ, ids=name_of)
 def test_a_graph_changes_the_scores(settings):
     model = tiny_model(relations=settings)
 
@@ -127,15 +126,6 @@ def test_a_sentence_without_a_graph_is_scored_by_the_plain_encoder_in_any_batch(
     assert_near(mixed, scores_of(model, SENTENCES), row=3, other_row=3)
 
 
-def test_a_single_arc_is_a_graph():
-    model, sentence = model_of("bert"), SENTENCES[0]
-    arcs = Arcs((2, *(None,) * (len(sentence) - 1)), ("nsubj", *("_",) * (len(sentence) - 1)))
-
-    one_arc = scores_of(model, [sentence], Graphs.of([arcs], model.vocabulary))
-
-    assert greatest_change(one_arc, scores_of(model, [sentence])) > 0.01
-
-
 # Tags
 
 
@@ -147,19 +137,6 @@ def test_tags_change_the_scores_and_no_tags_do_not(kind):
 
     assert greatest_change(scores_of(model, SENTENCES, tags=tags), without) > 0.01
     assert_equal_scores(scores_of(model, SENTENCES, tags=torch.zeros_like(tags)), without)
-
-
-@every_kind
-@pytest.mark.parametrize("column", [0, 1])
-def test_each_column_of_tags_is_read(kind, column):
-    model = model_of(kind)
-    tags = model.given_tags(SENTENCES)
-    changed = tags.clone()
-    changed[:, 1, column] = changed[:, 1, column] % 3 + 1  # another tag for the first word
-
-    change = greatest_change(scores_of(model, SENTENCES, tags=tags), scores_of(model, SENTENCES, tags=changed))
-
-    assert change > 0.01
 
 
 def test_given_tags_are_ids_by_column_and_0_for_root_padding_blank_and_unknown_tags():
@@ -177,14 +154,6 @@ def test_given_tags_are_ids_by_column_and_0_for_root_padding_blank_and_unknown_t
     assert min(noun, verb, nn) >= 1
 
 
-def test_a_model_without_tags_ignores_them():
-    model = tiny_model(tags=TagSettings("none"))
-    tags = model.given_tags(SENTENCES)
-
-    assert len(model.encoder.tags) == 0
-    assert_equal_scores(scores_of(model, SENTENCES, tags=tags), scores_of(model, SENTENCES))
-
-
 @pytest.mark.parametrize("make", [tiny_model, tiny_biaffine])
 def test_predicted_tags_have_a_score_for_each_tag_of_each_column(make):
     model = make(tags=TagSettings("predicted", ("xpos", "upos")))
@@ -195,10 +164,6 @@ def test_predicted_tags_have_a_score_for_each_tag_of_each_column(make):
     xpos, upos = scores.tags
     assert xpos.shape == (len(SENTENCES), n_words, len(model.vocabulary.xpos))
     assert upos.shape == (len(SENTENCES), n_words, len(model.vocabulary.upos))
-
-
-def test_a_model_of_given_tags_predicts_no_tags():
-    assert scores_of(model_of("bert"), SENTENCES).tags == ()
 
 
 def test_a_model_cannot_predict_a_column_that_its_vocabulary_lacks():
@@ -300,60 +265,7 @@ def test_a_sentence_of_two_thousand_words_has_scores_for_every_word():
     assert (scores.arcs.isfinite().sum(-1) == 2000).all()
 
 
-def test_a_batch_contains_pieces_or_words_depending_on_the_encoder():
-    assert isinstance(model_of("bert").batch_of(SENTENCES).inputs, PieceInputs)
-    assert isinstance(model_of("biaffine").batch_of(SENTENCES).inputs, WordInputs)
-    assert model_of("bert").batch_of(SENTENCES).lengths == tuple(map(len, SENTENCES))
-
-
 # The BiLSTM
-
-
-def test_a_bilstm_reads_the_characters_of_unknown_words():
-    model = tiny_biaffine()
-    words = [Sentence.of_words([word, "bark"]) for word in ("zzzza", "zzzzb", "zzzzb")]
-
-    arcs = scores_of(model, words).arcs
-
-    assert not torch.allclose(arcs[0, 1, 0], arcs[1, 1, 0], atol=1e-3)
-    assert torch.allclose(arcs[1], arcs[2], atol=1e-6)
-
-
-def test_a_bilstm_reads_both_directions():
-    model = tiny_biaffine()
-    sentences = [Sentence.of_words(words.split()) for words in ("the dog barks", "the cat barks")]
-
-    arcs = scores_of(model, sentences).arcs
-
-    for dep, head in ((1, 0), (3, 0)):  # neither word has changed
-        assert abs(arcs[0, dep, head] - arcs[1, dep, head]) > 1e-3
-
-
-@torch.no_grad()
-def test_a_bilstm_drops_whole_features_of_a_sentence_before_and_after_each_layer():
-    torch.manual_seed(1)
-    model = tiny_biaffine(tags=TagSettings("none"))
-    encoder, batch = model.encoder.train(), model.batch_of(SENTENCES[:1])
-    seen = []
-    for layer in encoder.layers:
-        layer.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0].data))
-
-    seen.append(encoder(batch.inputs, None, None)[0])
-
-    for values in seen:
-        is_dropped = (values == 0).all(0)
-        assert is_dropped.any()
-        assert not is_dropped.all()
-        assert not (values == 0)[:, ~is_dropped].any()
-
-
-def test_a_tagger_uses_dropout_only_in_training():
-    tagger = Tagger(8, (3,), 0.5)
-    words = torch.randn(1, 4, 8)
-
-    assert not torch.equal(tagger(words)[0], tagger(words)[0])
-    tagger.eval()
-    assert torch.equal(tagger(words)[0], tagger(words)[0])
 
 
 # Gradients
@@ -398,12 +310,6 @@ def test_a_gradient_reaches_every_parameter_that_a_softmax_does_not_cancel(make)
     for name, weight in model.named_parameters():
         assert weight.grad is not None, name
         assert (weight.grad.abs().max() > 1e-6) == (not name.endswith(tuple(cancelled))), name
-
-
-def test_a_model_that_reads_no_graph_has_no_relation_tables():
-    names = tiny_model(relations=RelationSettings(graph="none")).state_dict()
-
-    assert not any("relations" in name for name in names)
 
 
 def test_dropout_is_on_only_in_training():

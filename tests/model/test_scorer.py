@@ -10,7 +10,6 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 from tests.support.tensor_sizes import Sizes
 from treefine.config import ScorerSettings
 from treefine.model.scorer import WORDS_AT_ONCE, BiaffineScorer, SharedDropout, label_scores
-from treefine.model.vocabulary import NO_HEAD
 
 WIDTH, N_LABELS = 6, 3
 SETTINGS = ScorerSettings(arc_width=5, label_width=4, dropout=0.4, slope=0.1)
@@ -49,7 +48,7 @@ def with_one_appended(vector):
 
 
 sentence_lengths = st.lists(st.integers(1, 5), min_size=1, max_size=3)
-few_examples = profile(max_examples=profile().max_examples // 4)  # each has many pairs of words
+few_examples = profile(max_examples=max(5, profile().max_examples // 4))  # each has many pairs of words
 
 
 @few_examples
@@ -109,14 +108,6 @@ def test_the_probabilities_of_a_words_heads_sum_to_one():
     torch.testing.assert_close(scores.arc_log_probabilities, F.log_softmax(scores.arcs, -1))
 
 
-def test_a_word_without_a_head_gets_label_scores_without_an_error():
-    scorer, (words, is_word) = scorer_with(), words_of([3])
-
-    labels = scorer(words, is_word).labels(torch.tensor([[NO_HEAD, NO_HEAD, 1]]))
-
-    assert labels.isfinite().all()
-
-
 def test_label_scores_are_computed_only_for_the_requested_heads():
     n_words, n_labels = 40, 50
     scorer, (words, is_word) = scorer_with(n_labels=n_labels), words_of([n_words])
@@ -137,15 +128,6 @@ def test_before_training_all_heads_and_all_labels_score_the_same():
 
     assert set(scores.arcs[scores.arcs.isfinite()].tolist()) == {0.0}
     assert not scores.labels(torch.tensor([[0, 2, 0, 1]])).any()
-
-
-def test_before_training_the_mlps_are_orthogonal_without_bias():
-    scorer = BiaffineScorer(WIDTH, N_LABELS, SETTINGS)
-
-    for mlp in (scorer.arc_dep, scorer.arc_head, scorer.label_dep, scorer.label_head):
-        linear = linear_of(mlp)
-        torch.testing.assert_close(linear.weight @ linear.weight.T, torch.eye(len(linear.weight)), atol=1e-5, rtol=0)
-        assert not linear.bias.any()
 
 
 # Sentences that were scored alone
@@ -169,18 +151,6 @@ def test_the_scores_of_a_sentence_can_be_replaced():
     assert scores.with_rows({}) is scores
 
 
-def test_replaced_scores_are_kept_when_others_are_replaced():
-    scorer, other = scorer_with(1), scorer_with(2)
-    words, is_word = words_of([3, 3])
-    heads = torch.tensor([[0, 2, 0], [0, 0, 1]])
-    alone = [other(words[row : row + 1], is_word[row : row + 1]) for row in (0, 1)]
-
-    merged = scorer(words, is_word).with_rows({0: alone[0]}).with_rows({1: alone[1]})
-
-    for row in (0, 1):
-        assert torch.equal(merged.labels(heads)[row], alone[row].labels(heads[row : row + 1])[0])
-
-
 # Dropout
 
 
@@ -194,21 +164,6 @@ def test_dropout_uses_one_mask_for_all_words_of_a_sentence():
     assert not torch.equal(dropped[0], dropped[1])
     assert set(dropped.flatten().tolist()) == {0.0, 2.0}
     assert dropped.mean().item() == pytest.approx(1, abs=0.1)
-
-
-def test_dropout_is_off_outside_training_and_at_a_rate_of_zero():
-    x = torch.randn(2, 3, 4)
-
-    assert torch.equal(SharedDropout(0.5).eval()(x), x)
-    assert torch.equal(SharedDropout(0.0).train()(x), x)
-
-
-def test_the_scorer_uses_dropout_only_in_training():
-    scorer, (words, is_word) = scorer_with(), words_of([4])
-
-    assert torch.equal(scorer(words, is_word).arcs, scorer(words, is_word).arcs)
-    scorer.train()
-    assert not torch.equal(scorer(words, is_word).arcs, scorer(words, is_word).arcs)
 
 
 @pytest.mark.parametrize("n_words", [0, 1, WORDS_AT_ONCE // 2, WORDS_AT_ONCE, 3 * WORDS_AT_ONCE + 1])
@@ -233,13 +188,3 @@ def test_skipping_padding_changes_no_score(lengths, seed):
     labels = [each.labels(with_padding.best_heads) for each in (with_padding, without)]
     assert torch.allclose(labels[0][is_word], labels[1][is_word], atol=1e-4)
     assert not labels[1][~is_word].any()
-
-
-def test_skipped_padding_is_not_computed():
-    scorer, (words, is_word), seen = scorer_with(), words_of([2, 5]), []
-    linear_of(scorer.arc_dep).register_forward_hook(lambda _, given, __: seen.append(tuple(given[0].shape)))
-
-    scorer(words, is_word)
-    scorer(words, is_word, is_word.flatten().nonzero()[:, 0])
-
-    assert seen == [(2, 5, WIDTH), (7, WIDTH)]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from tests.support.tiny_tokenizers import KINDS, SENTENCES, byte_bpe, unigram, wordpiece
+from tests.support.tiny_tokenizers import KINDS, SENTENCES, byte_bpe
 from treefine.errors import ModelError
 from treefine.model.shrink_vocabulary import cut_subwords
 from treefine.model.subwords import Subwords
@@ -97,17 +97,6 @@ def test_another_word_of_the_same_letters_is_known_by_shorter_pieces(kind, words
 
 
 @every_kind
-@given(other=st.text())
-def test_a_smaller_vocabulary_encodes_any_word(kind, other):
-    smaller, _ = cut_subwords(subwords_of(kind), ["river"], 3)
-
-    [ids] = smaller.pieces_of([other])
-
-    assert ids
-    assert max(ids) < len(smaller)
-
-
-@every_kind
 def test_a_smaller_vocabulary_can_be_saved_and_shrunk_again(kind, tmp_path):
     smaller, _ = cut_subwords(subwords_of(kind), known[:20], 5)
 
@@ -121,35 +110,6 @@ def test_a_smaller_vocabulary_can_be_saved_and_shrunk_again(kind, tmp_path):
     assert set(old_ids) <= set(range(len(smaller)))
 
 
-@every_kind
-def test_shrinking_does_not_change_the_original(kind):
-    subwords = Subwords(kind())
-    before = subwords.tokenizer.to_str()
-
-    smaller, old_ids = cut_subwords(subwords, known, len(subwords))
-
-    assert subwords.tokenizer.to_str() == before
-    assert old_ids == list(range(len(subwords)))  # all pieces were requested
-    assert len(smaller) == len(subwords)
-
-
-@pytest.mark.parametrize(("kind", "start"), [(wordpiece, 5), (unigram, 4)])  # the number of special pieces
-def test_the_most_frequent_pieces_have_the_lowest_ids_or_the_highest_scores(kind, start):
-    smaller, old_ids = cut_subwords(subwords_of(kind), [], 30)
-
-    assert set(range(start, start + 30)) <= set(old_ids)
-    assert len(smaller) < 70
-
-
-def test_the_spare_pieces_of_bert_do_not_count_as_frequent():
-    vocabulary = "[PAD] [unused0] [unused1] [UNK] [CLS] [SEP] aa bb cc"
-
-    smaller, old_ids = cut_subwords(subwords_with(models.WordPiece, vocabulary, unk_token="[UNK]"), ["cc"], 1)
-
-    assert pieces(smaller) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "aa", "cc"]
-    assert old_ids == [0, 3, 4, 5, 6, 8]
-
-
 def test_byte_pair_encoding_keeps_bytes_and_the_parts_of_each_piece():
     smaller, _ = cut_subwords(subwords_of(byte_bpe), ["the"], 0)
 
@@ -159,28 +119,10 @@ def test_byte_pair_encoding_keeps_bytes_and_the_parts_of_each_piece():
     assert smaller.unk_id not in smaller.pieces_of(["日本"])[0]
 
 
-def test_characters_are_kept_with_all_prefixes_and_suffixes():
-    vocabulary = "<s> </s> <unk> a a</w> ##a</w> ##a b</w>"
-    marks = {"continuing_subword_prefix": "##", "end_of_word_suffix": "</w>"}
-
-    smaller, _ = cut_subwords(subwords_with(models.BPE, vocabulary, [], unk_token="<unk>", **marks), ["a"], 0)
-
-    assert strings(smaller, ["aaa"]) == [["a", "##a", "##a</w>"]]
-    assert "b</w>" not in pieces(smaller)
-
-
 def test_bytes_are_kept_if_the_model_falls_back_to_them():
     smaller, _ = cut_subwords(subwords_of(sentencepiece_bpe), ["hat"], 0)
 
     assert strings(smaller, ["iê"]) == [["▁", "i", "<0xC3>", "<0xAA>"]]
-
-
-def test_all_letters_of_a_used_script_are_kept():
-    vocabulary = "[PAD] [UNK] [CLS] [SEP] 각 ##각 밥 ##밥 밥솥 ж ##ж a"
-
-    smaller, _ = cut_subwords(subwords_with(models.WordPiece, vocabulary, unk_token="[UNK]"), ["각"], 0)
-
-    assert pieces(smaller) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "각", "##각", "밥", "##밥"]
 
 
 def test_an_unknown_character_keeps_its_id_and_score():

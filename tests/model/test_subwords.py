@@ -1,7 +1,4 @@
-import copy
 import json
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -112,39 +109,6 @@ def test_byte_level_tokenizers_get_a_space_before_each_word():
 
 
 @every_kind
-def test_stored_padding_and_truncation_are_off(kind):
-    tokenizer = kind()
-    tokenizer.enable_padding(length=128)
-    tokenizer.enable_truncation(max_length=2)
-
-    assert Subwords(tokenizer).pieces_of(WORDS) == SUBWORDS[kind].pieces_of(WORDS)
-
-
-def test_words_are_encoded_once_until_the_cache_is_full(monkeypatch):
-    monkeypatch.setattr(module, "_MAX_CACHED_WORDS", 3)
-    subwords = Subwords(wordpiece())
-    asked: list[list[str]] = []
-    encode = subwords.all_pieces_of
-    monkeypatch.setattr(subwords, "all_pieces_of", lambda words: asked.append(list(words)) or encode(words))
-
-    subwords.pieces_of(["river", "tree", "river"])
-    subwords.pieces_of(["tree", "boat"])
-    subwords.pieces_of(["river", "keys"])  # the fourth word does not fit into the cache
-    subwords.pieces_of(["river"])
-
-    assert asked == [["river", "tree"], ["boat"], ["keys"], ["river"]]
-
-
-def test_a_very_long_word_is_not_cached():
-    subwords, long, longest_kept = Subwords(wordpiece()), "ab" * 500, "a" * 64
-
-    found = subwords.pieces_of(["river", long, longest_kept, long, "river"])
-
-    assert found == [tuple(ids[:24]) for ids in subwords.all_pieces_of(["river", long, longest_kept, long, "river"])]
-    assert set(subwords._cache) == {"river", longest_kept}
-
-
-@every_kind
 def test_threads_do_not_disturb_each_other(kind, monkeypatch):
     monkeypatch.setattr(module, "_MAX_CACHED_WORDS", 20)  # so the cache is cleared often
     subwords = Subwords(kind())
@@ -179,20 +143,6 @@ def test_settings_name_special_pieces_and_unknown_names_are_ignored():
     assert Subwords(wordpiece(), {"cls_token": "[START]"}).special["cls"] == "[CLS]"
 
 
-def test_the_pad_and_mask_pieces_are_optional():
-    subwords = Subwords(Tokenizer(models.WordPiece({"[CLS]": 0, "[SEP]": 1, "[UNK]": 2, "a": 5}, unk_token="[UNK]")))
-
-    assert (subwords.pad_id, subwords.mask_id) == (2, None)
-    assert len(subwords) == 6  # rows up to the highest id
-    assert subwords.pieces_of(["a", "b"]) == [(5,), (2,)]
-
-
-def test_pieces_need_no_torch():
-    code = "import sys, treefine.model.shrink_vocabulary; sys.exit('torch' in sys.modules)"
-
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 # Folders
 
 
@@ -219,31 +169,6 @@ def test_a_saved_folder_can_be_moved_and_read_again(kind, tmp_path):
 
     assert equal(Subwords.from_folder(moved), subwords)
     assert sorted(path.name for path in moved.iterdir()) == ["tokenizer.json", "tokenizer_config.json"]
-
-
-@every_kind
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
-def test_a_copy_is_equal(kind, copied):
-    assert equal(copied(Subwords(kind())), SUBWORDS[kind])
-
-
-def test_a_folder_of_transformers_can_be_read(tmp_path):
-    transformers = pytest.importorskip("transformers")
-    roles = {"cls": "<s>", "sep": "</s>", "pad": "<pad>", "unk": "<unk>", "mask": "<mask>"}
-    names = {f"{role}_token": piece for role, piece in roles.items()}
-    transformers.PreTrainedTokenizerFast(tokenizer_object=unigram(), **names).save_pretrained(tmp_path)
-
-    assert equal(Subwords.from_folder(tmp_path), SUBWORDS[unigram])
-
-
-def test_tokenizer_config_takes_precedence_over_the_older_special_tokens_map(tmp_path):
-    wordpiece().save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "special_tokens_map.json").write_text('{"cls_token": "a", "sep_token": {"content": "b"}}')
-    (tmp_path / "tokenizer_config.json").write_text('{"cls_token": "c", "sep_token": null}')
-
-    special = Subwords.from_folder(tmp_path).special
-
-    assert (special["cls"], special["sep"]) == ("c", "b")
 
 
 def test_an_older_bert_folder_is_read_from_its_vocabulary_and_lower_cased(tmp_path):
@@ -303,12 +228,3 @@ def test_a_damaged_or_incomplete_folder_is_an_error(files, message, tmp_path):
         Subwords.from_folder(tmp_path)
 
     assert_message(str(caught.value).removeprefix(str(tmp_path)), message)
-
-
-def test_a_missing_or_read_only_folder_is_an_error(tmp_path):
-    (tmp_path / "file").write_text("")
-
-    with pytest.raises(ModelError, match=r"nowhere: The folder has no tokenizer"):
-        Subwords.from_folder(tmp_path / "nowhere")
-    with pytest.raises(ModelError, match=r"file: The tokenizer could not be written: File exists\."):
-        SUBWORDS[wordpiece].save(tmp_path / "file")

@@ -1,6 +1,5 @@
 """Features and lemmas in the vocabulary, and what a model reads of a word besides its pieces."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.tiny import ALL_TAGS, sample, short, tiny_biaffine, tiny_model
 from treefine.config import COLUMNS, TagSettings
-from treefine.errors import ConfigError, ModelError
+from treefine.errors import ConfigError
 from treefine.model.vocabulary import (
     N_CASES,
     Vocabulary,
@@ -50,12 +49,6 @@ def test_a_word_without_features_has_the_value_blank_only_beside_words_that_have
     assert flat_tags([some, none], vocabulary, ["feats"])[:, 0].tolist() == [2, 1, 0, 0]
 
 
-def test_a_treebank_without_features_and_lemmas_has_neither_in_its_vocabulary():
-    vocabulary = Vocabulary.of_treebank([sentence("the dogs"), sentence("the dogs")])
-
-    assert (vocabulary.feats, vocabulary.lemma, vocabulary.lemma_rules) == ((), (), ())
-
-
 @pytest.mark.parametrize("column", ["feats", "lemma"])
 def test_a_column_that_the_treebank_does_not_have_cannot_be_predicted(column):
     model = tiny_model()
@@ -90,12 +83,6 @@ def test_the_lemma_of_any_form_of_the_treebank_is_known_by_a_rule(forms):
     words = Sentence.of_words(forms)
     rules = ruled_scripts(vocabulary, ("lemma", "xpos"), [["?"] * len(forms), ["X"] * len(forms)], words)
     assert [lemma_of(form, script) for form, script in zip(forms, rules, strict=True)] == ["lemma"] * len(forms)
-
-
-def test_lemmas_of_a_model_without_tags_follow_no_rule():
-    vocabulary = Vocabulary.of_treebank(sample(20))
-
-    assert ruled_scripts(vocabulary, ("lemma",), [["L|0|0"]], Sentence.of_words(["dogs"])) == [None]
 
 
 def test_the_values_of_a_treebank_are_recovered_from_their_ids():
@@ -137,32 +124,6 @@ def test_a_model_reads_tags_then_case(given_tags):
     assert found.dtype == np.int32
     assert np.array_equal(found[:, :4], flat_tags(sentences, vocabulary, COLUMNS) * given_tags)
     assert found[:, 4].tolist() == list(map(case_of, forms))
-
-
-@pytest.mark.parametrize(
-    ("tags", "n_columns"),
-    [
-        (TagSettings("predicted", ("upos",)), None),
-        (TagSettings("none"), None),
-        (TagSettings("predicted", ("upos",), case=True), 2),
-        (TagSettings("none", case=True), 1),
-        (TagSettings("given", ("feats", "lemma"), case=True), 3),
-    ],
-    ids=str,
-)
-def test_a_model_has_one_table_for_each_column_that_it_reads(tags, n_columns):
-    model, sentences = tiny_model(tags=tags), sample(3)
-
-    found = model.tag_inputs(sentences, read=())
-
-    assert (None if found is None else found.shape[-1]) == n_columns
-    if found is not None:
-        assert len(model.encoder.tags) == n_columns
-        flat = inputs_of(sentences, model.vocabulary, tags, read=())
-        is_word = model.batch_of(sentences).is_word
-        is_word[:, 0] = False
-        assert torch.equal(found[is_word], torch.from_numpy(flat).to(found.dtype))
-        assert not found[~is_word].any()
 
 
 @pytest.mark.parametrize("make", [tiny_model, tiny_biaffine], ids=["transformer", "bilstm"])
@@ -222,13 +183,6 @@ def test_the_head_that_finds_sentences_changes_no_tree():
     assert found == Parser(plain, device="cpu").parse(short(5))
 
 
-def test_sentences_are_found_by_at_most_all_layers():
-    with pytest.raises(ValueError, match="sentence_layers = 3; this encoder can have at most 2"):
-        replace(tiny_model().settings, sentence_layers=3)
-    with pytest.raises(ValueError, match="sentence_layers = 1; this encoder can have at most 0"):
-        replace(tiny_biaffine().settings, sentence_layers=1)
-
-
 def untagged(sentences):
     return [Sentence.of_words(each.forms) for each in sentences]
 
@@ -249,47 +203,3 @@ def test_a_saved_model_gives_the_same_features_and_lemmas(tmp_path, family):
     windows = [window.tokens for window in windows_of(raw_text(short(5)))]
     ours, theirs = (each.sentence_end_scores(windows)[0] for each in (loaded.model, model))
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
-
-
-NEW_TAGS = ("case", "refined")
-NEW_NAMES = ("feats", "lemma", "lemma_rules")
-
-
-def test_an_older_folder_loads_with_the_same_scores_and_weights(tmp_path):
-    """Its vocabulary has no features and lemmas, and its settings no case and no head that finds sentences."""
-    model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
-    Parser(model, device="cpu").save(tmp_path)
-    for path, drop in ((tmp_path / "vocabulary.json", NEW_NAMES), (tmp_path / "config.json", ())):
-        values = json.loads(path.read_text())
-        for name in drop:
-            del values[name]
-        if "tags" in values:
-            for name in NEW_TAGS:
-                del values["tags"][name]
-            del values["sentence_layers"]
-            for column in COLUMNS:
-                del values["confidence"][f"{column}_temperature"]
-            del values["confidence"]["lemma_doubt"]
-        path.write_text(json.dumps(values))
-
-    loaded = Parser.from_pretrained(tmp_path, device="cpu")
-
-    assert loaded.model.settings == model.settings
-    assert (loaded.model.vocabulary.feats, loaded.model.vocabulary.lemma_rules) == ((), ())
-    assert loaded.model.state_dict().keys() == model.state_dict().keys()
-    assert [name for name in model.state_dict() if name.startswith(("encoder.tags", "sentence_ends"))] == [
-        "encoder.tags.0.weight",
-        "encoder.tags.1.weight",
-    ]
-    assert loaded.parse(untagged(short(5))) == Parser(model, device="cpu").parse(untagged(short(5)))
-
-
-def test_a_damaged_table_of_lemma_rules_is_an_error_that_names_the_file(tmp_path):
-    Parser(tiny_model(tags=ALL_TAGS), device="cpu").save(tmp_path)
-    path = tmp_path / "vocabulary.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"lemma_rules": [1]}))
-
-    with pytest.raises(ModelError, match=r"The vocabulary is damaged: it must contain lists of names") as raised:
-        Parser.from_pretrained(tmp_path, device="cpu")
-
-    assert str(path) in str(raised.value)

@@ -1,5 +1,3 @@
-import pickle
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,28 +28,12 @@ def test_ids_are_positions_in_the_vocabulary_and_tag_ids_start_at_1(labels, upos
         assert [vocabulary.tags(column)[tag_id - 1] for tag_id in ids] == tags
 
 
-def test_each_column_has_its_own_tags():
-    vocabulary = Vocabulary(labels=("root",), upos=("NOUN",), xpos=("NN",))
-
-    assert vocabulary.tag_ids("upos", ["NOUN", "NN"]) == [1, 0]
-    assert vocabulary.tag_ids("xpos", ["NOUN", "NN"]) == [0, 1]
-
-
 def test_an_unknown_subtype_counts_as_its_main_type():
     vocabulary = Vocabulary(labels=("nsubj", "nsubj:pass", "obl:tmod"))
 
     ids = vocabulary.label_ids(["nsubj:pass", "nsubj:outer", "obl:agent", "obl", "nsubj:", ":"])
 
     assert ids == [1, 0, UNSEEN, UNSEEN, 0, UNSEEN]
-
-
-def test_word_and_character_ids_start_at_2_and_1_is_unknown():
-    vocabulary = Vocabulary(labels=("root",), words=("cat", "dog"), chars=("D", "d", "o"))
-
-    assert vocabulary.word_ids(["DOG", "cat", "bird", ""]) == [3, 2, 1, 1]
-    assert vocabulary.char_ids("Dodo!", 4) == [2, 4, 3, 4]
-    assert vocabulary.char_ids("!", 4) == [1]
-    assert vocabulary.char_ids("", 4) == []
 
 
 def test_the_vocabulary_of_a_treebank_is_sorted_and_leaves_blanks_out():
@@ -69,15 +51,6 @@ def test_the_vocabulary_of_a_treebank_is_sorted_and_leaves_blanks_out():
         words=("the",),
         chars=("T", "_", "d", "e", "g", "h", "o", "t"),
     )
-
-
-@given(forms=st.lists(st.sampled_from(["a", "A", "b", "bc", "Bc"]), min_size=1, max_size=12), n=st.integers(1, 4))
-def test_a_word_is_in_the_vocabulary_if_the_treebank_has_it_often_enough(forms, n):
-    vocabulary = Vocabulary.of_treebank([sentence(forms, ["dep"] * len(forms))], min_words=n)
-
-    lower = [form.lower() for form in forms]
-    assert vocabulary.words == tuple(sorted(word for word in set(lower) if lower.count(word) >= n))
-    assert vocabulary.chars == tuple(sorted(set("".join(forms))))
 
 
 @pytest.mark.parametrize(
@@ -103,14 +76,3 @@ def test_labels_of_another_scheme_are_mapped_to_the_same_relations():
 
     assert vocabulary.label_ids(["dobj", "ROOT", "relcl", "nsubj:outer", "prep", "dobj"]) == [2, 3, 0, 1, UNSEEN, 2]
     assert [vocabulary.label_id(label) for label in ("nsubj", "nsubj:outer", "dobj")] == [1, None, None]
-
-
-def test_unknown_labels_are_not_cached():
-    vocabulary = Vocabulary(labels=("nsubj", "root"))
-    vocabulary.label_ids(["root"])
-    before = len(pickle.dumps(vocabulary.__dict__))
-
-    for number in range(1000):
-        vocabulary.label_ids([f"nsubj:{number}", f"label {number}", "dobj"])
-
-    assert len(pickle.dumps(vocabulary.__dict__)) == before
