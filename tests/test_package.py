@@ -1,15 +1,11 @@
 """The public names of the package, the modules that importing it loads, and the wheels that are published."""
 
 import ast
-import importlib.util
 import re
 import subprocess
 import sys
-import zipfile
 from collections import Counter
 from pathlib import Path
-
-import pytest
 
 import treefine
 
@@ -122,53 +118,3 @@ def test_each_public_name_is_defined_in_only_one_module():
     modules = Counter(name for module in PACKAGE.rglob("*.py") for name in defined_in(module))
 
     assert [name for name, number in modules.items() if number > 1] == []
-
-
-EXTRA = ROOT / "packages" / "treefine-multi"
-MOST_BYTES = 50_000_000  # of the wheel that everybody installs
-
-
-def wheel_of(project, folder):
-    """Build the wheel of a project and return the names of its files, and its size."""
-    if importlib.util.find_spec("hatchling") is None:
-        pytest.skip("hatchling is not installed")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=project, check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
-    return zipfile.ZipFile(wheel).namelist(), wheel.stat().st_size
-
-
-def test_the_package_without_extras_has_less_than_50_megabytes_and_one_model():
-    files = [path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-
-    assert sum(path.stat().st_size for path in files) < MOST_BYTES  # before compression
-    assert [path.name for path in (PACKAGE / "models").iterdir()] == ["en"]
-
-
-def test_the_wheel_has_the_english_model_and_no_other(tmp_path):
-    names, size = wheel_of(ROOT, tmp_path)
-
-    assert size < MOST_BYTES
-    assert "treefine/models/en/model.safetensors" in names
-    assert not [name for name in names if "multi/" in name]
-
-
-@pytest.mark.skipif(not EXTRA.exists(), reason="the extra package is not part of the source distribution")
-def test_the_extra_package_has_the_version_of_treefine_and_names_its_model():
-    text = (EXTRA / "pyproject.toml").read_text()
-
-    assert f'\nversion = "{treefine.__version__}"' in text
-    assert f"treefine>={treefine.__version__}" in text
-    assert '[project.entry-points."treefine.models"]\nmulti = "treefine_multi:FOLDER"\n' in text
-
-
-def test_the_wheel_of_the_extra_package_has_the_whole_model(tmp_path):
-    model = EXTRA / "src" / "treefine_multi" / "multi"
-    if not (model / "config.json").is_file():
-        pytest.skip("the model is not there")
-
-    names, _ = wheel_of(EXTRA, tmp_path)
-
-    files = [path.relative_to(model.parent).as_posix() for path in model.rglob("*") if path.is_file()]
-    assert {f"treefine_multi/{name}" for name in files} <= set(names)
-    assert {"treefine_multi/multi/model.safetensors", "treefine_multi/multi/segmenter/config.json"} <= set(names)
