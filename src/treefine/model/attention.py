@@ -25,8 +25,9 @@ class RelationTables(nn.Module):
         self.norm = nn.LayerNorm(width) if settings.key_norm else None
         self.scale = 1 / math.sqrt(width) if settings.scaled else 1.0
         self.is_none_learned = settings.none == "learned"
-        nn.init.normal_(self.keys, std=0.02)
-        nn.init.normal_(self.values, std=0.02)
+        if not self.keys.is_meta:
+            nn.init.normal_(self.keys, std=0.02)
+            nn.init.normal_(self.values, std=0.02)
 
     def key_rows(self) -> Float[Tensor, "relation width"]:
         """Return the relation keys of Eq. 5, normalised and scaled if the settings say so. Eq. 4 does neither."""

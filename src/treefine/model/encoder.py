@@ -40,20 +40,21 @@ class TransformerEncoder(nn.Module):
         self.settings, self.relation_settings, self.n_labels = settings, relations, n_labels
         self.width = settings.width
         self.double_specials = double_specials
-        self.pieces = nn.Embedding(settings.n_pieces, settings.embedding_width)
+        self.pieces = embedding(settings.n_pieces, settings.embedding_width)
         self.pieces.weight.requires_grad_(settings.table_bits > 4)
-        self.positions = nn.Embedding(settings.n_positions, settings.embedding_width)
+        self.positions = embedding(settings.n_positions, settings.embedding_width)
         self.tags = nn.ModuleList(TagEmbedding(number, settings.embedding_width) for number in n_tags)
         self.root = nn.Parameter(torch.empty(settings.embedding_width))
         self.norm = nn.LayerNorm(settings.embedding_width, eps=settings.norm_eps)
         is_narrow = settings.embedding_width != settings.width
         self.widen = nn.Linear(settings.embedding_width, settings.width) if is_narrow else None
         has_buckets = settings.n_buckets > 0
-        self.buckets = nn.Embedding(settings.n_buckets, settings.n_attention_heads) if has_buckets else None
+        self.buckets = embedding(settings.n_buckets, settings.n_attention_heads) if has_buckets else None
         self.layers = nn.ModuleList(Layer(settings, relations, n_labels) for _ in range(settings.n_layers))
         self.dropout = nn.Dropout(settings.dropout)
-        self.apply(_initialise)
-        nn.init.normal_(self.root, std=0.02)
+        if not self.root.is_meta:
+            self.apply(_initialise)
+            nn.init.normal_(self.root, std=0.02)
 
     def forward(
         self,
@@ -176,12 +177,19 @@ class TagEmbedding(nn.Module):
         super().__init__()
         self.n_tags = n_tags
         self.weight = nn.Parameter(torch.empty(n_tags, width))
-        nn.init.normal_(self.weight, std=0.02)
+        if not self.weight.is_meta:
+            nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, tags: Int[Tensor, "*place"]) -> Float[Tensor, "*place width"]:
         """Return the vector of each tag."""
         none = self.weight.new_zeros((1, self.weight.shape[1]))
         return F.embedding(tags, torch.cat([none, self.weight]))
+
+
+def embedding(number: int, width: int) -> nn.Embedding:
+    """Return an embedding. A model that is loaded is created on the meta device, where drawing numbers takes long."""
+    weight = torch.empty(number, width)
+    return nn.Embedding.from_pretrained(weight if weight.is_meta else nn.init.normal_(weight), freeze=False)
 
 
 def _initialise(module: nn.Module) -> None:

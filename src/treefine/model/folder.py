@@ -15,7 +15,6 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from treefine.config import (
     FOUR_BIT_BLOCK,
@@ -159,24 +158,6 @@ def _fits(weight: Tensor, scale: Tensor) -> bool:
     return weight.dtype == torch.int8 and scale.shape == weight.shape[:-1]
 
 
-class _NoFirstNumbers(TorchFunctionMode):
-    """A mode in which `torch.nn.init` does nothing. On meta tensors it would import torch's compiler, which is slow."""
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if getattr(func, "__module__", None) == "torch.nn.init":
-            return (kwargs or {}).get("tensor", args[0] if args else None)
-        return func(*args, **(kwargs or {}))
-
-
-@contextmanager
-def unfilled() -> Iterator[None]:
-    """Create modules on the meta device: their weights have a shape but no memory."""
-    with torch.device("meta"), _NoFirstNumbers():
-        yield
-
-
 FORMAT = 1  # the version of the folder format; a later treefine may write a higher one
 
 
@@ -227,7 +208,7 @@ def load_model(folder: Path) -> ParserModel:
                 hint="The tokenizer does not belong to the config.json in this folder.",
                 path=str(folder),
             )
-    with unfilled():
+    with torch.device("meta"):  # weights with a shape but no memory
         model = ParserModel(settings, vocabulary, subwords)
     weights = restored(read_weights(folder / LAYOUT.weights))
     check_weights(weights, model.state_dict(), path=str(folder / LAYOUT.weights))

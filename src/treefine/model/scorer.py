@@ -148,8 +148,9 @@ class BiaffineScorer(nn.Module):
         # Sec. 3.2.1 says one layer, Appendix A says two; the authors' code has one, and so do we.
         def mlp(output: int) -> nn.Sequential:
             linear = nn.Linear(width, output)
-            nn.init.orthogonal_(linear.weight)
-            nn.init.zeros_(linear.bias)
+            if not linear.weight.is_meta:
+                nn.init.orthogonal_(linear.weight)
+                nn.init.zeros_(linear.bias)
             return nn.Sequential(linear, nn.LeakyReLU(settings.slope), SharedDropout(settings.dropout))
 
         self.arc_dep, self.arc_head = mlp(settings.arc_width), mlp(settings.arc_width)

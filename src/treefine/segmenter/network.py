@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from treefine.config import SegmenterSettings
+from treefine.model.encoder import embedding
 from treefine.model.scorer import SharedDropout
 
 CATEGORIES = tuple("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split())
@@ -196,13 +197,13 @@ class SegmenterNetwork(nn.Module):
     def __init__(self, settings: SegmenterSettings, *, n_chars: int, n_treebanks: int = 0) -> None:
         super().__init__()
         self.settings = settings
-        self.chars = nn.Embedding(n_chars, settings.char_width)
-        self.kinds = nn.Embedding(len(CATEGORIES) + N_RESERVED, settings.kind_width)
-        self.hashes = nn.Embedding(settings.n_hashes + N_RESERVED, settings.hash_width)
+        self.chars = embedding(n_chars, settings.char_width)
+        self.kinds = embedding(len(CATEGORIES) + N_RESERVED, settings.kind_width)
+        self.hashes = embedding(settings.n_hashes + N_RESERVED, settings.hash_width)
         nn.init.zeros_(self.hashes.weight)  # a run that is not in the training text has no effect
         self.dropout = SharedDropout(settings.dropout)
         width = settings.char_width + settings.kind_width
-        self.treebanks = nn.Embedding(n_treebanks + 1, width) if n_treebanks else None
+        self.treebanks = embedding(n_treebanks + 1, width) if n_treebanks else None
         if self.treebanks is not None:
             nn.init.zeros_(self.treebanks.weight)
         self.char_layers = _layers(width, settings.char_hidden, settings.char_layers)

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from treefine.config import SegmenterSettings, SentenceEndSettings, read_settings
 from treefine.cores import on_all_cores, torch_threads
 from treefine.errors import ModelError
-from treefine.model.folder import new_folder, restored, rounded, unfilled
+from treefine.model.folder import new_folder, restored, rounded
 from treefine.model.weight_files import check_weights, read_json, read_weights, write_json
 from treefine.segmenter.cut import Cuts, Scored, Segmented, is_gap, sentences_of
 from treefine.segmenter.line_ends import are_clear, cuts_of
@@ -130,7 +130,7 @@ class Segmenter:
             raise ModelError("The alphabet is damaged: characters must not repeat.", hint=_AGAIN, path=str(path))
         treebanks, listed = _listed_habits(config, path)
         alphabet = Alphabet(characters, settings.n_hashes, splits_unspaced=settings.splits_unspaced)
-        with unfilled():
+        with torch.device("meta"):
             network = SegmenterNetwork(settings, n_chars=len(alphabet), n_treebanks=len(treebanks))
         weights = restored(read_weights(Path(folder, _WEIGHTS)))
         check_weights(weights, network.state_dict(), path=str(Path(folder, _WEIGHTS)))
