@@ -14,8 +14,7 @@ from tests.support.tiny import ALL_TAGS, sample, short, tiny_model
 from treefine.config import RelationSettings, TagSettings
 from treefine.errors import ModelError
 from treefine.fast import view_of
-from treefine.fast.flat_encoder import FlatEncoder
-from treefine.fast.int8_encoder import int8_encoder
+from treefine.fast.cpu_encoder import FlatEncoder, int8_encoder
 from treefine.fast.packed_encoder import PackedEncoder, Room
 from treefine.fast.training_encoder import training_encoder
 from treefine.model.batch import LABEL, Graphs

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from tests.support.tiny import tiny_model
-from treefine.fast.int8_encoder import Int8Linear, int8_encoder, rounded_rows
+from treefine.fast.cpu_encoder import Int8Linear, int8_encoder, rounded_rows
 from treefine.model.folder import restored, rounded
 
 

@@ -12,8 +12,7 @@ from tests.support.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
 from treefine import Parser, TreefineError, fast
 from treefine.cli.app import app
 from treefine.config import BiLSTMSettings, ModelSettings, PrecisionSettings, RelationSettings
-from treefine.fast.flat_encoder import FlatRows
-from treefine.fast.int8_encoder import Int8Linear
+from treefine.fast.cpu_encoder import FlatRows, Int8Linear
 from treefine.model.parser_model import ParserModel
 
 

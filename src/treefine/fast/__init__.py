@@ -65,8 +65,7 @@ def parsing_model(model: ParserModel, device: torch.device, precision: Precision
     if not isinstance(model.encoder, TransformerEncoder):
         return model
     if device.type == "cpu":
-        from treefine.fast.flat_encoder import FlatEncoder
-        from treefine.fast.int8_encoder import int8_encoder
+        from treefine.fast.cpu_encoder import FlatEncoder, int8_encoder
 
         encoder = int8_encoder(model.encoder) if precision == "int8" else view_of(model.encoder, FlatEncoder)
         return view_of(model, ParserModel, encoder=encoder)

@@ -9,7 +9,7 @@ from tests.model.test_attention import GRAPHS, INPUTS, N_ATTENTION_HEADS, naive_
 from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, name_of, sentences_in_pieces
 from tests.support.tiny import sample, tiny_model
 from treefine.config import RelationSettings
-from treefine.fast.flat_encoder import FlatAttention, FlatRelations, FlatRows
+from treefine.fast.cpu_encoder import FlatAttention, FlatRelations, FlatRows
 from treefine.model.attention import attend
 from treefine.model.batch import Graphs
 from treefine.model.relations import relate
