@@ -150,7 +150,7 @@ def test_references_are_found_by_sent_id_whatever_their_order(open_project, tmp_
 
     assert found == {1: ["stars"], 2: [None], 3: ["rain"]}
     assert [project.row(0, key).n_different for key in (1, 2, 3)] == [2, 8, 0]
-    assert keys(project, order="difference") == [2, 1]
+    assert keys(project, order="difference") == [2, 1, 3]
 
 
 @pytest.mark.parametrize("unnamed", ["both", "own", "other"])
@@ -176,7 +176,8 @@ def test_an_invalid_sentence_that_no_annotator_has_does_not_differ(open_project,
     project = open_project(STARS + INVALID, references=[reference(tmp_path, STARS)])
 
     assert project.row(0, 2).n_different == 0
-    assert keys(project, order="difference") == []
+    assert keys(project, order="difference") == [1, 2]
+    assert project.n_differing(0, [1, 2]) == 0
 
 
 def test_with_two_references_their_difference_counts(open_project, tmp_path):
@@ -195,7 +196,7 @@ def test_references_are_found_for_every_file_by_sent_id_and_not_by_position(open
 
     assert [each and each.sent_id for each in found] == [None, "stars", "rain", None]
     assert (project.row(0, 2).n_different, project.row(1, 1).n_different) == (2, 0)
-    assert [key for key, _ in project.queue(1, order="difference")] == []
+    assert [key for key, _ in project.queue(1, order="difference")] == [1]
     assert (project.agreement.sentences, project.agreement.words) == (2, 8)
 
 

@@ -150,16 +150,6 @@ class Stub:
 assert DOUBTFUL == 0.8  # tests choose confidences below and above it
 
 
-def covers(*commands):
-    """Note on a test which commands of keys.js it tests."""
-
-    def noted(test):
-        test.commands = commands
-        return test
-
-    return noted
-
-
 # What the person sees
 
 
@@ -194,6 +184,13 @@ def measured(page, name, argument=None):
     return page.evaluate(f"argument => measures.{name}(argument)", argument)
 
 
+def resized(page, width, height=800):
+    """Change the size of the window, and wait until the page has drawn for it."""
+    page.set_viewport_size({"width": width, "height": height})
+    page.wait_for_function("width => innerWidth === width", arg=width)
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
 def focused(page):
     """Return the id of the element that has the focus, or its class."""
     return page.evaluate("document.activeElement.id || document.activeElement.className")
@@ -226,6 +223,11 @@ def drag(page, word, head):
 def press(page, *keys):
     for key in keys:
         page.keyboard.press(key)
+
+
+def until_done(page):
+    """Wait until everything that the person did is done."""
+    page.evaluate("import('./page/state.js').then(({ queued }) => queued(() => {}))")
 
 
 def go_to(page, word):

@@ -114,7 +114,9 @@ def _routes(project: Project) -> APIRouter:
     def queue(file: int = 0, order: Order = "file", show: Show = "all", search: str = "") -> Response:
         found = project.queue(file, order=order, show=show, search=search)
         marked = {key: words for key, words in found if words}
-        return JSONResponse({"keys": [key for key, _ in found], "marked": marked, **_progress(project, file)})
+        keys = [key for key, _ in found]
+        n_different = project.n_differing(file, keys) if order == "difference" else None
+        return JSONResponse({"keys": keys, "marked": marked, "n_different": n_different, **_progress(project, file)})
 
     @router.get("/rows")
     def rows(file: int = 0, keys: str = "") -> Response:

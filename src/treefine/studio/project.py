@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from functools import cached_property
@@ -226,8 +226,11 @@ class Project:
         if order == "file":
             return found
         ranks = {key: self._rank(file, key, order) for key, _ in found}
-        found.sort(key=lambda each: -ranks[each[0]])
-        return [each for each in found if order == "doubt" or ranks[each[0]]]
+        return sorted(found, key=lambda each: -ranks[each[0]])
+
+    def n_differing(self, file: int, keys: Iterable[int]) -> int:
+        """Return how many of these sentences differ between the annotators."""
+        return sum(self._rank(file, key, "difference") > 0 for key in keys)
 
     def _rank(self, file: int, key: int, order: Order) -> float:
         document = self.document(file)

@@ -1,5 +1,7 @@
 // The keys of the page. The help lists them from here, so that it is always complete.
 
+import { element } from "./dom.js";
+
 export const KEYS = [
   ["Words", [
     ["ArrowLeft ArrowRight", "← →", "previous, next word", "move"],
@@ -7,10 +9,10 @@ export const KEYS = [
     ["ArrowDown", "↓", "its first dependent", "down"],
     ["Home End", "Home End", "first, last word", "edge"],
     [".", ".", "next doubtful word", "nextDoubt"],
-    ["Escape", "Esc", "select nothing", "escape"],
+    ["Escape", "Esc", "do not choose a head, select nothing", "escape"],
   ]],
   ["Arcs", [
-    ["h", "h", "choose the head: arrows or its number, then Enter", "head"],
+    ["h", "h", "choose the head: click it, or arrows or its number, then Enter", "head"],
     ["r", "r", "make the word the root", "root"],
     ["l", "l", "type the label", "label"],
     ["1 2 3 4 5 6 7 8 9 0", "1 … 9 0", "one of the ten most frequent labels", "digit"],
@@ -75,26 +77,20 @@ export function commandOf(event) {
 export function helpOf() {
   const mouse = ["Mouse", [
     ["", "drag", "a word onto its head, or onto ROOT"],
-    ["", "click", "a word, then its head; the word again makes it the root"],
+    ["", "click", "select a word; click it again, then its head or ROOT, to attach it"],
     ["", "click an arc", "select it, then type its label"],
     ["", "click a tag", "edit it in its place"],
     ["", "Shift+click", "select several words"],
   ]];
   return [mouse, ...KEYS].map(([title, keys]) => {
-    const section = document.createElement("section");
-    const heading = document.createElement("h3");
-    heading.textContent = title;
-    const list = document.createElement("dl");
+    const section = element("section");
+    const list = element("dl");
     for (const [, name, meaning] of keys) {
-      const term = document.createElement("dt");
-      const key = document.createElement("kbd");
-      key.textContent = name;
-      term.append(key);
-      const description = document.createElement("dd");
-      description.textContent = meaning;
-      list.append(term, description);
+      const term = element("dt");
+      term.append(element("kbd", "", name));
+      list.append(term, element("dd", "", meaning));
     }
-    section.append(heading, list);
+    section.append(element("h3", "", title), list);
     return section;
   });
 }

@@ -1,9 +1,9 @@
 // The panel beside the drawing: the selected word, suggestions of the parser, problems, and agreement.
 
+import { $, button, element } from "./dom.js";
+
 const COLUMNS = ["form", "lemma", "upos", "xpos", "feats", "deps", "misc"];
 const MOST_OPTIONS = 10;
-
-export const $ = (id) => document.getElementById(id);
 
 /** The field for a label, with completion from the labels of the treebank, the most frequent first. */
 export class LabelField {
@@ -88,18 +88,14 @@ export class LabelField {
     this.options = options;
     this.marked = options.length ? marked : -1;
     this.field.setAttribute("aria-expanded", String(options.length > 0));
-    this.list.replaceChildren(
-      ...options.map((label, index) => {
-        const option = element("li", index === this.marked ? "marked" : "", label);
-        option.id = `label-${index}`;
-        option.dataset.label = label;
-        option.setAttribute("role", "option");
-        option.setAttribute("aria-selected", String(index === this.marked));
-        const place = this.labels.indexOf(label);
-        if (place < 10 && !this.field.value) option.append(" ", element("kbd", "", String((place + 1) % 10)));
-        return option;
-      }),
-    );
+    this.list.replaceChildren(...options.map((label, index) => {
+      const option = element("li", index === this.marked ? "marked" : "", label);
+      Object.assign(option, { id: `label-${index}`, role: "option", ariaSelected: String(index === this.marked) });
+      option.dataset.label = label;
+      const place = this.labels.indexOf(label);
+      if (place < 10 && !this.field.value) option.append(" ", element("kbd", "", String((place + 1) % 10)));
+      return option;
+    }));
     if (this.marked >= 0) this.field.setAttribute("aria-activedescendant", `label-${this.marked}`);
     else this.field.removeAttribute("aria-activedescendant");
   }
@@ -117,22 +113,24 @@ export function showWord(sentence, number, advice, onCell) {
   const word = sentence.words?.[number - 1];
   $("word-part").hidden = !word;
   if (!word) return;
-  $("word-title").textContent = `${word.number} ${word.form}`;
-  const sure = advice?.confidence[number - 1];
-  const decided = { true: { true: "You decided this arc.", false: "You decided the head." }, false: { true: "You decided the label.", false: "" } };
+  const { keeps_head: keepsHead, keeps_label: keepsLabel, not_heads: notHeads, not_labels: notLabels, head } = word;
+  const isDecided = keepsHead || keepsLabel;
+  const sure = advice?.confidence[number - 1] ?? null;
   const parts = [
-    decided[word.keeps_head][word.keeps_label],
-    sure === undefined || sure === null ? "" : `This arc is right with probability ${Math.round(100 * sure)}%.`,
-    ...word.not_heads.map((head) => `Not the head ${head}.`),
-    ...word.not_labels.map((label) => `Not the label ${label}.`),
+    isDecided ? `You decided ${!keepsLabel ? "the head" : keepsHead ? "this arc" : "the label"}.` : "",
+    sure === null ? "" : `This arc is right with probability ${Math.round(100 * sure)}%.`,
+    ...notHeads.map((other) => `Not the head ${other}.`),
+    ...notLabels.map((other) => `Not the label ${other}.`),
   ];
-  $("word-sure").textContent = parts.filter(Boolean).join(" ");
-  if (document.activeElement !== $("head")) $("head").value = word.head ?? "";
-  $("head-form").textContent = word.head === null ? "" : word.head ? sentence.words[word.head - 1].form : "ROOT";
-  document.querySelector("[data-do=confirm]").textContent = word.keeps_head || word.keeps_label || word.not_heads.length || word.not_labels.length ? "Free" : "Confirm";
+  const labelOf = (command, text) => { document.querySelector(`[data-do=${command}]`).textContent = text; };
   const isInToken = sentence.tokens.some(({ first, last }) => first <= number && number <= last);
-  document.querySelector("[data-do=multiword]").textContent = isInToken ? "Remove multiword token" : "Multiword token";
-  document.querySelector("[data-do=split-sentence]").disabled = number === 1;
+  $("word-title").textContent = `${word.number} ${word.form}`;
+  $("word-sure").textContent = parts.filter(Boolean).join(" ");
+  if (document.activeElement !== $("head")) $("head").value = head ?? "";
+  $("head-form").textContent = head === null ? "" : head ? sentence.words[head - 1].form : "ROOT";
+  labelOf("confirm", isDecided || notHeads.length || notLabels.length ? "Free" : "Confirm");
+  labelOf("multiword", isInToken ? "Remove multiword token" : "Multiword token");
+  document.querySelector("[data-do=splitSentence]").disabled = number === 1;
   document.querySelector("[data-do=join]").disabled = number === sentence.words.length;
   showColumns(word, `${sentence.file} ${sentence.key} ${number}`, onCell);
 }
@@ -163,41 +161,29 @@ function showColumns(word, place, onCell) {
 
 /** List the places that the parser doubts, with the arc that it would choose instead. */
 export function showSuggestions(sentence, advice, { onTake, onChoose }) {
-  const found = advice?.suggestions ?? [];
-  $("suggestions-part").hidden = !found.length;
-  $("suggestions").replaceChildren(
-    ...found.map((each) => {
-      const word = sentence.words[each.word - 1];
-      const item = element("li");
-      const place = element("button", "link", `${word.number} ${word.form}`);
-      place.addEventListener("click", () => onChoose(each.word));
-      const sure = advice.confidence[each.word - 1];
-      const now = `${arcText(sentence, word)}${sure === null ? "" : `, ${Math.round(100 * sure)}%`}`;
-      const other = `${arcText(sentence, each)}${each.arcs.length > 1 ? `, and ${each.arcs.length - 1} more` : ""}`;
-      const take = element("button", "take", "");
-      take.append(`→ ${other} `, element("kbd", "", "t"));
-      take.addEventListener("click", () => onTake(each));
-      item.append(place, element("span", "hint", ` ${now}`), take);
-      return item;
-    }),
-  );
+  const suggestions = advice?.suggestions ?? [];
+  $("suggestions-part").hidden = !suggestions.length;
+  $("suggestions").replaceChildren(...suggestions.map((each) => {
+    const word = sentence.words[each.word - 1];
+    const sure = advice.confidence[each.word - 1];
+    const now = `${arcText(sentence, word)}${sure === null ? "" : `, ${Math.round(100 * sure)}%`}`;
+    const other = `${arcText(sentence, each)}${each.arcs.length > 1 ? `, and ${each.arcs.length - 1} more` : ""}`;
+    const item = element("li");
+    item.append(button("link", `${word.number} ${word.form}`, () => onChoose(each.word)), element("span", "hint", ` ${now}`));
+    item.append(button("take", `→ ${other}`, () => onTake(each), "t"));
+    return item;
+  }));
 }
 
 /** List what `treefine validate` and udtools found. */
 export function showFaults(faults, onChoose) {
   $("faults-part").hidden = !faults.length;
-  $("faults").replaceChildren(
-    ...faults.map((fault) => {
-      const item = element("li", fault.is_error ? "fault" : "warning");
-      if (fault.word) {
-        const place = element("button", "link", `Word ${fault.word}`);
-        place.addEventListener("click", () => onChoose(fault.word));
-        item.append(place, " ");
-      }
-      item.append([fault.message, fault.hint].filter(Boolean).join(" "));
-      return item;
-    }),
-  );
+  $("faults").replaceChildren(...faults.map((fault) => {
+    const item = element("li", fault.is_error ? "fault" : "warning");
+    if (fault.word) item.append(button("link", `Word ${fault.word}`, () => onChoose(fault.word)), " ");
+    item.append([fault.message, fault.hint].filter(Boolean).join(" "));
+    return item;
+  }));
 }
 
 const AGREEMENT = {
@@ -229,13 +215,4 @@ export function arcText(sentence, { head, label }) {
   if (head === null) return "no head";
   if (head === 0) return label;
   return `${label} of ${head} \u2068${sentence.words[head - 1]?.form ?? ""}\u2069`;
-}
-
-/** Return a new element. */
-export function element(name, classes = "", text = "") {
-  const found = document.createElement(name);
-  if (classes) found.className = classes;
-  if (text) found.textContent = text;
-  if (name === "button") found.type = "button";
-  return found;
 }

@@ -1,6 +1,7 @@
 // The list of sentences. Only the rows in view exist, so that a file of any size scrolls smoothly.
 
 import { get } from "./api.js";
+import { element } from "./dom.js";
 
 const HEIGHT = 50; // pixels of a row, as in studio.css
 const MARGIN = 8; // rows above and below the view
@@ -15,8 +16,7 @@ export class Queue {
     this.asked = new Set();
     this.generation = 0;
     this.current = null;
-    this.inner = document.createElement("div");
-    this.inner.className = "rows-inner";
+    this.inner = element("div", "rows-inner");
     host.append(this.inner);
     host.addEventListener("scroll", () => this.draw());
     new ResizeObserver(() => this.draw()).observe(host);
@@ -69,23 +69,14 @@ export class Queue {
   }
 
   #row(key, place) {
-    const row = document.createElement("div");
     const found = this.rows.get(key);
-    row.className = ["row", found?.status, key === this.current ? "current" : ""].filter(Boolean).join(" ");
+    const isCurrent = key === this.current;
+    const row = element("div", ["row", found?.status, isCurrent ? "current" : ""].filter(Boolean).join(" "));
     row.dataset.key = key;
     row.style.top = `${place * HEIGHT}px`;
-    row.setAttribute("role", "option");
-    row.setAttribute("aria-selected", String(key === this.current));
-    row.setAttribute("aria-posinset", place + 1);
-    row.setAttribute("aria-setsize", this.keys.length);
-    const text = document.createElement("span");
-    text.className = "row-text";
-    text.dir = "auto";
-    text.textContent = found ? found.text : "…";
-    const note = document.createElement("span");
-    note.className = "row-note";
-    note.textContent = found ? noted(found) : "";
-    row.append(text, note);
+    Object.assign(row, { role: "option", ariaSelected: String(isCurrent), ariaPosInSet: place + 1, ariaSetSize: this.keys.length });
+    row.append(element("span", "row-text", found ? found.text : "…"), element("span", "row-note", found ? noted(found) : ""));
+    row.firstChild.dir = "auto";
     return row;
   }
 

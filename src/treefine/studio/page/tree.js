@@ -1,6 +1,8 @@
 // The drawing of one sentence: words in lines that wrap, and arcs above them. All places are measured, so that any
 // script, direction, zoom and width works.
 
+import { element } from "./dom.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const STEP = 25; // height of a level of arcs
 const REACH = 10; // pixels around an arc in which it can be hit
@@ -15,10 +17,10 @@ export class Tree {
     this.listeners = listeners;
     this.arcs = [];
     host.classList.add("tree");
-    this.root = part("div", "root-bar", "ROOT: drop a word here to make it the root");
+    this.root = element("div", "root-bar");
     this.root.setAttribute("aria-hidden", "true");
-    this.words = part("div", "words");
-    this.svg = document.createElementNS(SVG, "svg");
+    this.words = element("div", "words");
+    this.svg = svg("svg");
     this.svg.setAttribute("aria-hidden", "true");
     host.replaceChildren(this.root, this.svg, this.words);
     if (listeners.onWord) this.#listen();
@@ -31,19 +33,23 @@ export class Tree {
     }).observe(host);
   }
 
-  /** Show a sentence: `selected` is a word, `last` the end of a range, `marks` are classes by word. */
+  /** Show a sentence: `selected` is a word, `last` the end of a range, `target` its new head, `marks` are classes by word. */
   show(sentence, { selected = 0, last = 0, target = null, marks = new Map(), advice = null, cells = CELLS } = {}) {
     const isNew = this.sentence?.key !== sentence.key || this.sentence?.file !== sentence.file;
     this.sentence = sentence;
     this.state = { selected, last, target, marks, advice, cells };
+    const isChoosing = target !== null;
+    this.host.classList.toggle("choosing", isChoosing);
+    this.root.classList.toggle("target", target === 0);
+    this.root.textContent = isChoosing ? `Choose the head of ${sentence.words[selected - 1].form}: click a word, or here for ROOT. Esc cancels.` : "ROOT: drop a word here to make it the root";
     this.words.dir = sentence.direction ?? "ltr";
     this.words.replaceChildren(...(sentence.words ?? []).map((word) => this.#word(word)));
     this.layout();
     if (isNew) this.host.scrollTop = 0;
   }
 
-  /** Return the element of a word. */
-  element(number) {
+  /** Return the box of a word. */
+  box(number) {
     return this.words.querySelector(`.word[data-word="${number}"]`);
   }
 
@@ -90,45 +96,43 @@ export class Tree {
   #word(word) {
     const { selected, last, target, marks, advice, cells } = this.state;
     const sure = advice?.confidence[word.number - 1];
-    const isDecided = word.keeps_head && word.keeps_label;
     const classes = ["word", ...(marks.get(word.number) ?? [])];
     const [low, high] = [Math.min(selected, last || selected), Math.max(selected, last || selected)];
     if (selected && word.number >= low && word.number <= high) classes.push("selected");
     if (word.number === target) classes.push("target");
     if (word.keeps_head || word.keeps_label) classes.push("kept");
-    if (sure !== undefined && sure !== null && sure < this.listeners.doubtful && !isDecided) classes.push("doubtful");
-    const element = part("div", classes.join(" "));
-    element.dataset.word = word.number;
-    element.style.minWidth = `${word.label.length * 0.46 + 1.2}em`;
-    const form = part("span", "form", word.form);
-    element.append(form);
+    const box = element("div", classes.join(" "));
+    box.dataset.word = word.number;
+    box.style.minWidth = `${widthOf(word.label, 1) / 16 + 0.9}em`;
+    const form = element("span", "form", word.form);
+    box.append(form);
     if (this.listeners.onWord) {
-      element.id = `word-${word.number}`;
-      element.setAttribute("role", "option");
-      element.setAttribute("aria-selected", String(word.number === selected));
-      element.setAttribute("aria-label", this.#described(word, sure));
+      box.id = `word-${word.number}`;
+      box.setAttribute("role", "option");
+      box.setAttribute("aria-selected", String(word.number === selected));
+      box.setAttribute("aria-label", this.#described(word, sure));
     }
     const token = this.sentence.tokens.find(({ first, last }) => first <= word.number && word.number <= last);
     if (token) {
-      element.classList.add("in-token");
-      element.append(part("span", "token", token.first === word.number ? token.form : "\u00a0"));
-    } else if (this.sentence.tokens.length) element.append(part("span", "token", "\u00a0"));
+      box.classList.add("in-token");
+      box.append(element("span", "token", token.first === word.number ? token.form : "\u00a0"));
+    } else if (this.sentence.tokens.length) box.append(element("span", "token", "\u00a0"));
     for (const name of cells) {
-      const cell = part("span", `cell ${name}`);
+      const cell = element("span", `cell ${name}`);
       cell.dataset.column = name;
       const value = word[name];
       cell.title = `${name.toUpperCase()}: ${value === "_" ? "none" : value.replaceAll("|", ", ")}`;
       // Of the features, only the values are shown: "Number=Sing|Person=3" is "Sing 3".
       const shown = name === "feats" ? value.split("|").map((each) => each.replace(/^[^=]*=/, "")).join(" ") : value;
       cell.textContent = value === "_" ? "·" : shown;
-      element.append(cell);
+      box.append(cell);
     }
     const forbidden = [...word.not_heads.map((head) => `not ${head}`), ...word.not_labels.map((label) => `not ${label}`)];
-    for (const each of forbidden) element.append(part("span", "forbidden", `✗ ${each}`));
+    for (const each of forbidden) box.append(element("span", "forbidden", `✗ ${each}`));
     for (const empty of this.sentence.empty.filter(({ after }) => after === word.number)) {
-      element.append(part("span", "empty-node", `${empty.id} ${empty.form}`));
+      box.append(element("span", "empty-node", `${empty.id} ${empty.form}`));
     }
-    return element;
+    return box;
   }
 
   #described(word, sure) {
@@ -228,28 +232,25 @@ export class Tree {
 
   #group(arc, selected, marks, advice, step) {
     const { word, item } = arc;
-    const group = document.createElementNS(SVG, "g");
+    const group = svg("g");
     const classes = ["arc", ...(marks.get(word.number) ?? [])];
     if (word.number === selected) classes.push("selected");
     if (word.keeps_head || word.keeps_label) classes.push("kept");
-    const sure = advice?.confidence[word.number - 1];
-    const isDecided = word.keeps_head && word.keeps_label;
-    if (sure !== undefined && sure !== null && sure < this.listeners.doubtful && !isDecided) classes.push("doubtful");
     group.setAttribute("class", classes.join(" "));
     group.dataset.word = word.number;
     const path = svg("path", { d: rounded(arc.points), class: "line" });
     const [x, y] = arc.points.at(-1);
     group.append(path);
     if (item.end !== "head") group.append(svg("path", { d: `M${x - 4},${y - 6}L${x + 4},${y - 6}L${x},${y + 1}Z`, class: "head" }));
-    const isDoubtful = classes.includes("doubtful");
     const [middle, top] = arc.place;
-    const own = `${word.label}${isDoubtful ? ` ${Math.round(100 * sure)}%` : ""}`;
-    const room = arc.anchor === "end" ? middle : this.svg.width.baseVal.value - middle;
+    const full = this.svg.width.baseVal.value;
+    const own = `${word.label}${classes.includes("doubtful") ? ` ${Math.round(100 * advice.confidence[word.number - 1])}%` : ""}`;
+    const room = arc.anchor === "end" ? middle : full - middle;
     const texts = item.kind === "stub" ? [...this.#otherEnd(item).map((each) => `${own} · ${each}`), own] : [own];
     const text = texts.find((each) => widthOf(each, step / STEP) <= room) ?? texts.at(-1);
     const width = widthOf(text, step / STEP);
     const left = { start: middle, middle: middle - width / 2, end: middle - width }[arc.anchor];
-    const start = Math.max(1, Math.min(left, this.svg.width.baseVal.value - width - 1));
+    const start = Math.max(2, Math.min(left, full - width - 2)); // the label and its ground are inside of the view
     const label = svg("text", { x: start + width / 2, y: top + step * 0.16, "text-anchor": "middle" });
     label.textContent = text;
     group.append(svg("rect", { x: start - 2, y: top - step * 0.3, width: width + 4, height: step * 0.6, class: "behind" }), label);
@@ -263,57 +264,55 @@ export class Tree {
     return [`${number} ${this.sentence.words[number - 1].form}`, `${number}`];
   }
 
-  // A press on a word selects it; a press, a move and a release on another word attach the first to the second.
+  // A click on a word selects it; a press, a move and a release on another word attach the first to the second.
   #listen() {
     const { onWord, onArc, onDrop, onCell, onNothing } = this.listeners;
     let from = null;
     let hasDragged = false; // the browser then reports a click on whatever contains both ends
     this.host.addEventListener("pointerdown", (event) => {
       hasDragged = false;
-      if (event.button !== 0 || event.target.closest("input, textarea")) return;
-      const word = event.target.closest(".word");
-      const isForm = event.target.closest(".form");
-      if (!word) return;
-      from = { word: +word.dataset.word, x: event.clientX, y: event.clientY, isForm, cell: event.target.closest(".cell") };
-      if (isForm) event.preventDefault(); // no text selection
-    });
-    const move = (event) => {
-      if (!from) return;
-      if (!from.isMoving && Math.hypot(event.clientX - from.x, event.clientY - from.y) < DRAG) return;
-      from.isMoving = true;
-      this.host.classList.add("dragging");
-      this.#showDrag(from.word, event);
-    };
-    const end = (event) => {
-      if (!from) return;
-      const started = from;
-      const head = started.isMoving ? this.#dropAt(event) : null; // before ROOT is no longer there
       from = null;
+      const word = event.target.closest(".word");
+      if (event.button !== 0 || !word || event.target.closest("input, textarea")) return;
+      from = { word: +word.dataset.word, x: event.clientX, y: event.clientY, column: event.target.closest(".cell")?.dataset.column };
+      this.host.setPointerCapture(event.pointerId); // the word may be drawn again before the release
+      if (!from.column) event.preventDefault(); // no text selection
+    });
+    this.host.addEventListener("pointermove", (event) => {
+      const isPressed = from && event.buttons;
+      if (isPressed && !hasDragged && Math.hypot(event.clientX - from.x, event.clientY - from.y) < DRAG) return;
+      if (isPressed) {
+        hasDragged = true;
+        this.host.classList.add("dragging");
+        this.#showDrag(from.word, event);
+      } else this.#highlight(event.target.closest(".word") ? null : this.arcAt(event.clientX, event.clientY));
+    });
+    const end = (event) => {
+      if (!hasDragged) return;
+      const head = event.type === "pointerup" ? this.#dropAt(event) : null; // before ROOT is no longer there
       this.host.classList.remove("dragging");
       this.#showDrag(null);
-      if (event.type === "pointercancel") return;
-      if (started.isMoving) {
-        hasDragged = true;
-        if (head !== null && head !== started.word) onDrop(started.word, head);
-      } else if (started.cell) onCell(started.word, started.cell.dataset.column);
-      else onWord(started.word, event.shiftKey);
+      if (head !== null && head !== from.word) onDrop(from.word, head);
     };
-    window.addEventListener("pointermove", move);
-    window.addEventListener("pointerup", end);
-    window.addEventListener("pointercancel", end);
+    this.host.addEventListener("pointerup", end);
+    this.host.addEventListener("pointercancel", end);
     this.host.addEventListener("click", (event) => {
-      if (hasDragged || event.target.closest(".word, input, .root-bar")) return;
-      const arc = this.arcAt(event.clientX, event.clientY);
-      if (arc) onArc(arc.word.number);
-      else onNothing();
+      const pressed = from;
+      from = null;
+      if (hasDragged || event.target.closest("input, .root-bar")) return;
+      if (!pressed) {
+        const arc = this.arcAt(event.clientX, event.clientY);
+        if (arc) onArc(arc.word.number);
+        else onNothing();
+      } else if (pressed.column) onCell(pressed.word, pressed.column);
+      else if (event.detail < 2) onWord(pressed.word, event.shiftKey); // the second press of a double-click does nothing
     });
     this.root.addEventListener("click", () => onDrop(null, 0));
-    this.host.addEventListener("pointermove", (event) => {
-      const arc = event.target.closest(".word") ? null : this.arcAt(event.clientX, event.clientY);
-      for (const group of this.svg.querySelectorAll(".hover")) group.classList.remove("hover");
-      for (const group of arc ? this.svg.querySelectorAll(`[data-word="${arc.word.number}"]`) : []) group.classList.add("hover");
-      this.host.style.cursor = arc ? "pointer" : "";
-    });
+  }
+
+  #highlight(arc) {
+    for (const group of this.svg.querySelectorAll(".arc")) group.classList.toggle("hover", +group.dataset.word === arc?.word.number);
+    this.host.style.cursor = arc ? "pointer" : "";
   }
 
   #dropAt(event) {
@@ -330,9 +329,9 @@ export class Tree {
     if (word === null) return;
     const head = this.#dropAt(event);
     if (head === 0) this.root.classList.add("target");
-    else if (head !== null && head !== word) this.element(head).classList.add("target");
+    else if (head !== null && head !== word) this.box(head).classList.add("target");
     const box = this.svg.getBoundingClientRect();
-    const own = this.element(word).getBoundingClientRect();
+    const own = this.box(word).getBoundingClientRect();
     const [x, y] = [own.left + own.width / 2 - box.left, own.top - box.top];
     const [toX, toY] = [event.clientX - box.left, event.clientY - box.top];
     const top = Math.min(y, toY) - 30;
@@ -401,15 +400,8 @@ function rounded(points) {
   return `${path}L${points.at(-1)}`;
 }
 
-function svg(name, attributes) {
-  const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  return element;
-}
-
-function part(name, classes, text = "") {
-  const element = document.createElement(name);
-  if (classes) element.className = classes;
-  if (text) element.textContent = text;
-  return element;
+function svg(name, attributes = {}) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
 }

@@ -1,4 +1,4 @@
-"""The looks of the page, in a real browser: long sentences, writing directions, sizes, colours and accessibility."""
+"""The looks of the page, in a real browser: writing directions, sizes, colours and accessibility."""
 
 import pytest
 
@@ -7,7 +7,6 @@ from tests.support.pages import HEBREW
 from tests.support.pages import conllu as conllu_of
 from tests.support.studio_pages import (
     RAIN,
-    SIZE,
     STARS,
     TREES,
     Stub,
@@ -17,13 +16,14 @@ from tests.support.studio_pages import (
     go_to,
     measured,
     press,
-    said,
     selected,
     until_arc,
 )
 from treefine import read_treebank
 
 PHONE = {"width": 390, "height": 844}
+
+
 TEXTS = """
     body|h1 span|#counted|#file-name|#place|#text|.row-text|.row-note|.row.current .row-note|#undo:not(:disabled)|#done
     #doubtful|#search::placeholder|#label::placeholder|#word-1 .form|#word-3.selected .form|#word-1 .upos|#word-1 .xpos
@@ -42,23 +42,6 @@ def long_sentence():
 def lines(page):
     """Return the number of lines of words."""
     return page.evaluate("new Set([...document.querySelectorAll('#tree .word')].map((each) => each.offsetTop)).size")
-
-
-def test_a_long_sentence_wraps_into_lines_and_nothing_is_wider_than_the_view(open_studio):
-    page = open_studio(long_sentence()).open()
-    n_words = page.locator("#tree .word").count()
-
-    for width in (1280, 800, 390):
-        page.set_viewport_size({"width": width, "height": 800})
-        page.wait_for_function("width => innerWidth === width", arg=width)
-        assert lines(page) > 3
-        assert measured(page, "tooWide") == []
-        assert measured(page, "overlaps") == []
-        assert page.evaluate(
-            "document.querySelector('#tree').scrollWidth <= document.querySelector('#tree').clientWidth"
-        )
-        arcs = page.eval_on_selector_all("#tree svg .head", "all => all.map((each) => each.parentNode.dataset.word)")
-        assert len(arcs) == len(set(arcs)) == n_words
 
 
 def test_a_long_sentence_fits_the_width_or_scrolls(open_studio):
@@ -81,7 +64,7 @@ def test_a_long_sentence_fits_the_width_or_scrolls(open_studio):
 def test_the_view_menu_works_with_the_keyboard_and_its_choices_are_remembered(page):
     width = page.locator("#word-2").bounding_box()["width"]
     page.focus("#view")
-    press(page, "Enter", "Tab", "Tab", "Tab", "ArrowDown", "ArrowDown")
+    press(page, "Enter", "Tab", "ArrowDown", "ArrowDown")
     assert page.is_checked("[name=wrap][value=scrolls]")
     press(page, "Tab", "ArrowRight", "ArrowRight")
     assert page.input_value("#zoom") == "120"
@@ -89,7 +72,7 @@ def test_the_view_menu_works_with_the_keyboard_and_its_choices_are_remembered(pa
     assert page.locator("#tree .cell.upos").count() == 0
     press(page, "Escape")
     assert page.is_hidden("#view-menu")
-    assert (focused(page), page.get_attribute("#view", "aria-expanded")) == ("view", "false")
+    assert focused(page) == "view"
     assert selected(page) is None
     page.reload()
     page.wait_for_selector("#tree.scrolls .word")
@@ -115,7 +98,7 @@ def test_a_sentence_from_right_to_left_starts_at_the_right(open_studio):
     assert measured(page, "tooWide") == []
 
 
-def test_on_a_phone_the_page_is_not_wider_than_the_screen_and_two_taps_attach_a_word(open_studio):
+def test_on_a_phone_the_page_is_not_wider_than_the_screen_and_taps_attach_a_word(open_studio):
     studio = open_studio(TREES, partner=Stub(sure={3: 0.2}, suggests={3: [(2, "obl")]}))
     page = studio.open(viewport=PHONE, has_touch=True, is_mobile=True)
     page.wait_for_selector("#suggestions .take")
@@ -124,6 +107,7 @@ def test_on_a_phone_the_page_is_not_wider_than_the_screen_and_two_taps_attach_a_
     assert size >= 14
     form(page, 3).tap()
     assert selected(page) == 3
+    page.tap("[data-do=head]")
     form(page, 2).tap()
     until_arc(page, 3, "nummod of saw")
 
@@ -132,44 +116,6 @@ def test_on_a_phone_the_page_is_not_wider_than_the_screen_and_two_taps_attach_a_
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     assert measured(page, "tooWide") == []
     assert arc_of(studio.document, 3) == (2, "nummod")
-
-
-def test_the_panel_never_overlaps_the_tree(open_studio):
-    page = open_studio(long_sentence(), partner=Stub(sure={3: 0.2}, suggests={3: [(2, "obl")]})).open()
-    go_to(page, 4)
-    press(page, "s")
-
-    for width in (1920, 1280, 1000, 700, 390):
-        page.set_viewport_size({"width": width, "height": 800})
-        page.wait_for_function("width => innerWidth === width", arg=width)
-        boxes = [page.locator(each).bounding_box() for each in ("#queue", "#work", "#panel")]
-        for index, a in enumerate(boxes):
-            for b in boxes[index + 1 :]:
-                is_aside = a["x"] + a["width"] <= b["x"] + 1 or b["x"] + b["width"] <= a["x"] + 1
-                assert is_aside or a["y"] + a["height"] <= b["y"] + 1 or b["y"] + b["height"] <= a["y"] + 1
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.evaluate(
-            "document.querySelector('#panel').scrollWidth <= document.querySelector('#panel').clientWidth + 1"
-        )
-
-
-def test_colours_are_those_of_the_system_or_of_the_view_menu(studio):
-    page = studio.open(color_scheme="dark")
-    paper = "getComputedStyle(document.body).backgroundColor"
-    assert page.evaluate(paper) == "rgb(21, 25, 31)"
-    page.emulate_media(color_scheme="light")
-    assert page.evaluate(paper) == "rgb(255, 255, 255)"
-    page.click("#view")
-    page.check("[name=colours][value=dark]")
-    assert page.evaluate(paper) == "rgb(21, 25, 31)"
-    page.reload()
-    page.wait_for_selector("#tree .word")
-    assert page.evaluate(paper) == "rgb(21, 25, 31)"
-    page.emulate_media(color_scheme="dark")
-    page.click("#view")
-    page.check("[name=colours][value=light]")
-
-    assert page.evaluate(paper) == "rgb(255, 255, 255)"
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
@@ -188,9 +134,8 @@ def test_all_texts_have_a_contrast_of_at_least_4_5(open_studio, colours):
     page.wait_for_selector(".arc.doubtful")
     page.keyboard.type("o")
     # Messages that appear only if something fails, and what is behind a menu.
-    page.evaluate(
-        "for (const each of document.querySelectorAll('#messages p, .menu, #faults-part')) each.hidden = false"
-    )
+    page.evaluate("for (const each of document.querySelectorAll('#messages p, #faults-part')) each.hidden = false")
+    page.evaluate("document.querySelector('#view-menu').showPopover()")
 
     found = measured(page, "contrasts", [each.strip() for each in TEXTS.strip().replace("\n", "|").split("|")])
     assert {name: contrast for name, contrast in found.items() if contrast < 4.5} == {}
@@ -203,21 +148,17 @@ def test_all_controls_have_names_and_are_at_least_24_pixels_high(open_studio):
     press(page, "s")
     page.click("#columns summary")
     page.evaluate(
-        "for (const each of document.querySelectorAll('.menu, #lines-form, #welcome, #messages p')) each.hidden = false"
+        "for (const each of document.querySelectorAll('#lines-form, #welcome, #messages p')) each.hidden = false"
     )
-    page.evaluate("document.querySelector('#help').show()")
+    page.evaluate(
+        "for (const each of document.querySelectorAll('.menu')) { each.popover = 'manual'; each.showPopover(); }"
+        "document.querySelector('#help').show()"
+    )
     page.focus("#label")
 
     found = measured(page, "controls")
     assert len(found) > 60
     assert [each["html"] for each in found if not each["name"] or each["height"] < 24] == []
-
-
-def test_nothing_on_the_page_moves(page):
-    go_to(page, 3)
-    press(page, "3", "?")
-
-    assert measured(page, "moving") == 0
 
 
 def test_the_file_is_downloaded_with_or_without_marks(studio, page, tmp_path):
@@ -242,18 +183,6 @@ def test_the_file_is_downloaded_with_or_without_marks(studio, page, tmp_path):
     assert "Keep=Arc" in texts[0]
 
 
-def test_the_page_needs_no_inline_code_and_no_other_host(studio, page):
-    """Violations of the policy would be errors in the console, which fail every test."""
-    answer = page.request.get(studio.address)
-    policy = answer.headers["content-security-policy"]
-
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    assert page.evaluate("document.querySelectorAll('script:not([src]), style, [onclick]').length") == 0
-    assert " style=" not in answer.text()
-    assert page.evaluate("[...document.scripts].every((each) => each.src.startsWith(origin))")
-
-
 def test_the_welcome_is_shown_at_first_and_stays_closed(studio):
     page = studio.open(is_welcomed=False)
     assert page.is_visible("#welcome")
@@ -266,12 +195,3 @@ def test_the_welcome_is_shown_at_first_and_stays_closed(studio):
     page.wait_for_selector("#tree .word")
 
     assert page.is_hidden("#welcome")
-    assert page.viewport_size == SIZE
-
-
-def test_the_example_says_what_it_is(open_studio):
-    page = open_studio(TREES, is_example=True).open()
-
-    assert said(page, "#file-name") == "an example to try"
-    assert page.is_visible("#welcome")
-    assert page.title() == "treefine annotate"

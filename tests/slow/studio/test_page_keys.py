@@ -1,0 +1,315 @@
+"""Keys and fields of the page, in a real browser: each does what the help says, and every arc can be hit."""
+
+import pytest
+
+from tests.studio.test_page import reference
+from tests.support.data import DATA
+from tests.support.pages import HEBREW
+from tests.support.pages import conllu as conllu_of
+from tests.support.studio_files import until
+from tests.support.studio_pages import (
+    DOG,
+    RAIN,
+    STARS,
+    TREES,
+    Stub,
+    focused,
+    go_to,
+    measured,
+    press,
+    said,
+    selected,
+    until_arc,
+    until_done,
+    until_sentence,
+)
+from treefine import read_treebank
+
+# Of B, the word "two" has another head, label and lemma, and the full stop another head.
+OF_B = STARS.replace("two\ttwo", "two\t2").replace("4\tnummod", "2\tobl").replace("2\tpunct", "4\tpunct") + DOG + RAIN
+SELECTS = [
+    ("ArrowRight", 1),
+    ("ArrowRight ArrowRight ArrowRight ArrowLeft", 2),
+    ("End", 5),
+    ("End Home ArrowLeft", 1),
+    ("End ArrowUp", 2),
+    ("End ArrowUp ArrowUp ArrowDown", 1),
+    ("Home Escape", None),
+    ("Home Shift+ArrowRight Shift+ArrowRight Shift+ArrowLeft", [1, 2]),
+    (".", 3),
+    (". .", 5),
+    (". . .", 3),
+]
+CHANGES = [  # a word, keys (or a text in quotation marks), and what the file has afterwards
+    (3, "h ArrowLeft ArrowLeft Enter", "two\ttwo\tNUM\tCD\t_\t2\tnummod\t_\tKeep=Head"),
+    (4, "h ArrowLeft ArrowLeft ArrowLeft ArrowLeft Enter", "Number=Plur\t0\troot\t_\tSpaceAfter=No|Keep=Head"),
+    (4, "h Escape r", "Number=Plur\t0\troot"),
+    (3, "l 'nmod' Enter", "_\t4\tnmod\t_\tKeep=Arc"),
+    (3, "l 'ob' ArrowDown Enter", "_\t4\tobl"),
+    (3, "l 'vo' Tab", "_\t4\tvocative"),
+    (3, "l ArrowUp Enter", "_\t4\tadvcl"),
+    (3, "l 8", "_\t4\tobl"),
+    (3, "l ArrowRight 8", "Number=Plur\t2\tobl"),
+    (3, "0", "_\t4\tadvcl"),
+    (3, "c", "_\t4\tnummod\t_\tKeep=Arc"),
+    (3, "c ArrowLeft c ArrowRight c", "_\t4\tnummod\t_\t_"),
+    (0, "Shift+C", "2\tpunct\t_\tKeep=Arc"),
+    (4, "-", "NotHead=2"),
+    (4, "_", "NotLabel=obj"),
+    (0, "p", "Number=Plur\t1\tdep"),
+    (0, "t", "_\t2\tobl\t_\tKeep=Arc"),
+    (4, "u 'PROPN' Enter", "stars\tstar\tPROPN"),
+    (4, "x 'NNPS' Enter", "NOUN\tNNPS"),
+    (4, "m 'starlet' Enter", "stars\tstarlet"),
+    (4, "f 'Number=Plur|Gender=Fem' Enter", "Gender=Fem|Number=Plur"),
+    (4, "w 'planets' Enter", "# text = She saw two planets."),
+    (4, "s Home ArrowRight ArrowRight ArrowRight ArrowRight | Enter", "4\tstar\tstar"),
+    (4, "s Home ArrowRight ArrowRight ArrowRight ArrowRight | Shift+Enter", "4-5\tstars"),
+    (3, "g", "3\ttwo stars"),
+    (2, "Shift+ArrowRight Shift+ArrowRight g", "2\tsaw two stars"),
+    (3, "Shift+ArrowRight Shift+G", "3-4\ttwo stars"),
+    (3, "Shift+S", "# text = two stars."),
+    (0, "Shift+J", "# text = She saw two stars. The old dog slept near the door."),
+    (0, "# Control+End '\n# note = seen' Escape", "# text = She saw two stars.\n# note = seen\n1\tShe"),
+    (0, "d", "# treefine_status = doubtful"),
+    (
+        0,
+        "Enter Shift+N o n Enter",
+        "# sent_id = dog\n# text = The old dog slept near the door.\n# treefine_status = done",
+    ),
+    (0, "q ArrowDown ArrowDown Enter d", "Rain fell.\n# treefine_status = doubtful"),
+    (0, "/ 'dog' Enter PageDown PageUp d", "near the door.\n# treefine_status = doubtful"),
+    (3, "8 Control+z Control+Shift+Z", "_\t4\tobl"),
+    (3, "b a", "two\ttwo\tNUM\tCD\t_\t4\tnummod\t_\tKeep=Arc"),
+    (3, "b", "two\t2\tNUM\tCD\t_\t2\tobl\t_\tKeep=Arc"),
+    (0, "Shift+A Shift+B", "4\tpunct\t_\tKeep=Arc"),
+]
+ELSEWHERE = {
+    "move": SELECTS,
+    "refuse": "the fast tests",
+    "wrap": "below",
+    "zoom": "below",
+    "help": "below",
+    "lines": "below",
+}
+
+
+@pytest.fixture
+def studio(open_studio):
+    """Return a studio with a parser and two annotators."""
+    stub = Stub(sure={3: 0.3, 5: 0.4}, suggests={3: [(2, "obl")]}, parses=((4, 1, "dep"),))
+    return open_studio(TREES, partner=stub, references=[reference(TREES, "A.conllu"), reference(OF_B, "B.conllu")])
+
+
+def do(page, keys):
+    """Press keys, each after what the one before has caused; a text in quotation marks is typed."""
+    for key in keys.split(" ") if "'" not in keys else pieces(keys):
+        if key.startswith("'"):
+            page.keyboard.type(key.strip("'"))
+        else:
+            page.keyboard.press(key)
+        until_done(page)
+
+
+def pieces(keys):
+    before, text, after = keys.split("'")
+    return [*before.split(), f"'{text}'", *after.split()]
+
+
+@pytest.mark.parametrize(("keys", "words"), SELECTS, ids=[keys for keys, _ in SELECTS])
+def test_a_key_selects_words(page, keys, words):
+    page.wait_for_selector("#word-3.doubtful")
+    do(page, keys)
+
+    assert selected(page) == words
+
+
+@pytest.mark.parametrize(("word", "keys", "content"), CHANGES, ids=[f"{word} {keys}" for word, keys, _ in CHANGES])
+def test_a_key_changes_the_file(studio, page, word, keys, content):
+    page.wait_for_selector("#word-3.doubtful")
+    if word:
+        go_to(page, word)
+    do(page, keys)
+
+    until(lambda: content in studio.document.content().decode())
+
+
+def test_every_command_of_the_page_is_tested(page):
+    rows = page.evaluate("import('./page/keys.js').then(({KEYS}) => KEYS.flatMap(([, keys]) => keys))")
+    pressed = {
+        key for keys in [*(each for each, _ in SELECTS), *(each for _, each, _ in CHANGES)] for key in keys.split()
+    }
+    pressed |= {f"Control+{key[-1]}" for key in pressed if key.startswith("Control+")} | {
+        key[-1] for key in pressed if key.startswith("Shift+")
+    }
+
+    assert {name for names, _, _, name in rows if not pressed & {*names.split()}} <= {*ELSEWHERE}
+
+
+def test_the_help_lists_all_keys_and_takes_all_keys_until_it_is_closed(studio, page):
+    press(page, "?")
+    page.wait_for_selector("#help[open] >> text=make the word the root")
+    press(page, "d", "Shift+C")
+    press(page, "Escape")
+
+    assert page.is_hidden("#help")
+    assert (studio.document.revision, said(page, "#place")) == (0, "1 · stars")
+
+
+def test_a_key_for_a_word_says_that_none_is_selected(studio, page):
+    press(page, "r")
+
+    page.wait_for_selector("#problem >> text=Select a word first, with a click or the arrow keys.")
+    assert studio.document.revision == 0
+
+
+def test_a_tree_with_two_roots_is_done_only_after_a_second_enter(open_studio):
+    studio = open_studio(RAIN.replace("2\tnsubj", "0\troot") + STARS)
+    page = studio.open()
+    press(page, "Enter")
+    page.wait_for_selector("#problem >> text=This is not a valid tree yet: The sentence has 2 roots")
+    assert studio.document.status(1) == "open"
+    press(page, "Enter")
+
+    until_sentence(page, "stars")
+    assert studio.document.status(1) == "done"
+
+
+def test_two_presses_of_enter_do_not_mark_a_sentence_that_nobody_has_seen(studio, page):
+    press(page, "Enter", "Enter")
+    until_sentence(page, "dog")
+    until_done(page)
+
+    assert [studio.document.status(key) for key in (1, 2, 3)] == ["done", "open", "open"]
+
+
+def test_the_typed_label_comes_first_then_those_that_start_with_it_then_those_that_contain_it(open_studio):
+    page = open_studio(STARS.replace("nummod", "NMOD-X").replace("nsubj", "NMOD-X").replace("obj", "NMOD")).open()
+    go_to(page, 5)
+    for typed, offered in (("NMOD", ["NMOD", "nmod", "NMOD-X"]), ("ob", ["obj", "obl", "iobj", "ob"])):
+        press(page, "l")
+        page.keyboard.type(typed)
+        assert page.eval_on_selector_all("#labels li", "all => all.map(({dataset}) => dataset.label)") == offered
+        press(page, "Escape", "ArrowLeft", "ArrowRight")
+
+
+def test_keys_are_for_the_words_on_which_they_were_pressed_also_while_the_parser_thinks(open_studio):
+    stub = Stub()
+    studio = open_studio(partner=stub)
+    page = studio.open()
+    stub.may_answer.clear()
+    go_to(page, 1)
+    press(page, "3", "ArrowRight", "ArrowRight", "2", "ArrowRight", "r", "ArrowRight")
+    stub.may_answer.set()
+
+    until_arc(page, 4, "root of ROOT")
+    assert studio.document.sentence(1).labels == ("det", "dep", "punct", "root", "punct")
+    assert selected(page) == 5
+
+
+def test_the_answer_of_the_parser_does_not_disturb_a_person_who_types(open_studio):
+    stub = Stub(sure={3: 0.2})
+    studio = open_studio(partner=stub)
+    stub.may_answer.clear()
+    page = studio.open()
+    go_to(page, 4)
+    press(page, "u")
+    page.keyboard.type("PRO")
+    with page.expect_response("**/api/advice*"):
+        stub.may_answer.set()
+    page.keyboard.type("PN")
+    press(page, "Enter")
+
+    page.wait_for_selector("#word-3.doubtful")
+    assert studio.document.sentence(1).upos[3] == "PROPN"
+
+
+def test_an_invalid_block_is_corrected_in_its_lines(open_studio):
+    broken = STARS.replace("\t4\tnummod", "\t9\tnummod")
+    studio = open_studio(broken + RAIN)
+    page = studio.open()
+    assert page.is_hidden("#tree")
+    assert said(page, "#faults").startswith("line 5: ")
+    press(page, "r", "Enter", "n", "Shift+N")  # keys for words do nothing here
+    until_sentence(page, "stars")
+    assert page.input_value("#lines") == broken.strip()
+    page.fill("#lines", "1\tnonsense")
+    page.click("text=Apply")
+    page.wait_for_selector("#problem >> text=Line 1:")
+    page.fill("#lines", STARS.strip())
+    page.click("text=Apply")
+
+    until_arc(page, 3, "nummod of stars")
+    press(page, "e")
+    assert focused(page) == "lines"
+    press(page, "Escape")
+    assert page.is_hidden("#lines-form")
+    assert studio.on_disk() == STARS + RAIN
+
+
+def test_the_head_and_all_columns_can_be_edited_in_the_panel(studio, page):
+    go_to(page, 3)
+    page.fill("#head", "9")
+    press(page, "Enter")
+    page.wait_for_selector("#problem >> text=The head must be another word, from 1 to 5, or 0 for ROOT.")
+    page.fill("#head", "2")
+    press(page, "Enter")
+    until_arc(page, 3, "nummod of saw")
+    page.click("#columns summary")
+    page.fill("#column-fields [data-column=misc]", "Gloss=étoile")
+    press(page, "Enter")
+
+    until(lambda: studio.document.sentence(1)[2].misc == "Gloss=étoile")
+
+
+def clearest_place(part, parts):
+    """Return the place on a part of an arc that is farthest from all other arcs, and its distance from them."""
+
+    def distance(place, box):
+        (x, y), (x1, y1, x2, y2) = place, box
+        aside = max(min(x1, x2) - x, 0, x - max(x1, x2))
+        return (aside**2 + max(min(y1, y2) - y, 0, y - max(y1, y2)) ** 2) ** 0.5
+
+    x1, y1, x2, y2 = part["box"]
+    places = [(x1 + (x2 - x1) * share / 40, y1 + (y2 - y1) * share / 40) for share in range(1, 40)]
+    if part["kind"] == "label":
+        places = [(x, (y1 + y2) / 2) for x, _ in places]
+    foreign = [each["box"] for each in parts if each["word"] != part["word"]]
+    return max((min(distance(place, box) for box in foreign), place) for place in places)
+
+
+def long_sentence(n_words):
+    sentences = read_treebank(DATA / "en_ewt-sample.conllu")
+    return max((each for each in sentences if len(each) <= n_words), key=len).to_conllu()
+
+
+def right_to_left(n_words):
+    """Return a sentence in Hebrew with arcs of all lengths."""
+    forms = [form for form, _, _ in HEBREW * n_words][:n_words]
+    heads = [0, *(number // 2 if number % 3 else max(1, number - 1) for number in range(2, n_words + 1))]
+    return conllu_of([(form, head, "nmod" if head else "root") for form, head in zip(forms, heads, strict=True)])
+
+
+@pytest.mark.parametrize("mode", ["wraps", "scrolls", "right to left"])
+def test_a_click_on_any_line_or_label_of_a_long_sentence_selects_its_arc(open_studio, mode):
+    studio = open_studio(right_to_left(18) if mode == "right to left" else long_sentence(23 if mode == "wraps" else 18))
+    page = studio.open()
+    page.set_viewport_size({"width": 1280, "height": 2000})
+    if mode == "scrolls":
+        press(page, "z", "z")
+        page.wait_for_selector("#tree.scrolls")
+    parts = measured(page, "parts")
+    places = [(each["word"], each["kind"], *clearest_place(each, parts)) for each in parts]
+    clicked = []
+
+    for word, kind, room, place in places:
+        if room > 1:
+            page.mouse.click(*measured(page, "inView", place))
+            clicked.append((word, kind, place, measured(page, "chosen")))
+
+    assert [each for each in clicked if each[3] != [each[0], "label"]] == []
+    n_words = len(studio.document.sentence(1))
+    for kind in ("label", "upright"):
+        assert {each[0] for each in clicked if each[1] == kind} == set(range(1, n_words + 1))
+    assert len([each for each in clicked if each[1] == "flat"]) > 0.7 * n_words  # short ones are behind their labels
+    assert studio.document.revision == 0
