@@ -6,12 +6,11 @@ import difflib
 import json
 import math
 import types
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from treefine.errors import ConfigError, RenamedSettingWarning
+from treefine.errors import ConfigError
 
 Column = Literal["upos", "xpos", "feats", "lemma"]
 COLUMNS: tuple[Column, ...] = get_args(Column)
@@ -40,14 +39,11 @@ def read_settings(kind: type[_Settings], values: object, *, path: str = "") -> _
     Traceback (most recent call last):
     treefine.errors.ConfigError: The settings have 1 fault: arc_with is unknown; did you mean arc_width?
     """
-    renamed = current_names(kind, values)
-    found, faults = try_settings(kind, renamed.values)
-    faults = renamed.faults + faults
-    if found is None or faults:
+    settings, faults = try_settings(kind, values)
+    if settings is None:
         count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
         raise ConfigError(f"The settings have {count}: {'; '.join(faults)}", path=path)
-    renamed.warn(path)
-    return found
+    return settings
 
 
 def named_columns(columns: Iterable[str]) -> str:
@@ -58,95 +54,15 @@ def named_columns(columns: Iterable[str]) -> str:
     """
     listed = list(columns)
     tags = " and ".join(column.upper() for column in listed if column not in _COLUMN_NAMES)
-    *parts, last = [
-        *([f"{tags} tags"] if tags else []),
-        *(_COLUMN_NAMES[each] for each in listed if each in _COLUMN_NAMES),
-    ]
-    return f"{', '.join(parts)} and {last}" if parts else last
-
-
-def renamed_from(old: str, default: Any, *, takes: Callable[[object], bool] = lambda value: True) -> Any:
-    """Declare a setting that used to be called `old`. The old name still works, with a warning.
-
-    If several settings share one old name, the first one that `takes` the value gets it.
-    """
-    return field(default=default, metadata={"old_name": old, "takes": takes})
-
-
-class CurrentNames(NamedTuple):
-    """Settings under their current names, and the old names that were found."""
-
-    values: Any
-    old_names: list[str]  # such as "[optimiser] rate is deprecated; use learning_rate"
-    faults: list[str]
-
-    def warn(self, place: str) -> None:
-        """Warn about each old name; `place` is a file, or the option of a command."""
-        for each in self.old_names:
-            message = f"{place}: {each}." if place else f"{each}."
-            warnings.warn(message, RenamedSettingWarning, stacklevel=3)
-
-
-def current_names(kind: Any, values: object) -> CurrentNames:
-    """Replace old names of settings by the current ones. Setting both is a fault.
-
-    >>> @dataclass
-    ... class Settings:
-    ...     learning_rate: float = renamed_from("rate", 0.1)
-    >>> current_names(Settings, {"rate": 0.2}).values
-    {'learning_rate': 0.2}
-    """
-    found = CurrentNames({}, [], [])
-    return found._replace(values=_with_current_names(kind, values, "", found))
-
-
-def _with_current_names(kind: Any, value: object, name: str, found: CurrentNames) -> Any:
-    if not isinstance(value, Mapping) or not _holds_sections(kind):
-        return value
-    if get_origin(kind) is dict:
-        inner = get_args(kind)[1]
-        return {key: _with_current_names(inner, each, f"{name}.{key}", found) for key, each in value.items()}
-    place = f"[{name}] " if name else ""
-    types_of = {key: each for one in _sections_in(kind) for key, each in get_type_hints(one).items()}
-    renamed: dict[str, Any] = {}
-    for key, each in value.items():
-        new: str = key if key in types_of else _current_name(kind, key, each)
-        if new != key and new in value:
-            found.faults.append(f"{place}{key} is the old name of {new}; remove {key}")
-            continue
-        if new != key:
-            found.old_names.append(f"{place}{key} is deprecated; use {new}")
-        renamed[new] = _with_current_names(types_of.get(new), each, f"{name}.{new}".lstrip("."), found)
-    return renamed
-
-
-def old_names(kind: Any, section: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the old and the current name of each renamed setting, such as `training.hidden` and `.masking`."""
-    for one in _sections_in(kind):
-        for each in fields(one):
-            if "old_name" in each.metadata:
-                yield section + each.metadata["old_name"], section + each.name
-            yield from old_names(get_type_hints(one)[each.name], f"{section}{each.name}.")
-
-
-def _current_name(kind: Any, key: str, value: object) -> str:
-    for section in _sections_in(kind):
-        for each in fields(section):
-            if each.metadata.get("old_name") == key and each.metadata["takes"](value):
-                return each.name
-    return key
-
-
-def _sections_in(kind: Any) -> Iterator[Any]:
-    """Yield the dataclasses that a section may be: one, or those of a union."""
-    yield from (each for each in (kind, *get_args(kind)) if is_dataclass(each))
+    names = [f"{tags} tags"] * bool(tags) + [_COLUMN_NAMES[column] for column in listed if column in _COLUMN_NAMES]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def try_settings(kind: type[_Settings], values: object) -> tuple[_Settings | None, list[str]]:
     """Read settings of this kind. Return None and a list of faults if the values are not valid."""
     faults: list[str] = []
-    found = _read(kind, values, "", faults)
-    return (None if faults else found), faults
+    settings = _read(kind, values, "", faults)
+    return (None if faults else settings), faults
 
 
 def _read(kind: Any, value: object, name: str, faults: list[str]) -> Any:
@@ -168,13 +84,13 @@ def _read(kind: Any, value: object, name: str, faults: list[str]) -> Any:
             wanted = "a string or a list of strings" if takes_string else "a list"
             faults.append(f"{name} = {_shown(value)}; it must be {wanted}")
             return ()
-        return tuple(_read(inner, each, name, faults) for each in value)
+        return tuple(_read(inner, member, name, faults) for member in value)
     elif get_origin(kind) is dict:
         if not isinstance(value, Mapping):
             faults.append(f"{name} = {_shown(value)}; it must be a table")
             return {}
         inner = get_args(kind)[1]
-        return {str(key): _read(inner, each, f"{name}.{_named(key)}", faults) for key, each in value.items()}
+        return {str(key): _read(inner, member, f"{name}.{_named(key)}", faults) for key, member in value.items()}
     elif kind in (int, float) and isinstance(value, (int, kind)) and type(value) is not bool and abs(value) < math.inf:
         if value < 0 or value > _LARGEST:
             wrong = "must not be negative" if value < 0 else f"must be at most {_LARGEST:,}"
@@ -197,19 +113,18 @@ def _read_section(kind: Any, value: object, name: str, faults: list[str]) -> Any
         if kind is None:
             return None
     types_of = get_type_hints(kind)
-    known = {each.name: each for each in fields(kind)}
-    names = {each.metadata.get("old_name", name): name for name, each in known.items()} | {name: name for name in known}
+    known = {setting.name: setting for setting in fields(kind)}
     before = len(faults)
     for key in value:
         if key not in known:
-            near = difflib.get_close_matches(str(key), names, n=1)
-            faults.append(f"{place}{_named(key)} is unknown" + (f"; did you mean {names[near[0]]}?" if near else ""))
+            near = difflib.get_close_matches(str(key), known, n=1)
+            faults.append(f"{place}{_named(key)} is unknown" + (f"; did you mean {near[0]}?" if near else ""))
     read = {}
-    for key, each in known.items():
+    for key, setting in known.items():
         if key in value:
             inner = f"{name}.{key}".lstrip(".") if _holds_sections(types_of[key]) else place + key
             read[key] = _read(types_of[key], value[key], inner, faults)
-        elif each.default is MISSING and each.default_factory is MISSING:
+        elif setting.default is MISSING and setting.default_factory is MISSING:
             faults.append(f"{place}{key} is missing")
     if len(faults) > before:
         return None
@@ -232,11 +147,10 @@ def _holds_sections(kind: Any) -> bool:
 def _of_family(kinds: tuple[Any, ...], value: Mapping[str, object], place: str, faults: list[str]) -> Any:
     """Return the class for the `family` of a section, or None if it is missing or unknown."""
     families = {family: kind for kind in kinds for family in get_args(get_type_hints(kind)["family"])}
-    found = value.get("family")
-    for family, kind in families.items():
-        if family == found:
-            return kind
-    faults.append(f"{place}family is missing" if found is None else _choice(f"{place}family", found, families))
+    chosen = value.get("family")
+    if isinstance(chosen, str) and chosen in families:
+        return families[chosen]
+    faults.append(f"{place}family is missing" if chosen is None else _choice(f"{place}family", chosen, families))
     return None
 
 
@@ -350,8 +264,7 @@ class TagSettings:
     unread: tuple[Column, ...] = ()  # predicted columns that the encoder never reads
 
     def __post_init__(self) -> None:
-        faults = given_faults(self.given, self.columns, can_predict=self.source == "predicted")
-        faults += unread_faults(self.unread, self.given, self.columns, can_predict=self.source == "predicted")
+        faults = column_faults(self.given, self.unread, self.columns, can_predict=self.source == "predicted")
         if len(set(self.columns)) < len(self.columns):
             faults.append("columns lists a column twice")
         if self.source != "none" and not self.columns:
@@ -362,30 +275,22 @@ class TagSettings:
     @property
     def predicted(self) -> tuple[Column, ...]:
         """The columns that the model learns to predict."""
-        return tuple(each for each in self.columns if each not in self.given) if self.source == "predicted" else ()
+        return tuple(name for name in self.columns if name not in self.given) if self.source == "predicted" else ()
 
 
-def given_faults(given: Sequence[Column], columns: Sequence[Column], *, can_predict: bool) -> list[str]:
-    """Return what is wrong with the columns that a model always reads from its input."""
-    others = [each for each in given if each not in columns]
+def column_faults(
+    given: Sequence[Column], unread: Sequence[Column], columns: Sequence[Column], *, can_predict: bool
+) -> list[str]:
+    """Return what is wrong with the columns that are always read from the input (`given`), or never (`unread`)."""
     faults = []
-    if given and not can_predict:
-        faults.append('given needs predicted tags: set source = "predicted", or remove given')
+    for name, listed in (("given", given), ("unread", unread)):
+        if listed and not can_predict:
+            faults.append(f'{name} needs predicted tags: set source = "predicted", or remove {name}')
     if len(set(given)) < len(given):
         faults.append("given lists a column twice")
-    if columns and others:
-        faults.append(f"given has {', '.join(others)}, which columns lacks; add it there, or remove it from given")
-    return faults
-
-
-def unread_faults(
-    unread: Sequence[Column], given: Sequence[Column], columns: Sequence[Column], *, can_predict: bool
-) -> list[str]:
-    """Return what is wrong with the columns that a model predicts but never reads."""
-    faults = []
-    if unread and not can_predict:
-        faults.append('unread needs predicted tags: set source = "predicted", or remove unread')
-    if odd := [each for each in unread if each in given or (columns and each not in columns)]:
+    if columns and (lacking := [column for column in given if column not in columns]):
+        faults.append(f"given has {', '.join(lacking)}, which columns lacks; add it there, or remove it from given")
+    if odd := [column for column in unread if column in given or (columns and column not in columns)]:
         faults.append(f"unread has {', '.join(odd)}, which the model does not predict; remove it from unread")
     return faults
 
@@ -429,9 +334,9 @@ class ConfidenceSettings:
     sentence_slope: float = 1.0  # how fast that share falls as the sum grows
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            if not getattr(self, each.name) > 0:
-                raise ValueError(f"{each.name} = {getattr(self, each.name)}; it must be above 0")
+        for name in (setting.name for setting in fields(self)):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} = {getattr(self, name)}; it must be above 0")
 
     def tag_temperature(self, column: Column) -> float:
         """Return the temperature of a column of tags."""

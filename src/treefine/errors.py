@@ -76,10 +76,6 @@ class ModelError(TreefineError):
     """A model folder cannot be used."""
 
 
-class RenamedSettingWarning(FutureWarning):
-    """A setting was given by its old name."""
-
-
 class LongSentenceWarning(UserWarning):
     """A sentence is too long to be parsed as a whole, so it is parsed in parts."""
 

@@ -51,7 +51,7 @@ class FolderNames:
 
 
 @dataclass(frozen=True)
-class TrainingStanding:
+class TrainingState:
     """The last and the best epoch of a training so far."""
 
     epoch: int = 0  # the last completed epoch
@@ -68,7 +68,7 @@ class TrainingStanding:
 class Checkpoint:
     """The state of a training. Random choices need no state: they follow from the seed and the number of the epoch."""
 
-    standing: TrainingStanding
+    state: TrainingState
     weights: dict[str, Tensor]
     best: dict[str, Tensor]
     optimiser: dict[str, Tensor]
@@ -76,16 +76,16 @@ class Checkpoint:
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint, and remove the previous one only when the new one is complete on disk."""
-    name = f"{_PREFIX}{checkpoint.standing.epoch:06}"
+    name = f"{_PREFIX}{checkpoint.state.epoch:06}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:
             new = Path(scratch, "new")
             new.mkdir()
             for kind in _KINDS:
-                tensors = {key: each.detach().contiguous().cpu() for key, each in getattr(checkpoint, kind).items()}
+                tensors = {name: one.detach().contiguous().cpu() for name, one in getattr(checkpoint, kind).items()}
                 save_file(tensors, new / f"{kind}.safetensors")
-            (new / "standing.json").write_text(json.dumps(asdict(checkpoint.standing)), encoding="utf-8")
+            (new / "state.json").write_text(json.dumps(asdict(checkpoint.state)), encoding="utf-8")
             for file in new.iterdir():
                 with file.open("rb") as written:
                     os.fsync(written.fileno())  # a power cut can lose the bytes but keep the rename
@@ -101,13 +101,13 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 
 def load_checkpoint(folder: Path, learner: Learner) -> Checkpoint | None:
     """Load the last checkpoint into the learner and return it. Return None if no checkpoint exists."""
-    found = _checkpoints(folder)
-    if not found:
+    checkpoints = _checkpoints(folder)
+    if not checkpoints:
         return None
-    last = found[-1]
+    last = checkpoints[-1]
     try:
         tensors = {kind: load_file(last / f"{kind}.safetensors") for kind in _KINDS}
-        standing = read_settings(TrainingStanding, json.loads((last / "standing.json").read_text(encoding="utf-8")))
+        state = read_settings(TrainingState, json.loads((last / "state.json").read_text(encoding="utf-8")))
         wanted = learner.model.state_dict()
         for kind in ("weights", "best"):
             check_weights(tensors[kind], wanted, path=f"{kind}.safetensors")
@@ -117,7 +117,7 @@ def load_checkpoint(folder: Path, learner: Learner) -> Checkpoint | None:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
         hint = "Delete it; the training then resumes from an earlier checkpoint, or starts again."
         raise TreefineError(f"The checkpoint is damaged ({reason}).", hint=hint, path=str(last)) from error
-    return Checkpoint(standing, **tensors)
+    return Checkpoint(state, **tensors)
 
 
 def remove_unfinished(folder: Path, *names: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,11 +17,11 @@ from treefine.config import COLUMNS, Column
 from treefine.errors import ConfigError, TreefineError
 from treefine.evaluation.scores import rule_of
 from treefine.model.vocabulary import language_of
+from treefine.parsing.initial import empty
 from treefine.training.recipe import (
     CardSettings,
     InitialSettings,
     Recipe,
-    SegmenterTraining,
     TagTraining,
     TeacherSettings,
     TreebankSettings,
@@ -32,6 +32,7 @@ from treefine.treebank.conllu import read_treebank, tree_faults
 from treefine.treebank.files import COMPRESSED, open_input, utf8_lines
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
+from treefine.wording import count
 
 _Member = TypeVar("_Member")
 
@@ -56,21 +57,17 @@ class Data:
 def load_data(settings: TreebankSettings) -> Data:
     """Read the treebanks; raise one error with a line for each fault."""
     faults: list[str] = []
-    paths = (*settings.train, *settings.dev, *settings.test)
-    read = {path: _read(path, settings, faults) for path in dict.fromkeys(paths)}
-    train, dev, test = (
-        tuple(sentence for path in each for sentence in read[path] or ())
-        for each in (settings.train, settings.dev, settings.test)
-    )
+    sets = (settings.train, settings.dev, settings.test)
+    read = {path: _read(path, settings, faults) for path in dict.fromkeys(chain(*sets))}
+    train, dev, test = (tuple(sentence for path in paths for sentence in read[path] or ()) for paths in sets)
     if None not in map(read.get, settings.train):
-        if settings.sentences > len(train):
-            files = ", ".join(settings.train)
-            faults.append(f"{files}: {len(train):,} sentences, fewer than sentences = {settings.sentences:,}.")
-        train = spaced_sample(train, settings.sentences or len(train))
-    if None not in map(read.get, settings.train) and len(train) < FEWEST:
-        count = f"{len(train)} sentence{'s' if len(train) > 1 else ''}"
-        faults.append(f"{', '.join(settings.train)}: {count} to train on, but at least {FEWEST} are needed.")
-    dev = spaced_sample(dev, settings.dev_sentences or len(dev)) if dev else dev
+        files, wanted = ", ".join(settings.train), settings.sentences
+        if wanted > len(train):
+            faults.append(f"{files}: {len(train):,} sentences, fewer than sentences = {wanted:,}.")
+        train = spaced_sample(train, wanted or len(train))
+        if len(train) < FEWEST:
+            faults.append(f"{files}: {count(len(train), 'sentence')} to train on, but at least {FEWEST} are needed.")
+    dev = spaced_sample(dev, settings.dev_sentences or len(dev))
     codes = {treebank_code(path) for path in settings.train} if settings.by_treebank else set()
     faults += [f"[treebank] main names {code}, which is not in train." for code in settings.main if code not in codes]
     if faults:
@@ -80,16 +77,16 @@ def load_data(settings: TreebankSettings) -> Data:
 
 def load_texts(settings: TeacherSettings) -> tuple[str | Sentence, ...]:
     """Return the unlabelled sentences: lines of text that are not blank, and the words of treebanks."""
-    found: list[str | Sentence] = []
+    texts: list[str | Sentence] = []
     for path in map(expand, settings.texts):
         if is_plain_text(path):
             with open_input(path) as stream:
-                found += [line for line in utf8_lines(stream, path) if not line.isspace()]
+                texts += [line for line in utf8_lines(stream, path) if not line.isspace()]
         else:
-            found += [Sentence.of_words(each.forms) for each in read_treebank(path)]
-    if settings.texts and not found:
+            texts += [Sentence.of_words(sentence.forms) for sentence in read_treebank(path)]
+    if settings.texts and not texts:
         raise ConfigError(f"{', '.join(settings.texts)}: There is no sentence.")
-    return spaced_sample(found, settings.sentences or len(found))
+    return spaced_sample(texts, settings.sentences or len(texts))
 
 
 def is_plain_text(path: str) -> bool:
@@ -120,13 +117,13 @@ def checksums_of(paths: Iterable[str]) -> dict[str, str]:
 def parses_in_files(paths: Sequence[str], sentences: Sequence[Sentence], form: str | None) -> list[Arcs]:
     """Read another parser's trees of these sentences from files of this format, which together have the same text."""
     expanded = [expand(path) for path in paths]
-    parses = (each for path in expanded for each in read_treebank(path, format=form))
+    parses = (sentence for path in expanded for sentence in read_treebank(path, format=form))
     return list(transferred(sentences, parses, ", ".join(expanded)))
 
 
 def filled_columns(sentences: Iterable[Sentence]) -> set[Column]:
     """Return the columns in which at least one word has a tag."""
-    return {name for each in sentences for name in COLUMNS if any(tag != BLANK for tag in getattr(each, name))}
+    return {name for one in sentences for name in COLUMNS if any(tag != BLANK for tag in getattr(one, name))}
 
 
 def _read(path: str, settings: TreebankSettings, faults: list[str]) -> list[Sentence] | None:
@@ -142,10 +139,10 @@ def _read(path: str, settings: TreebankSettings, faults: list[str]) -> list[Sent
             faults.append(
                 f"{path}: by_treebank needs the code of the treebank in the name, as in sv_talbanken/train.conllu."
             )
-        sentences = [replace(each, treebank=code) for each in sentences]
+        sentences = [replace(sentence, treebank=code) for sentence in sentences]
     needs_one_root = rule_of(settings.rule).is_ud
-    wrong = [fault for each in sentences for fault in tree_faults(each, needs_one_root=needs_one_root)]
-    wrong += [each.error("A word has no label.") for each in sentences if BLANK in each.labels]
+    wrong = [fault for sentence in sentences for fault in tree_faults(sentence, needs_one_root=needs_one_root)]
+    wrong += [sentence.error("A word has no label.") for sentence in sentences if BLANK in sentence.labels]
     if wrong:
         more = f" {len(wrong) - 1} more errors: list them with treefine validate." if len(wrong) > 1 else ""
         faults.append(f"{wrong[0]}{more}")
@@ -154,16 +151,14 @@ def _read(path: str, settings: TreebankSettings, faults: list[str]) -> list[Sent
 
 def _unseen_labels(train: Iterable[Sentence], dev: Iterable[Sentence], settings: TreebankSettings) -> Iterable[str]:
     """Yield a warning about labels that occur only in dev; subtypes of UD labels are ignored, as in scoring."""
-    is_ud = rule_of(settings.rule).is_ud
-
-    def labels(sentences: Iterable[Sentence]) -> Iterator[str]:
-        for sentence in sentences:
-            yield from (label.partition(":")[0] if is_ud else label for label in sentence.labels)
-
-    known = set(labels(train))
-    unseen = Counter(label for label in labels(dev) if label not in known)
+    end = ":" if rule_of(settings.rule).is_ud else "\n"  # no label has a line break
+    known, of_dev = (
+        Counter(label.partition(end)[0] for sentence in sentences for label in sentence.labels)
+        for sentences in (train, dev)
+    )
+    unseen = Counter({label: number for label, number in of_dev.items() if label not in known})
     if unseen:
-        listed = ", ".join(f"{label} ({count})" for label, count in unseen.most_common(5))
+        listed = ", ".join(f"{label} ({number})" for label, number in unseen.most_common(5))
         more = f" and {len(unseen) - 5} more" if len(unseen) > 5 else ""
         place = ", ".join(settings.dev)
         yield f"{place}: These labels are not in the training set, so they cannot be predicted: {listed}{more}."
@@ -192,23 +187,21 @@ class TrainingGraphs:
         settings: InitialSettings,
         mixed: Mapping[str, Sequence[Arcs]] | None = None,
     ) -> None:
-        self.settings = settings
-        self.gold = [sentence.arcs for sentence in sentences]
-        self.blank = [Arcs((None,) * len(each), (BLANK,) * len(each)) for each in sentences]
-        self.parses = self.blank if parses is None else list(parses)
-        self.mixed = [list((mixed or {})[name]) for name in settings.mix]
-        self.labels = np.array([label for each in self.gold for label in each.labels])
+        self.settings, self.gold = settings, [sentence.arcs for sentence in sentences]
+        blank = list(empty(sentences))
+        others = [list((mixed or {})[name]) for name in settings.mix]
+        self.sources = [blank, self.gold, *others, blank if parses is None else list(parses)]
+        shares = (settings.empty_share, settings.noised_share, *(source.share for source in settings.mix.values()))
+        self.limits = list(accumulate(shares))
+        self.labels = np.array([label for arcs in self.gold for label in arcs.labels])
 
     def draw(self, rng: np.random.Generator) -> list[Arcs]:
         """Return one graph per sentence: a parse from one of the sources, empty, or the gold tree with errors."""
-        settings = self.settings
-        shares = (settings.empty_share, settings.noised_share, *(each.share for each in settings.mix.values()))
-        kinds = np.searchsorted(list(accumulate(shares)), rng.random(len(self.parses)), side="right").tolist()
-        sources = [self.blank, self.gold, *self.mixed, self.parses]
-        graphs = [sources[kind][number] for number, kind in enumerate(kinds)]
+        kinds = np.searchsorted(self.limits, rng.random(len(self.gold)), side="right").tolist()
+        graphs = [self.sources[kind][number] for number, kind in enumerate(kinds)]
         for number, kind in enumerate(kinds):
-            if sources[kind] is self.gold:
-                graphs[number] = noised(graphs[number], settings.noise, self.labels, rng)
+            if self.sources[kind] is self.gold:
+                graphs[number] = noised(graphs[number], self.settings.noise, self.labels, rng)
         return graphs
 
 
@@ -228,31 +221,31 @@ def noised(gold: Arcs, rate: float, labels: np.ndarray, rng: np.random.Generator
 
 def completed(recipe: Recipe, data: Data, *, is_main: bool = True) -> Recipe:
     """Return the recipe with the settings that it leaves to the treebank. Only the main model has a segmenter."""
-    tags = completed_tags(recipe.tags, data.train)
-    if recipe.training.given_tags and tags.source == "none":
-        raise ConfigError("[training] given_tags is set, but no training word has a tag.", hint="Remove given_tags.")
+    tags, segmenter = completed_tags(recipe.tags, data.train), recipe.segmenter
+    has_segmenter = is_main and segmenter.train != "never" and (segmenter.train == "always" or not no_text(data))
     return replace(
         recipe,
         tags=tags,
-        segmenter=_segmenter(recipe.segmenter, data, is_main=is_main),
+        training=replace(recipe.training, given_tags=0.0) if tags.source == "none" else recipe.training,
+        segmenter=replace(
+            segmenter,
+            train="always" if has_segmenter else "never",
+            encoder_layers=segmenter.encoder_layers if has_segmenter else 0,
+        ),
         card=_card(recipe.card, recipe.treebank),
     )
 
 
-def columns_to_predict(train: Sequence[Sentence]) -> list[Column]:
-    """Return the columns that have values, without XPOS if UPOS has tags and XPOS has too many different ones."""
-    filled = filled_columns(train)
-    if "upos" in filled and len({tag for each in train for tag in each.xpos}) > MOST_XPOS:
-        filled.discard("xpos")
-    return [column for column in COLUMNS if column in filled]
-
-
 def completed_tags(tags: TagTraining, train: Sequence[Sentence]) -> TagTraining:
-    """Return the tags to predict or read; the treebank may lack those that the recipe names."""
+    """Return the tags to predict or read; by default those that the treebank has, without too many different XPOS."""
     columns = tags.columns
     if not columns:
-        found = columns_to_predict(train) if tags.source in ("auto", "predicted") else ["upos"]
-        columns = tuple(column for column in COLUMNS if column in (*found, *tags.given))
+        known: set[Column] = {"upos"}
+        if tags.source in ("auto", "predicted"):
+            known = filled_columns(train)
+            if "upos" in known and len({tag for sentence in train for tag in sentence.xpos}) > MOST_XPOS:
+                known.discard("xpos")
+        columns = tuple(column for column in COLUMNS if column in (*known, *tags.given))
     if tags.source != "auto":
         return replace(tags, columns=columns or ("upos",))
     return replace(tags, source="predicted" if columns else "none", columns=columns)
@@ -260,32 +253,23 @@ def completed_tags(tags: TagTraining, train: Sequence[Sentence]) -> TagTraining:
 
 def no_text(data: Data) -> str:
     """Return why a segmenter cannot learn from these treebanks, or an empty string if it can."""
-    for title in sorted({each.format.title for each in (*data.train, *data.dev) if not each.format.is_ud}):
-        return f"{title} does not mark words that follow without a space"
-    if any(each.text is not None or _marks_spaces(each) for each in data.train):
-        return ""
+    titles = sorted({sentence.format.title for sentence in (*data.train, *data.dev) if not sentence.format.is_ud})
+    if titles:
+        return f"{titles[0]} does not mark words that follow without a space"
+    for sentence in data.train:
+        if sentence.text is not None or any("SpaceAfter=No" in token.misc for token in sentence.tokens()):
+            return ""
     return "the treebank has no text (# text or SpaceAfter=No)"
-
-
-def _marks_spaces(sentence: Sentence) -> bool:
-    return any("SpaceAfter=No" in each.misc for each in sentence.tokens())
-
-
-def _segmenter(settings: SegmenterTraining, data: Data, *, is_main: bool) -> SegmenterTraining:
-    is_trained = is_main and (settings.train == "always" or (settings.train == "auto" and not no_text(data)))
-    encoder_layers = settings.encoder_layers if is_trained else 0
-    return replace(settings, train="always" if is_trained else "never", encoder_layers=encoder_layers)
 
 
 def _card(card: CardSettings, treebank: TreebankSettings) -> CardSettings:
     """Fill in the languages and the name of the treebank from the names of its files."""
-    found = [_named(Path(path)) for path in treebank.train]
+    names = [_names_in(Path(path)) for path in treebank.train]
     if treebank.by_treebank:
         codes = map(treebank_code, treebank.train)
-        found = [(language_of(code), name or code) for code, (_, name) in zip(codes, found, strict=True)]
-    languages = card.language or tuple(dict.fromkeys(language for language, _ in found if language))
-    named = card.treebank or ", ".join(dict.fromkeys(name for _, name in found if name))
-    return replace(card, language=languages, treebank=named)
+        names = [(language_of(code), name or code) for code, (_, name) in zip(codes, names, strict=True)]
+    languages, treebanks = (tuple(dict.fromkeys(filter(None, some))) for some in zip(*names, strict=True))
+    return replace(card, language=card.language or languages, treebank=card.treebank or ", ".join(treebanks))
 
 
 def treebank_code(path: str) -> str:
@@ -303,10 +287,10 @@ def treebank_code(path: str) -> str:
 
 def by_treebank(sentences: Iterable[Sentence]) -> dict[str, list[Sentence]]:
     """Return the sentences of each treebank; without codes of treebanks, all of them are one treebank."""
-    found: dict[str, list[Sentence]] = {}
-    for each in sentences:
-        found.setdefault(each.treebank, []).append(each)
-    return found
+    treebanks: dict[str, list[Sentence]] = {}
+    for sentence in sentences:
+        treebanks.setdefault(sentence.treebank, []).append(sentence)
+    return treebanks
 
 
 def balanced_shares(n_words: Sequence[int], balance: float) -> list[float]:
@@ -317,7 +301,7 @@ def balanced_shares(n_words: Sequence[int], balance: float) -> list[float]:
     """
     wanted = [number**balance for number in n_words]
     scale = sum(n_words) / sum(wanted)
-    return [scale * each / number for each, number in zip(wanted, n_words, strict=True)]
+    return [scale * share / number for share, number in zip(wanted, n_words, strict=True)]
 
 
 def drawn_order(treebanks: Sequence[str], sizes: Sequence[int], balance: float, rng: np.random.Generator) -> list[int]:
@@ -330,22 +314,22 @@ def drawn_order(treebanks: Sequence[str], sizes: Sequence[int], balance: float, 
     members: dict[str, list[int]] = {}
     for number, code in enumerate(treebanks):
         members.setdefault(code, []).append(number)
-    n_words = [sum(sizes[each] for each in some) for some in members.values()]
+    n_words = [sum(sizes[number] for number in numbers) for numbers in members.values()]
     drawn: list[int] = []
-    for share, some in zip(balanced_shares(n_words, balance), members.values(), strict=True):
+    for share, numbers in zip(balanced_shares(n_words, balance), members.values(), strict=True):
         whole = int(share)
-        n_rest = round((share - whole) * len(some))
-        drawn += whole * some
-        drawn += [some[each] for each in rng.permutation(len(some))[:n_rest].tolist()]
-    return [drawn[each] for each in rng.permutation(len(drawn)).tolist()]
+        n_rest = round((share - whole) * len(numbers))
+        drawn += whole * numbers
+        drawn += [numbers[place] for place in rng.permutation(len(numbers))[:n_rest].tolist()]
+    return [drawn[place] for place in rng.permutation(len(drawn)).tolist()]
 
 
-def _named(path: Path) -> tuple[str, str]:
+def _names_in(path: Path) -> tuple[str, str]:
     """Return the language and the treebank that a file name of UD says; empty for other names.
 
-    >>> _named(Path("UD_English-EWT/en_ewt-ud-train.conllu"))
+    >>> _names_in(Path("UD_English-EWT/en_ewt-ud-train.conllu"))
     ('en', 'UD English EWT')
-    >>> _named(Path("my_data/train.conllu"))
+    >>> _names_in(Path("my_data/train.conllu"))
     ('', '')
     """
     folder = path.parent.name

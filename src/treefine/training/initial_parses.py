@@ -11,7 +11,7 @@ from treefine.parsing.initial import InitialParser, empty, from_file
 from treefine.parsing.parser import Parser
 from treefine.training.checkpoint import FolderNames, remove_unfinished
 from treefine.training.data import Data, fold_ranges, parses_in_files
-from treefine.training.epochs import InitialGraphs, ModelTraining, Progress, learn
+from treefine.training.epochs import InitialGraphs, Progress, TrainingRun, learn
 from treefine.training.new_model import TrainedBase
 from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, FILES, InitialSettings, MixedSettings, Recipe, expand
@@ -84,7 +84,7 @@ class ParseSource:
         """Train a parser of this source; `part` names the fold, if there are folds."""
         stage = ", ".join(filter(None, [self.name, part])) or "initial parser"
         initial = InitialGraphs.without_parser(recipe, data)
-        yield from learn(ModelTraining(recipe, data, folder, self.processes, initial, stage=stage, base=self.base))
+        yield from learn(TrainingRun(recipe, data, folder, self.processes, initial, stage=stage, base=self.base))
 
     def _jackknifed(self, recipe: Recipe) -> Generator[Progress, None, list[Arcs]]:
         """Return parses of the training set: each fold is parsed by a parser trained on the other folds."""

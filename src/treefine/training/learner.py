@@ -29,7 +29,7 @@ from treefine.training.optimiser import Optimiser
 from treefine.training.processes import Processes
 from treefine.training.recipe import Recipe
 from treefine.training.sentence_ends import RunningText, TextWindow, end_loss
-from treefine.training.targets import FIRST_TAGS, HEADS, LABELS, TaughtBatch, TeacherTargets
+from treefine.training.targets import FIRST_TAGS, HEADS, LABELS, StepTargets, TargetBatch, Targets
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
@@ -67,7 +67,7 @@ class GoldBatch:
 
     graphs: Graphs
     tags: Int[Tensor, "batch word column"] | None  # ids start at 1; None if the model predicts no tags
-    taught: TaughtBatch | None = None  # what teachers say; None without teachers
+    targets: TargetBatch | None = None  # of the teachers, if there are any
 
     def select(self, sentences: tuple[int, ...], n_words: int) -> GoldBatch:
         """Return the gold graphs and tags of some sentences, cut to `n_words`."""
@@ -75,8 +75,8 @@ class GoldBatch:
             return self
         rows = sent(sentences, self.graphs.heads.device)
         tags = None if self.tags is None else self.tags[rows, :n_words]
-        taught = None if self.taught is None else self.taught.select(rows, n_words)
-        return GoldBatch(self.graphs.select(rows, n_words), tags, taught)
+        targets = None if self.targets is None else self.targets.select(rows, n_words)
+        return GoldBatch(self.graphs.select(rows, n_words), tags, targets)
 
 
 def step_loss(
@@ -90,12 +90,12 @@ def step_loss(
     """
     right = gold.select(step.sentences, step.batch.n_words)
     heads, labels = right.graphs.heads, right.graphs.labels
-    taught = None if right.taught is None else right.taught.at(step.t, step.graphs)
-    loss = _summed(step.scores.arcs, heads, NO_HEAD, taught, HEADS)
-    loss = loss + _summed(step.scores.labels(heads), labels, UNSEEN, taught, LABELS)
+    targets = None if right.targets is None else right.targets.at(step.t, step.graphs)
+    loss = _summed(step.scores.arcs, heads, NO_HEAD, targets, HEADS)
+    loss = loss + _summed(step.scores.labels(heads), labels, UNSEEN, targets, LABELS)
     if right.tags is not None and (step.t == 1 or refines_tags):
         for column, scores in enumerate(step.scores.tags):
-            of_column = _summed(scores, right.tags[..., column] - 1, UNSEEN, taught, FIRST_TAGS + column)
+            of_column = _summed(scores, right.tags[..., column] - 1, UNSEEN, targets, FIRST_TAGS + column)
             loss = loss + tag_weight * of_column
     return loss
 
@@ -104,17 +104,67 @@ def _summed(
     scores: Float[Tensor, "batch word choice"],
     right: Int[Tensor, "batch word"],
     ignored: int,
-    taught: TaughtBatch | None,
+    targets: StepTargets | None,
     kind: int,
 ) -> Tensor:
     """Return the cross-entropy of the words whose correct choice is known."""
     flat, correct = scores.flatten(0, 1), right.flatten()
-    if taught is None:
+    if targets is None:
         return F.cross_entropy(flat, correct, ignore_index=ignored, reduction="sum")
     hard = F.cross_entropy(flat, correct, ignore_index=ignored, reduction="none").view_as(right)
-    soft = taught.soft(kind)
-    mixed = (1 - soft.share) * hard + soft.share * soft.cross_entropy(scores)
+    mixed = (1 - targets.share) * hard + targets.share * targets.cross_entropy(kind, scores)
     return torch.where(right == ignored, 0, mixed).sum()
+
+
+def input_tags(model: ParserModel, sentences: Sequence[Sentence], device: torch.device) -> Tags | None:
+    """Return what a model reads of the words besides their pieces when it parses: given columns, case, treebank."""
+    settings = model.settings.tags
+    tags = model.tag_inputs(sentences, read=settings.columns if settings.source == "given" else settings.given)
+    return None if tags is None else sent(tags, device)
+
+
+def refined(
+    model: ParserModel,
+    batch: Batch,
+    arcs: Sequence[Arcs],
+    tags: Tags | None,
+    *,
+    max_steps: int,
+    stops: bool = True,
+    dtype: torch.dtype = torch.float32,
+    sampled_share: float = 0.0,
+    decisions: Callable[[Batch], Decisions] | None = None,
+) -> Iterator[BatchStep]:
+    """Yield the refinement steps of one batch on its device, from these arcs: for training, dev scores and teachers."""
+    decoder, device = Decoder.of(model), batch.is_word.device
+    has_any = any(head is not None for each in arcs for head in each.heads)
+    initial = replace(Graphs.of(arcs, model.vocabulary), has_any=has_any)
+    first_trees, initial = made_trees(model, initial), initial.to(device)
+    decided = None if decisions is None else decisions(batch)
+    if decided is not None:
+        batch, initial = decided.start(batch, initial)
+
+    def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
+        with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
+            scores: Scores = model(batch, graphs, tags)
+        return scores if batch.allowed is None else scores.within(batch.allowed)
+
+    @torch.no_grad()  # graphs are discrete, so no gradient flows through them
+    def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
+        graphs = decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
+        return sampled(graphs, scores, batch.is_word, sampled_share, decoder) if sampled_share else graphs
+
+    return refine(
+        score,
+        batch,
+        initial,
+        max_steps=max_steps,
+        decode=decode,
+        tags=tags,
+        predict_tags=model.tagger is not None,
+        stops=stops,
+        correct=None if decided is None else decided.correct,
+    )
 
 
 class TrainingInputs:
@@ -141,8 +191,8 @@ class TrainingInputs:
         return None if self.words is None else self._padded(self.words, numbers, 0)
 
     def _padded(self, flat: np.ndarray, numbers: Sequence[int], fill: int) -> Tensor:
-        rows = np.concatenate([flat[self.starts[each] : self.starts[each + 1]] for each in numbers])
-        return torch.from_numpy(padded(rows, [self.lengths[each] for each in numbers], fill))
+        rows = np.concatenate([flat[self.starts[number] : self.starts[number + 1]] for number in numbers])
+        return torch.from_numpy(padded(rows, [self.lengths[number] for number in numbers], fill))
 
 
 class Learner:
@@ -158,14 +208,13 @@ class Learner:
         *,
         text: RunningText | None = None,
         member: int = 0,
-        targets: TeacherTargets | None = None,
+        targets: Targets | None = None,
     ) -> None:
         self.model = model.to(processes.device)
         self.scoring_model = fast.training_model(self.model)  # the same weights
         self.recipe, self.train, self.graphs, self.processes, self.text = recipe, train, graphs, processes, text
         self.targets = targets  # of the sentences in `train`; None without teachers
         self.seeds = [recipe.training.seed, *([member] if member else [])]
-        self.decoder = Decoder.of(model)
         self.optimiser = Optimiser(model, recipe.optimiser)
         self.n_moving = np.zeros(recipe.refine.max_steps)  # words in each step of the last epoch
         self.inputs = TrainingInputs(model, train)
@@ -186,17 +235,18 @@ class Learner:
         texts = [] if self.text is None else self.text.batches(rng)
         drawn = self.graphs.draw(rng)
         order = drawn_order(self.treebanks, self.inputs.lengths, self.recipe.treebank.balance, rng)
-        found = batches([self.inputs.sizes[each] for each in order], settings.batch_pieces, self.longest)
+        groups = batches([self.inputs.sizes[number] for number in order], settings.batch_pieces, self.longest)
+        n_batches = len(groups)
         self.model.train()
         self.n_moving[:] = 0
         waiting: list[tuple[float, Callable[[], float]]] = []  # a loss is read while the next batch is computed
-        for done, chosen in enumerate(rng.permutation(len(found)).tolist()):
-            numbers = [order[each] for each in found[chosen]]
-            progress = (number - 1 + done / len(found)) / settings.epochs
+        for done, chosen in enumerate(rng.permutation(n_batches).tolist()):
+            numbers = [order[place] for place in groups[chosen]]
+            progress = (number - 1 + done / n_batches) / settings.epochs
             try:
                 with quick_products():
                     loss = self.learn_from(numbers, drawn, progress)
-                    for windows in texts[done * len(texts) // len(found) : (done + 1) * len(texts) // len(found)]:
+                    for windows in texts[done * len(texts) // n_batches : (done + 1) * len(texts) // n_batches]:
                         self.learn_sentence_ends(windows, progress)
             except (MemoryError, RuntimeError) as error:
                 if not is_out_of_memory(error):
@@ -206,7 +256,7 @@ class Learner:
             if waiting:
                 share, read = waiting.pop()
                 yield share, read()
-            waiting.append(((done + 1) / len(found), loss))
+            waiting.append(((done + 1) / n_batches, loss))
         for share, read in waiting:
             yield share, read()
 
@@ -217,15 +267,11 @@ class Learner:
         sentences = [self.train[number] for number in ours]
         steps: Iterator[BatchStep] = iter(())
         if sentences:
-            gold, tags = self._gold(ours), self.tags_of(sentences, self.inputs.inputs(ours))
+            gold, tags = self._gold(ours), self.shown_tags(ours)
             if tags is not None and gold.tags is not None:  # given tags are not predicted
                 gold = replace(gold, tags=gold.tags * (tags[..., : gold.tags.shape[-1]] == 0))
-            if self.targets is not None:
-                gold = replace(gold, taught=self.targets.of_batch(ours, self.processes.device))
-            graphs = [drawn[number] for number in ours]
-            share = self.recipe.training.masking
             batch = self.model.batch_of(sentences, [self.inputs.pieces[number] for number in ours])
-            steps = self.steps(batch, graphs, tags, stops=settings.stop, mask_share=share, gold=gold.graphs)
+            steps = self.steps(batch, [drawn[number] for number in ours], tags, gold.graphs)
         n_all = sum(len(self.train[number]) for number in numbers)
         summed, n_words = torch.zeros((), device=self.processes.device), 0.0
         for t in range(settings.max_steps):
@@ -253,7 +299,7 @@ class Learner:
         """Train the head that finds sentences on some windows of running text."""
         ours = self.processes.share(windows)
         if ours:
-            batch, tags = self.model.text_batch([each.tokens for each in ours], [each.treebank for each in ours])
+            batch, tags = self.model.text_batch([one.tokens for one in ours], [one.treebank for one in ours])
             device = self.processes.device
             batch = masked(batch.to(device), self.recipe.training.masking, self.mask_piece)
             with torch.autocast(device.type, dtype=self.dtype, enabled=self.dtype != torch.float32):
@@ -262,77 +308,35 @@ class Learner:
         self.processes.sum_gradients(self.optimiser.parameters)
         self.optimiser.update(progress)
 
-    def steps(
-        self,
-        batch: Batch,
-        arcs: Sequence[Arcs],
-        tags: Tags | None,
-        *,
-        stops: bool = True,
-        mask_share: float = 0.0,
-        gold: Graphs | None = None,
-    ) -> Iterator[BatchStep]:
-        """Yield the refinement steps of one batch, with a share of its pieces masked.
-
-        With `gold`, some of its arcs are decided, as the recipe says.
-        """
-        model, device = self.model, self.processes.device
-        settings = self.recipe.initial
-        batch = masked(batch.to(device), mask_share, self.mask_piece)
-        has_any = any(head is not None for each in arcs for head in each.heads)
-        initial = replace(Graphs.of(arcs, model.vocabulary), has_any=has_any)
-        first_trees, initial = made_trees(model, initial), initial.to(device)
-        decisions = None
-        if gold is not None and settings.decided_share + settings.corrected_share:
-            decisions = Decisions.drawn(batch, gold, len(model.vocabulary.labels), settings)
-            batch, initial = decisions.start(batch, initial)
-
-        def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
-            # The dev set is scored in float32, the precision of parsing.
-            is_shorter = model.training and self.dtype != torch.float32
-            with torch.autocast(device.type, dtype=self.dtype, enabled=is_shorter):
-                scores: Scores = self.scoring_model(batch, graphs, tags)
-            return scores if batch.allowed is None else scores.within(batch.allowed)
-
-        @torch.no_grad()  # graphs are discrete, so no gradient flows through them
-        def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
-            graphs = self.decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
-            share = self.recipe.refine.sampled if model.training else 0.0
-            return sampled(graphs, scores, batch.is_word, share, self.decoder) if share else graphs
-
-        return refine(
-            score,
-            batch,
-            initial,
+    def steps(self, batch: Batch, arcs: Sequence[Arcs], tags: Tags | None, gold: Graphs) -> Iterator[BatchStep]:
+        """Yield the steps of one batch with pieces masked and gold arcs decided as the recipe says."""
+        settings, n_labels = self.recipe.initial, len(self.model.vocabulary.labels)
+        is_decided = settings.decided_share + settings.corrected_share > 0
+        return refined(
+            self.scoring_model,
+            masked(batch.to(self.processes.device), self.recipe.training.masking, self.mask_piece),
+            arcs,
+            tags,
             max_steps=self.recipe.refine.max_steps,
-            decode=decode,
-            tags=tags,
-            predict_tags=model.tagger is not None,
-            stops=stops,
-            correct=None if decisions is None else decisions.correct,
+            stops=self.recipe.refine.stop,
+            dtype=self.dtype,
+            sampled_share=self.recipe.refine.sampled,
+            decisions=(lambda batch: Decisions.drawn(batch, gold, n_labels, settings)) if is_decided else None,
         )
 
-    def tags_of(self, sentences: Sequence[Sentence], known: Tags | None = None) -> Tags | None:
-        """Return the input tags. In training, `given_tags` shows some gold tags to a model that predicts tags.
-
-        The columns in `tags.given` are always shown. `known` are the inputs of these sentences with all tags, if they
-        have been computed.
-        """
-        settings = self.model.settings.tags
-        is_drawn = settings.source == "predicted"
-        share = self.recipe.training.given_tags if is_drawn and self.model.training else 0.0
-        shown = settings.columns if settings.source == "given" or share > 0 else settings.given
-        read = self.model.tag_inputs(sentences, read=shown) if known is None else known
+    def shown_tags(self, numbers: Sequence[int]) -> Tags | None:
+        """Return the input tags of some sentences: the columns in `tags.given`, and others by `given_tags`."""
+        read = self.inputs.inputs(numbers)
         if read is None:
             return None
-        tags, n_columns = sent(read, self.processes.device), len(settings.columns) if settings.source != "none" else 0
-        for place, column in enumerate(settings.columns[:n_columns]):
-            if column not in shown:
-                tags[..., place] = 0
-        if is_drawn and share:
-            is_always = torch.tensor([each in settings.given for each in settings.columns], device=tags.device)
-            tags[..., :n_columns] *= self._is_given(len(tags), n_columns, share) | is_always
-        if self.model.vocabulary.treebanks and self.model.training:  # their column is the last one
+        settings, tags = self.model.settings.tags, sent(read, self.processes.device)
+        if settings.source == "predicted":
+            share, n_columns = self.recipe.training.given_tags, len(settings.columns)
+            is_shown = torch.tensor([column in settings.given for column in settings.columns], device=tags.device)
+            if share:
+                is_shown = self._is_given(len(tags), n_columns, share) | is_shown
+            tags[..., :n_columns] *= is_shown
+        if self.model.vocabulary.treebanks:  # their column is the last one
             tags[..., -1] *= torch.rand((len(tags), 1), device=tags.device) >= self.recipe.treebank.unnamed
         return tags
 
@@ -349,7 +353,8 @@ class Learner:
         device = self.processes.device
         known = self.inputs.inputs(numbers) if self.model.tagger is not None else None
         tags = None if known is None else sent(known[..., : self.inputs.n_columns], device)
-        return GoldBatch(self.inputs.graphs(numbers).to(device), tags)
+        targets = None if self.targets is None else self.targets.of_batch(numbers, device)
+        return GoldBatch(self.inputs.graphs(numbers).to(device), tags, targets)
 
     def moving(self) -> list[float]:
         """Return the share of the words that were still being refined at each step of the last epoch."""
@@ -359,7 +364,7 @@ class Learner:
     def measured_weights(self) -> dict[str, Tensor]:
         """Copy the weights that the dev set is scored with."""
         with self.optimiser.averaged():
-            return {name: each.detach().cpu().clone() for name, each in self.model.state_dict().items()}
+            return {name: weight.detach().cpu().clone() for name, weight in self.model.state_dict().items()}
 
 
 @contextmanager

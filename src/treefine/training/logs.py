@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from treefine.errors import TreefineError
-from treefine.training.checkpoint import FolderNames, TrainingStanding
+from treefine.training.checkpoint import FolderNames, TrainingState
 from treefine.training.data import Data
 from treefine.training.new_model import TrainedBase
-from treefine.training.new_recipe import recipe_toml
-from treefine.training.recipe import FILES, CardSettings, Recipe
-from treefine.training.targets import Taught
+from treefine.training.recipe import FILES, CardSettings, Recipe, recipe_toml
+from treefine.training.targets import DistillationData
 from treefine.version import __version__
 from treefine.wording import count
 
@@ -125,11 +124,11 @@ def data_and_scores(
         "",
     ]
     sizes = {"dev": len(data.dev), "test": len(data.test)}
-    for name, each in scores.items():
-        if each is None:
+    for name, accuracy in scores.items():
+        if accuracy is None:
             lines.append(f"- {name}: not measured")
             continue
-        values = {"UAS": each.uas, "LAS": each.las, **each.tags}
+        values = {"UAS": accuracy.uas, "LAS": accuracy.las, **accuracy.tags}
         shown = ", ".join(f"{key} {value:.2%}" for key, value in values.items())
         purpose = ", which chose the best epoch" if name == "dev" else ""
         lines.append(f"- {name}: {shown}, on the words of {sizes[name]:,} sentences{purpose}")
@@ -142,18 +141,18 @@ def data_and_scores(
 def notes_of(
     recipe: Recipe,
     data: Data,
-    standing: TrainingStanding,
+    state: TrainingState,
     *,
     inner: Mapping[str, Recipe],
     base: TrainedBase | None = None,
-    taught: Taught | None = None,
+    distillation: DistillationData | None = None,
 ) -> str:
     """Return the training notes of a model card: recipes, versions, checksums and dev scores."""
-    members, scores = recipe.training.weight_averaging, f"UAS {standing.best_uas:.2%} and LAS {standing.best_las:.2%}"
-    chosen = f"The best of {standing.epoch} epochs is number {standing.best_epoch}."
-    by_step = f"; the graphs of its steps have LAS {', '.join(f'{las:.2%}' for las in standing.best_by_step)}"
-    if not standing.best_epoch:
-        chosen, by_step = f"Its weights are the average of {members} models.", ""
+    scores = f"UAS {state.best_uas:.2%} and LAS {state.best_las:.2%}"
+    chosen = f"The best of {state.epoch} epochs is number {state.best_epoch}."
+    by_step = f"; the graphs of its steps have LAS {', '.join(f'{las:.2%}' for las in state.best_by_step)}"
+    if not state.best_epoch:
+        chosen, by_step = f"Its weights are the average of {recipe.training.weight_averaging} models.", ""
     lines = [
         "## Training",
         "",
@@ -161,10 +160,7 @@ def notes_of(
         f"{len(data.train):,} sentences.",
         f"{chosen} On {len(data.dev):,} dev sentences its trees have {scores}{by_step}.",
         "",
-        "The recipe:",
-        "```toml",
-        recipe_toml(recipe) + "```",
-        "",
+        *_shown_recipe("The recipe", recipe),
     ]
     if recipe.initial.parser == FILES:
         lines += [
@@ -177,7 +173,7 @@ def notes_of(
             "",
         ]
     if recipe.initial.mix:
-        of_each = ", ".join(f"{name} {las:.2%}" for name, las in standing.best_from.items())
+        of_each = ", ".join(f"{name} {las:.2%}" for name, las in state.best_from.items())
         lines += [
             "It was trained to refine the parses of several parsers. The dev scores above are means over them. "
             f"LAS of the dev trees from each: {of_each}. Test scores, if any, are from the first. To refine parses:",
@@ -186,33 +182,32 @@ def notes_of(
             "```",
             "",
         ]
-    for name, each in inner.items():
+    for name, of_parser in inner.items():
         whose = f"the parser {name} in the mix" if name in recipe.initial.mix else "its initial parser"
-        lines += [f"The recipe of {whose}:", "```toml", recipe_toml(each) + "```", ""]
-    if taught is not None:
-        lines += _about_teachers(recipe, taught)
+        lines += _shown_recipe(f"The recipe of {whose}", of_parser)
+    if distillation is not None:
+        lines += _about_teachers(recipe, distillation)
     checksums = data.checksums
     if base is not None:
-        lines += [
-            "The recipe of the model that it was fine-tuned from:",
-            "```toml",
-            recipe_toml(base.recipe) + "```",
-            "",
-        ]
+        lines += _shown_recipe("The recipe of the model that it was fine-tuned from", base.recipe)
         checksums = checksums | base.data.checksums
     files = [f"{digest}  {path}" for path, digest in checksums.items()]
     return "\n".join([*lines, "SHA-256 of the files:", "```", *files, "```"])
 
 
-def _about_teachers(recipe: Recipe, taught: Taught) -> Iterator[str]:
+def _shown_recipe(what: str, recipe: Recipe) -> list[str]:
+    return [f"{what}:", "```toml", recipe_toml(recipe) + "```", ""]
+
+
+def _about_teachers(recipe: Recipe, data: DistillationData) -> Iterator[str]:
     """Yield the lines of a model card on the teachers, their recipes and the unlabelled sentences."""
     settings = recipe.teacher
     n_teachers = len(settings.models) or settings.members * len(settings.recipes)
-    names = ", ".join(settings.models or taught.recipes)
+    names = ", ".join(settings.models or data.recipes)
     yield f"It learned from the probabilities of {count(n_teachers, 'teacher')} ({names})."
-    if taught.sentences:
+    if data.sentences:
         texts = ", ".join(settings.texts)
-        yield f"{count(len(taught.sentences), 'sentence')} of {texts} had no trees; the teachers parsed them."
+        yield f"{count(len(data.sentences), 'sentence')} of {texts} had no trees; the teachers parsed them."
     yield ""
-    for name, each in taught.recipes.items():
-        yield from (f"The recipe of the teacher {name}:", "```toml", recipe_toml(each) + "```", "")
+    for name, of_teacher in data.recipes.items():
+        yield from _shown_recipe(f"The recipe of the teacher {name}", of_teacher)

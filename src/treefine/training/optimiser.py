@@ -18,7 +18,7 @@ class Optimiser:
 
     def __init__(self, model: ParserModel, settings: OptimiserSettings) -> None:
         self.settings = settings
-        trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
+        trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         self.names, self.parameters = list(trained), list(trained.values())
         groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
         for name, parameter in trained.items():
@@ -40,9 +40,9 @@ class Optimiser:
         )
         self.highest = [float(group["lr"]) for group in self.adam.param_groups]
         self.n_updates = 0
-        self.mean: list[Tensor] = []
+        self.ema: list[Tensor] = []
         if settings.ema:
-            self.mean = [parameter.detach().clone() for parameter in self.parameters]
+            self.ema = [parameter.detach().clone() for parameter in self.parameters]
 
     def update(self, progress: float) -> None:
         """Update the weights, and clear the gradients."""
@@ -55,8 +55,8 @@ class Optimiser:
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         self.n_updates += 1
-        if self.mean:
-            update_mean(self.mean, self.parameters, self.settings.ema, self.n_updates)
+        if self.ema:
+            update_ema(self.ema, self.parameters, self.settings.ema, self.n_updates)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -69,20 +69,20 @@ class Optimiser:
 
     @torch.no_grad()
     def _swap(self) -> None:
-        for parameter, mean in zip(self.parameters, self.mean, strict=bool(self.mean)):
+        for parameter, ema in zip(self.parameters, self.ema, strict=bool(self.ema)):
             kept = parameter.clone()  # swaps values, not tensors: the tensors of an LSTM share one block on a GPU
-            parameter.copy_(mean)
-            mean.copy_(kept)
+            parameter.copy_(ema)
+            ema.copy_(kept)
 
     def state(self) -> dict[str, Tensor]:
         """Return the state of the optimiser, without the weights, as named tensors."""
-        found: dict[str, Tensor] = {"n_updates": torch.tensor(self.n_updates)}
+        state: dict[str, Tensor] = {"n_updates": torch.tensor(self.n_updates)}
         for number, (name, parameter) in enumerate(zip(self.names, self.parameters, strict=True)):
             for key, value in self.adam.state.get(parameter, {}).items():
-                found[f"{key}.{name}"] = value
-            if self.mean:
-                found[f"mean.{name}"] = self.mean[number]
-        return found
+                state[f"{key}.{name}"] = value
+            if self.ema:
+                state[f"ema.{name}"] = self.ema[number]
+        return state
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Restore a state."""
@@ -93,15 +93,14 @@ class Optimiser:
             if f"exp_avg.{name}" in state:
                 keys = ("step", "exp_avg", "exp_avg_sq")
                 self.adam.state[parameter] = {key: state[f"{key}.{name}"].to(device, copy=True) for key in keys}
-            if self.mean:
-                self.mean[number] = state[f"mean.{name}"].to(device, copy=True)
+            if self.ema:
+                self.ema[number] = state[f"ema.{name}"].to(device, copy=True)
 
 
 @torch.no_grad()
-def update_mean(mean: Sequence[Tensor], weights: Sequence[Tensor], average: float, n_updates: int) -> None:
+def update_ema(ema: Sequence[Tensor], weights: Sequence[Tensor], decay: float, n_updates: int) -> None:
     """Update a moving average of weights in place. Its decay is lower at first, to forget the initial weights."""
-    kept = min(average, n_updates / (n_updates + 10))
-    torch._foreach_lerp_(list(mean), list(weights), 1 - kept)
+    torch._foreach_lerp_(list(ema), list(weights), 1 - min(decay, n_updates / (n_updates + 10)))
 
 
 def rate_factor(progress: float, warmup: float) -> float:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from treefine.config import COLUMNS, BiLSTMSettings, TagSettings
 from treefine.errors import ConfigError, ModelError, TreefineError
@@ -33,18 +32,13 @@ from treefine.training.data import (
 from treefine.training.recipe import (
     EMPTY,
     FILES,
-    Draft,
     InitialSettings,
     MixedSettings,
     PretrainedSettings,
     Recipe,
-    SegmenterTraining,
     TagTraining,
-    TeacherSettings,
-    TreebankSettings,
     expand,
-    find_recipe,
-    read_draft,
+    read_recipe,
     split_changes,
     values_of,
 )
@@ -52,21 +46,18 @@ from treefine.treebank.sentence import Sentence
 
 _NO_BIAFFINE_BASE = "A biaffine model cannot be fine-tuned."
 _TRAIN_APART = "Train it separately, and name its model folder."
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A recipe with checked files."""
+    """A recipe with checked files, and the recipes to train before it, each by the name of its file."""
 
     recipe: Recipe
     data: Data
-    initial: dict[str, Recipe] = field(
-        default_factory=dict
-    )  # recipes of initial parsers to train, by source; "" is the main one
-    bases: dict[str, Prepared] = field(
-        default_factory=dict
-    )  # base models to train and fine-tune, by the name of their recipe
-    teachers: dict[str, Prepared] = field(default_factory=dict)  # teachers to train, by the name of their recipe
+    initial: dict[str, Recipe] = field(default_factory=dict)  # of initial parsers, by source; "" is the main one
+    bases: dict[str, Prepared] = field(default_factory=dict)  # of models to fine-tune
+    teachers: dict[str, Prepared] = field(default_factory=dict)
     texts: tuple[str | Sentence, ...] = ()  # unlabelled sentences: lines of text, or words
 
 
@@ -85,180 +76,222 @@ def base_of(recipe: Recipe | None) -> str:
 
 def settings_of(prepared: Prepared) -> dict[str, Any]:
     """Return all settings, including defaults, of the recipe, its initial parsers, its bases and its teachers."""
-    values = {name: values_of(each) for name, each in prepared.initial.items()}
-    main = values.pop("", None)
-    mixed = {f"mixed {name}": each for name, each in values.items()}
-    bases = {f"start {Path(name).stem}": values_of(each.recipe) for name, each in prepared.bases.items()}
-    teachers = {f"teacher {Path(name).stem}": values_of(each.recipe) for name, each in prepared.teachers.items()}
-    return {"recipe": values_of(prepared.recipe), "initial parser": main, **mixed, **bases, **teachers}
-
-
-@dataclass
-class _Findings:
-    """The faults and base recipes found in a recipe and in the recipes that it names."""
-
-    faults: list[str] = field(default_factory=list)
-    bases: dict[str, Prepared] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)  # encoders and bases; recipes can share them
-
-    @contextmanager
-    def reported(self) -> Iterator[None]:
-        """Collect errors as faults."""
-        try:
-            yield
-        except TreefineError as error:
-            self.faults.append(str(error))
-        except OSError as error:
-            self.faults.append(f"{error.filename}: {error.strerror}." if error.filename else str(error))
+    values = {"recipe": values_of(prepared.recipe), "initial parser": None}
+    for name, recipe in prepared.initial.items():
+        values[f"mixed {name}" if name else "initial parser"] = values_of(recipe)
+    for what, others in (("start", prepared.bases), ("teacher", prepared.teachers)):
+        values |= {f"{what} {Path(name).stem}": values_of(other.recipe) for name, other in others.items()}
+    return values
 
 
 def prepare(named: Recipe | str | os.PathLike[str], changes: Sequence[str] = ()) -> Prepared:
     """Check a recipe, given as a Recipe, a TOML file or the name of a bundled recipe, and the files that it names.
 
-    Raises one error with a line for each fault.
+    Raises one error with a line for each fault of the recipe, or else of the files and of the recipes that it names.
     """
-    own, inner_changes = split_changes(changes)
-    draft = Draft(Path(), {}, named, []) if isinstance(named, Recipe) else read_draft(named, own)
-    found = _Findings(list(draft.faults))
-    treebank, initial = draft.section("treebank"), draft.section("initial")
-    data = _check_treebank(treebank, found)
-    _check_tags(draft.section("tags"), data, found)
-    _check_encoder(draft.section("encoder"), found)
-    recipes: dict[str, Recipe] = {}
-    for name, source in sources_of(initial).items() if initial is not None else ():
-        place = f"initial.mix.{name}" if name else "initial"
-        own = inner_changes.pop(place, [])
-        recipe = _check_source(source, treebank, data, found, place=f"[{place}]", changes=own)
-        if recipe is not None:
-            recipes[name] = recipe
-        elif own and not found.faults:
-            found.faults.append(f"--set {place}.{own[0]}: [{place}] does not name a recipe as parser.")
-    if initial is not None:
-        found.faults += [f"--set {place}.{each[0]}: There is no [{place}]." for place, each in inner_changes.items()]
-    recipe = draft.recipe
-    teachers = _check_teachers(draft.section("teacher"), draft.section("tags"), data, found)
-    texts = _check_texts(draft.section("teacher"), draft.section("segmenter"), data, found)
-    if recipe is not None and data is not None and recipe.segmenter.train == "always":
-        if any(not sentence.format.is_ud for sentence in (*data.train, *data.dev)):
-            found.faults.append(f"[segmenter] {no_text(data)}. Remove this section.")
-    if recipe is None or data is None or found.faults:
-        raise ConfigError("\n".join(dict.fromkeys(found.faults)))
-    files = [path for each in sources_of(initial).values() for path in (*each.train, *each.dev)]
-    data = replace(data, checksums=data.checksums | checksums_of((*files, *recipe.teacher.texts)))
-    for teacher in teachers.values():
-        data = replace(data, checksums=data.checksums | teacher.data.checksums)
-    for name, each in recipes.items():  # initial parsers use the sentences and the seed of the recipe
-        training = replace(each.training, seed=recipe.training.seed)
-        recipes[name] = completed(replace(each, treebank=recipe.treebank, training=training), data, is_main=False)
-    return Prepared(completed(recipe, data), data, recipes, found.bases, teachers, texts)
+    of_recipe, of_initial = split_changes(changes)
+    recipe = named if isinstance(named, Recipe) else read_recipe(named, of_recipe)
+    return _Check(recipe).prepared(of_initial)
 
 
-def _check_treebank(settings: TreebankSettings | None, found: _Findings) -> Data | None:
-    if settings is not None:
-        with found.reported():
-            return load_data(settings)
-    return None
+class _Check:
+    """Checks the files of a recipe, and collects the faults of all of them."""
 
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.faults: list[str] = []
+        self.bases: dict[str, Prepared] = {}
+        self.encoders: set[str] = set()  # those that were checked; recipes can share them
+        self.data = self.attempt(lambda: load_data(recipe.treebank))
 
-def _check_tags(settings: TagTraining | None, data: Data | None, found: _Findings, *, path: str = "") -> None:
-    """Check that the training set has the tags to read or predict; `path` names an inner recipe."""
-    if settings is None or data is None:
-        return
-    tags, filled = completed_tags(settings, data.train), filled_columns(data.train)
-    place = f"{path}: " if path else ""
-    missing = [column.upper() for column in tags.columns if column not in (*filled, *tags.given)]
-    if missing and tags.source != "none":
-        others = f", or tags.columns={json.dumps([each for each in COLUMNS if each in filled])}" if filled else ""
-        found.faults.append(
-            f"{place}[tags] No training word has a value in {' or '.join(missing)}. Set tags.source=none{others}."
-        )
-    if lacking := [column.upper() for column in tags.given if column not in filled]:
-        rest = json.dumps([column for column in tags.given if column in filled])
-        found.faults.append(
-            f"{place}[tags] given: No training word has a value in {' or '.join(lacking)}. Set tags.given={rest}."
-        )
-
-
-def _check_encoder(settings: PretrainedSettings | BiLSTMSettings | None, found: _Findings) -> None:
-    """Check the encoder, model or recipe that training starts from."""
-    if not isinstance(settings, PretrainedSettings):
-        return
-    with found.reported():
-        name = expand(settings.start)
-        if name in found.seen:
-            return
-        found.seen.add(name)
-        if name.endswith(".toml"):
-            _check_base(name, found)
-            return
-        folder = fetch(name)
-        if not is_model_folder(folder):
-            if settings.fine_tune_from is not None:
-                hint = "Set pretrained, not fine_tune_from, in [encoder]."
-                raise ModelError("This is an encoder, not a treefine model.", hint=hint, path=str(folder))
-            load_encoder(folder)
-            Subwords.from_folder(folder)
-        elif isinstance(load_model(folder).settings.encoder, BiLSTMSettings):
-            raise ModelError(_NO_BIAFFINE_BASE, path=str(folder))
-
-
-def _check_base(name: str, found: _Findings) -> None:
-    """Check the recipe of a base model."""
-    draft = read_draft(name)
-    found.faults.extend(draft.faults)
-    for other in found.bases:  # each is trained in a folder with its name
-        if Path(other).stem == Path(name).stem and not find_recipe(other).samefile(draft.path):
-            found.faults.append(f"{name} and {other}: Two base recipes need different file names.")
-    if isinstance(draft.section("encoder"), BiLSTMSettings):
-        found.faults.append(f"{draft.path}: {_NO_BIAFFINE_BASE}")
-    base = _check_inner(draft, found, "base")
-    if base is not None:
-        found.bases[name] = base
-
-
-def _check_inner(draft: Draft, found: _Findings, what: str) -> Prepared | None:
-    """Check the recipe of a base or of a teacher, its encoder and its treebanks. It must not need other recipes."""
-    data = _check_treebank(draft.section("treebank"), found)
-    _check_tags(draft.section("tags"), data, found, path=str(draft.path))
-    encoder = draft.section("encoder")
-    if isinstance(encoder, PretrainedSettings) and (inner := expand(encoder.start)).endswith(".toml"):
-        is_same = Path(inner).is_file() and draft.path.samefile(inner)
-        chain = f"A {what} recipe must start from an encoder or a model, not from another recipe. {_TRAIN_APART}"
-        found.faults.append(f"{draft.path}: {'The recipe fine-tunes itself.' if is_same else chain}")
-    else:
-        _check_encoder(encoder, found)
-    _check_no_initial(draft, found, f"A {what} recipe must not have an initial parser.")
-    _check_no_teachers(draft, found, f"A {what} recipe must not have teachers.")
-    if draft.recipe is None or data is None:
+    def attempt(self, work: Callable[[], _Result]) -> _Result | None:
+        """Return a result; if there is an error, return None and collect it."""
+        try:
+            return work()
+        except TreefineError as error:
+            self.faults.append(str(error))
+        except OSError as error:
+            self.faults.append(f"{error.filename}: {error.strerror}." if error.filename else str(error))
         return None
-    return Prepared(completed(draft.recipe, data, is_main=False), data)
 
+    def prepared(self, changes: dict[str, list[str]]) -> Prepared:
+        """Return the recipe with its data, or raise an error. The changes are those of the initial parsers."""
+        recipe, changes = self.recipe, dict(changes)
+        self.check_tags(recipe, self.data)
+        self.check_encoder(recipe.encoder)
+        initial: dict[str, Recipe] = {}
+        for name, source in sources_of(recipe.initial).items():
+            place = f"initial.mix.{name}" if name else "initial"
+            of_source = changes.pop(place, [])
+            parser = self.check_source(source, f"[{place}]", of_source)
+            if parser is not None:
+                initial[name] = parser
+            elif of_source and not self.faults:
+                self.faults.append(f"--set {place}.{of_source[0]}: [{place}] does not name a recipe as parser.")
+        self.faults += [f"--set {place}.{some[0]}: There is no [{place}]." for place, some in changes.items()]
+        teachers, texts = self.teachers(), self.texts()
+        if self.data is not None and recipe.segmenter.train == "always":
+            if any(not sentence.format.is_ud for sentence in (*self.data.train, *self.data.dev)):
+                self.faults.append(f"[segmenter] {no_text(self.data)}. Remove this section.")
+        if self.data is None or self.faults:
+            raise ConfigError("\n".join(dict.fromkeys(self.faults)))
+        files = [path for source in sources_of(recipe.initial).values() for path in (*source.train, *source.dev)]
+        checksums = self.data.checksums | checksums_of((*files, *recipe.teacher.texts))
+        for teacher in teachers.values():
+            checksums |= teacher.data.checksums
+        data = replace(self.data, checksums=checksums)
+        for name, parser in initial.items():  # initial parsers use the sentences and the seed of the recipe
+            training = replace(parser.training, seed=recipe.training.seed)
+            parser = replace(parser, treebank=recipe.treebank, training=training)
+            initial[name] = completed(parser, data, is_main=False)
+        return Prepared(completed(recipe, data), data, initial, self.bases, teachers, texts)
 
-def _check_teachers(
-    settings: TeacherSettings | None, tags: TagTraining | None, data: Data | None, found: _Findings
-) -> dict[str, Prepared]:
-    """Check that the teachers exist and know the labels and tags of the training set; return those to train."""
-    teachers: dict[str, Prepared] = {}
-    known: dict[str, tuple[Vocabulary, TagTraining | TagSettings]] = {}  # by the name in the recipe
-    for name in settings.models if settings is not None else ():
-        with found.reported():
-            model = load_model(fetch(expand(name)))
-            known[name] = model.vocabulary, model.settings.tags
-    for name in settings.recipes if settings is not None else ():
-        with found.reported():
-            draft = read_draft(expand(name))
-            found.faults.extend(draft.faults)
-            if draft.path.stem in [Path(other).stem for other in teachers]:
-                found.faults.append(f"[teacher] {name}: Two recipes of teachers need different file names.")
-            teacher = _check_inner(draft, found, "teacher")
-            if teacher is not None:
-                teachers[str(draft.path)] = teacher
+    def check_tags(self, recipe: Recipe, data: Data | None, place: str = "") -> None:
+        """Check that the training set has the tags to read or predict; `place` names an inner recipe."""
+        if data is None:
+            return
+        filled, tags = filled_columns(data.train), completed_tags(recipe.tags, data.train)
+        missing = [column for column in tags.columns if column not in (*filled, *tags.given)]
+        if missing and tags.source != "none":
+            others = [column for column in COLUMNS if column in filled]
+            hint = "Set tags.source=none" + (f", or tags.columns={json.dumps(others)}." if others else ".")
+            self.faults.append(f"{place}[tags] {_no_value(missing)} {hint}")
+        if lacking := [column for column in tags.given if column not in filled]:
+            rest = json.dumps([column for column in tags.given if column in filled])
+            self.faults.append(f"{place}[tags] given: {_no_value(lacking)} Set tags.given={rest}.")
+
+    def check_encoder(self, settings: PretrainedSettings | BiLSTMSettings) -> None:
+        """Check the encoder, model or recipe that training starts from."""
+        name = self.attempt(lambda: expand(settings.start)) if isinstance(settings, PretrainedSettings) else None
+        if name is None or name in self.encoders:
+            return
+        self.encoders.add(name)
+        if not name.endswith(".toml"):
+            self.attempt(lambda: _check_start(name, settings))
+            return
+        if any(Path(other).stem == Path(name).stem for other in self.bases):  # each is trained in a folder of its name
+            self.faults.append(f"{name}: Another base recipe has this file name. Rename one of them.")
+        base = self.other_recipe(name, "base")
+        if base is not None:
+            self.bases[name] = base
+
+    def other_recipe(self, name: str, what: str) -> Prepared | None:
+        """Return the recipe of a base or of a teacher with its own data. It must not need other recipes."""
+        recipe = self.inner_recipe(name, f"A {what} recipe must not have")
+        if recipe is None:
+            return None
+        if base := base_of(recipe):
+            why = f"A {what} recipe must start from an encoder or a model, not from another recipe. {_TRAIN_APART}"
+            self.faults.append(f"{name}: {'The recipe fine-tunes itself.' if base == name else why}")
+        else:
+            self.check_encoder(recipe.encoder)
+        if what == "base" and isinstance(recipe.encoder, BiLSTMSettings):
+            self.faults.append(f"{name}: {_NO_BIAFFINE_BASE}")
+        data = self.attempt(lambda: load_data(recipe.treebank))
+        self.check_tags(recipe, data, f"{name}: ")
+        return None if data is None else Prepared(completed(recipe, data, is_main=False), data)
+
+    def inner_recipe(self, name: str, must_not_have: str, changes: Sequence[str] = ()) -> Recipe | None:
+        """Read a recipe that another one names. It must have no initial parser and no teachers."""
+        recipe = self.attempt(lambda: read_recipe(name, changes))
+        if recipe is not None and (recipe.initial.parser != EMPTY or recipe.initial.mix):
+            self.faults.append(f"{name}: {must_not_have} an initial parser. {_TRAIN_APART}")
+        if recipe is not None and recipe.teacher.names:
+            self.faults.append(f"{name}: {must_not_have} teachers. {_TRAIN_APART}")
+        return recipe
+
+    def teachers(self) -> dict[str, Prepared]:
+        """Check that the teachers exist and know the labels and tags of the training set; return those to train."""
+        settings, teachers = self.recipe.teacher, dict[str, Prepared]()
+        known: dict[str, tuple[Vocabulary, TagTraining | TagSettings]] = {}
+        for name in settings.models:
+            model = self.attempt(lambda name=name: load_model(fetch(expand(name))))  # type: ignore[misc]
+            if model is not None:
+                known[name] = model.vocabulary, model.settings.tags
+        for name in settings.recipes:
+            path = self.attempt(lambda name=name: expand(name))  # type: ignore[misc]
+            teacher = None if path is None else self.other_recipe(path, "teacher")
+            if Path(name).stem in [Path(other).stem for other in teachers]:
+                self.faults.append(f"[teacher] {name}: Two recipes of teachers need different file names.")
+            elif path is not None and teacher is not None:
+                teachers[path] = teacher
                 known[name] = Vocabulary.of_treebank(teacher.data.train), teacher.recipe.tags
-    if known and data is not None and tags is not None:
-        ours, own = Vocabulary.of_treebank(data.train), completed_tags(tags, data.train)
-        wrong = {name: _misfit(ours, own, *theirs) for name, theirs in known.items()}
-        found.faults += [f"[teacher] {name}: {why}" for name, why in wrong.items() if why]
-    return teachers
+        if known and self.data is not None:
+            ours = Vocabulary.of_treebank(self.data.train), completed_tags(self.recipe.tags, self.data.train)
+            wrong = {name: _misfit(*ours, *theirs) for name, theirs in known.items()}
+            self.faults += [f"[teacher] {name}: {why}" for name, why in wrong.items() if why]
+        return teachers
+
+    def texts(self) -> tuple[str | Sentence, ...]:
+        """Return the unlabelled sentences; only a segmenter can divide text into words."""
+        plain = [path for path in self.recipe.teacher.texts if is_plain_text(path)]
+        if plain and self.data is not None:
+            why = "segmenter.train is never" if self.recipe.segmenter.train == "never" else no_text(self.data)
+            if why:
+                fault = f"{plain[0]}: Text needs the segmenter of this training, but {why}."
+                self.faults.append(f"[teacher] {fault} Name a treebank file, whose words are used.")
+        return self.attempt(lambda: load_texts(self.recipe.teacher)) or ()
+
+    def check_source(
+        self, source: InitialSettings | MixedSettings, place: str, changes: Sequence[str]
+    ) -> Recipe | None:
+        """Check a source of initial parses. Return its recipe, with these changes, if a parser must be trained."""
+        parser, data, folds, recipe = source.parser, self.data, source.folds, None
+        if parser == FILES and data is not None:
+            form, train, dev = self.recipe.treebank.format or None, data.train, data.dev
+            self.attempt(lambda: parses_in_files(source.train, train, form))
+            self.attempt(lambda: parses_in_files(source.dev, dev, form))
+        name = None if parser in (EMPTY, FILES) else self.attempt(lambda: expand(parser))
+        # OWNER/NAME is a model on the hub
+        if name is not None and (name.endswith(".toml") or "/" not in name) and not Path(name).is_dir():
+            # It is trained on the sentences of this recipe, so its own treebank is not read.
+            recipe = self.inner_recipe(name, "The recipe of an initial parser must not have", changes)
+            if recipe is not None:
+                self.check_tags(recipe, data, f"{name}: ")
+                self.check_encoder(recipe.encoder)
+        elif name is not None:
+            self.attempt(lambda: load_model(fetch(name)))
+            if folds:
+                self.faults.append(f"{place} folds = {folds} needs a recipe as parser, not the model {name}.")
+        if folds and data is not None:
+            longest = max(map(len, fold_ranges(len(data.train), folds)))
+            if len(data.train) - longest < FEWEST or folds > len(data.train):
+                self.faults.append(f"{place} folds = {folds} is too many for {len(data.train)} sentences.")
+            if base := self.bases.get(base_of(recipe)):
+                self.check_unseen(data, base, f"{place} folds: the parsers fine-tune {base_of(recipe)}")
+        return recipe
+
+    def check_unseen(self, data: Data, base: Prepared, place: str) -> None:
+        """Check that the base of the fold parsers was not trained on sentences that they will parse."""
+        learned = {sentence.forms for sentence in base.data.train}
+        seen = []
+        for path in self.recipe.treebank.train:  # compares words: the file may be compressed, split or joined
+            is_learned = [sentence.forms in learned for sentence in data.train if sentence.path == expand(path)]
+            if sum(is_learned) > len(is_learned) / 2:  # different treebanks can share short sentences
+                seen.append(path)
+        if seen:
+            self.faults.append(
+                f"{place}, which is trained on {', '.join(seen)}, so they would parse sentences that they have seen. "
+                "Remove that treebank from the base recipe, or set folds = 0."
+            )
+
+
+def _no_value(columns: Sequence[str]) -> str:
+    return f"No training word has a value in {' or '.join(map(str.upper, columns))}."
+
+
+def _check_start(name: str, settings: PretrainedSettings | BiLSTMSettings) -> None:
+    """Raise an error if training cannot start from this encoder or model."""
+    folder = fetch(name)
+    if is_model_folder(folder):
+        if isinstance(load_model(folder).settings.encoder, BiLSTMSettings):
+            raise ModelError(_NO_BIAFFINE_BASE, path=str(folder))
+        return
+    if isinstance(settings, PretrainedSettings) and settings.fine_tune_from is not None:
+        hint = "Set pretrained, not fine_tune_from, in [encoder]."
+        raise ModelError("This is an encoder, not a treefine model.", hint=hint, path=str(folder))
+    load_encoder(folder)
+    Subwords.from_folder(folder)
 
 
 def _misfit(ours: Vocabulary, tags: TagTraining, theirs: Vocabulary, their_tags: TagTraining | TagSettings) -> str:
@@ -270,103 +303,8 @@ def _misfit(ours: Vocabulary, tags: TagTraining, theirs: Vocabulary, their_tags:
     pairs = {"labels": (ours.labels, theirs.labels)}
     if tags.source != "none":
         pairs |= {f"{column.upper()} tags": (ours.tags(column), theirs.tags(column)) for column in tags.columns}
-    for what, (own, other) in pairs.items():
-        if own != other:
-            odd = ", ".join(sorted(set(own) ^ set(other))[:3])
+    for what, (known, others) in pairs.items():
+        if known != others:
+            odd = ", ".join(sorted(set(known) ^ set(others))[:3])
             return f"The teacher and the training set have different {what}, such as {odd}. Train both on one treebank."
     return ""
-
-
-def _check_texts(
-    settings: TeacherSettings | None, segmenter: SegmenterTraining | None, data: Data | None, found: _Findings
-) -> tuple[str | Sentence, ...]:
-    """Return the unlabelled sentences; only a segmenter can divide text into words."""
-    if settings is None:
-        return ()
-    plain = [path for path in settings.texts if is_plain_text(path)]
-    if plain and segmenter is not None and data is not None:
-        why = "segmenter.train is never" if segmenter.train == "never" else no_text(data)
-        if why:
-            fault = f"{plain[0]}: Text needs the segmenter of this training, but {why}."
-            found.faults.append(f"[teacher] {fault} Name a treebank file, whose words are used.")
-    with found.reported():
-        return load_texts(settings)
-    return ()
-
-
-def _check_source(
-    settings: InitialSettings | MixedSettings,
-    treebank: TreebankSettings | None,
-    data: Data | None,
-    found: _Findings,
-    *,
-    place: str,
-    changes: Sequence[str],
-) -> Recipe | None:
-    """Check a source of initial parses. Return its recipe, with these changes, if a parser must be trained."""
-    recipe = None
-    if settings.parser == FILES and data is not None:
-        form = None if treebank is None else treebank.format or None
-        for paths, sentences in ((settings.train, data.train), (settings.dev, data.dev)):
-            with found.reported():
-                parses_in_files(paths, sentences, form)
-    if settings.parser not in (EMPTY, FILES):
-        with found.reported():
-            name = expand(settings.parser)
-            may_be_recipe = name.endswith(".toml") or "/" not in name  # OWNER/NAME is a model on the hub
-            if may_be_recipe and not Path(name).is_dir():
-                recipe = _check_recipe(read_draft(name, changes), data, found)
-            else:
-                load_model(fetch(name))
-                if settings.folds:
-                    fault = f"{place} folds = {settings.folds} needs a recipe as parser, not the model {name}."
-                    found.faults.append(fault)
-    if settings.folds and data is not None:
-        longest = max(len(fold) for fold in fold_ranges(len(data.train), settings.folds))
-        if len(data.train) - longest < FEWEST or settings.folds > len(data.train):
-            found.faults.append(f"{place} folds = {settings.folds} is too many for {len(data.train)} sentences.")
-        if treebank is not None:
-            with found.reported():
-                _check_unseen(treebank, data, found.bases.get(base_of(recipe)), base_of(recipe), place=place)
-    return recipe
-
-
-def _check_recipe(draft: Draft, data: Data | None, found: _Findings) -> Recipe | None:
-    """Check the recipe of an initial parser. It is trained on `data`, so its own treebank is not read."""
-    found.faults.extend(draft.faults)
-    _check_tags(draft.section("tags"), data, found, path=str(draft.path))
-    _check_encoder(draft.section("encoder"), found)
-    _check_no_initial(draft, found, "The recipe of an initial parser must not have an initial parser itself.")
-    _check_no_teachers(draft, found, "The recipe of an initial parser must not have teachers.")
-    return draft.recipe
-
-
-def _check_no_initial(draft: Draft, found: _Findings, fault: str) -> None:
-    initial = draft.section("initial")
-    if initial is not None and (initial.parser != EMPTY or initial.mix):
-        found.faults.append(f"{draft.path}: {fault} {_TRAIN_APART}")
-
-
-def _check_no_teachers(draft: Draft, found: _Findings, fault: str) -> None:
-    teacher = draft.section("teacher")
-    if teacher is not None and teacher.names:
-        found.faults.append(f"{draft.path}: {fault} {_TRAIN_APART}")
-
-
-def _check_unseen(treebank: TreebankSettings, data: Data, base: Prepared | None, name: str, *, place: str) -> None:
-    """Raise an error if the base of the fold parsers was trained on sentences that they will parse."""
-    if base is None:
-        return
-    learned = {sentence.forms for sentence in base.data.train}
-
-    def is_seen(path: str) -> bool:  # compares words, because the file may be compressed, split or joined
-        own = [sentence.forms in learned for sentence in data.train if sentence.path == expand(path)]
-        return sum(own) > len(own) / 2  # different treebanks can share short sentences
-
-    seen = [path for path in treebank.train if is_seen(path)]
-    if seen:
-        raise ConfigError(
-            f"{place} folds: the parsers fine-tune {name}, which is trained on {', '.join(seen)}, "
-            "so they would parse sentences that they have seen.",
-            hint="Remove that treebank from the base recipe, or set folds = 0.",
-        )

@@ -9,10 +9,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
 from treefine.config import (
     STEPS,
@@ -23,14 +23,11 @@ from treefine.config import (
     RelationSettings,
     ScorerSettings,
     SegmenterSettings,
-    current_names,
-    given_faults,
-    renamed_from,
+    column_faults,
     try_settings,
-    unread_faults,
 )
 from treefine.errors import ConfigError
-from treefine.treebank.files import nearest_file
+from treefine.treebank.files import nearest_file, open_output
 from treefine.treebank.formats import FORMATS
 
 if sys.version_info >= (3, 11):
@@ -38,29 +35,19 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # type: ignore[import-not-found]
 
-TagRecipe = Literal["auto", "predicted", "given", "none"]
 EMPTY, FILES = "empty", "files"  # initial parsers that are not models
-SYNTR, BIAFFINE = "syntr", "biaffine"  # initial parsers for which new-recipe writes a second recipe
-NEW_INITIALS = (EMPTY, SYNTR, BIAFFINE, FILES)  # of a new recipe; the folder of a model is also possible
-NEW_ENCODER = "bert-base-multilingual-cased"  # of a new recipe, if the user names none
+BUNDLED_RECIPES = Path(__file__).with_name("recipes")
+TEMPLATE_FOLDER = Path(__file__).with_name("templates")  # a commented recipe for each kind of training
+TEMPLATES = ("empty", "refine", "syntr", "files", "fine-tune", "distil")
 _STARTS = {"pretrained", "fine_tune_from"}
 _INNER_SECTIONS = "encoder|relations|tags|scorer|decode|refine|optimiser|training"  # that an initial parser has
 _INNER_CHANGE = re.compile(rf"\s*(initial(?:\.mix\.\w+)?)\.((?:{_INNER_SECTIONS})\b.*)", re.DOTALL)
-BUNDLED_RECIPES = Path(__file__).with_name("recipes")
 
 
 def _check(*claims: tuple[bool, str]) -> None:
     """Raise one error with the message of every claim that does not hold."""
-    faults = [fault for holds, fault in claims if not holds]
-    if faults:
+    if faults := [fault for holds, fault in claims if not holds]:
         raise ValueError(*faults)
-
-
-def _listed(settings: object, *names: str) -> None:
-    """Make lists of settings that are given as one string in Python."""
-    for name in names:
-        if isinstance(value := getattr(settings, name), str):
-            object.__setattr__(settings, name, (value,) if value else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +67,6 @@ class TreebankSettings:
     balance: float = 1.0  # a treebank of n words is drawn in proportion to n to this power; 1: each sentence once
 
     def __post_init__(self) -> None:
-        _listed(self, "train", "dev", "test", "main")
         files = (*self.train, *self.dev, *self.test)
         _check(
             (bool(self.train) and all(self.train), "train must name at least one file, without empty names"),
@@ -95,23 +81,12 @@ class TreebankSettings:
         )
 
 
-def _is_encoder(folder: object) -> bool:
-    """Return whether `folder`, a setting of older recipes, names an encoder and not a treefine model or a recipe."""
-    if not isinstance(folder, str):
-        return True
-    try:
-        config = json.loads(Path(expand(folder), "config.json").read_bytes())
-    except (OSError, ValueError, ConfigError):  # it is on the hub, or does not exist
-        return not folder.endswith(".toml")
-    return not (isinstance(config, dict) and "format" in config and "encoder" in config)
-
-
 @dataclass(frozen=True, slots=True)
 class PretrainedSettings:
     """The pretrained encoder to start from, or the trained model to fine-tune."""
 
-    pretrained: str | None = renamed_from("folder", None, takes=_is_encoder)  # encoder: a folder, or a name on the hub
-    fine_tune_from: str | None = renamed_from("folder", None)  # trained model (a folder or a hub name), or a recipe
+    pretrained: str | None = None  # encoder: a folder, or a name on the hub
+    fine_tune_from: str | None = None  # trained model (a folder or a hub name), or a recipe
     family: Literal["pretrained"] = "pretrained"  # kind of encoder; may be omitted
     pieces: Literal["all", "cut"] = "all"  # vocabulary; cut: the pieces of the treebank and the most frequent others
     n_frequent: int = 8000  # with pieces = "cut": number of pieces to keep in addition to those of the treebank
@@ -119,9 +94,11 @@ class PretrainedSettings:
     table_bits: Literal[4, 32] = 32  # of a number in the piece embeddings; 4: they are rounded and not trained
 
     def __post_init__(self) -> None:
-        given = [each for each in (self.pretrained, self.fine_tune_from) if each is not None]
         _check(
-            (len(given) == 1, "set either pretrained (an encoder) or fine_tune_from (a treefine model or a recipe)"),
+            (
+                (self.pretrained is None) != (self.fine_tune_from is None),
+                "set either pretrained (an encoder) or fine_tune_from (a treefine model or a recipe)",
+            ),
             (self.pretrained != "", "pretrained is empty; name the folder of an encoder, or its name on the hub"),
             (self.fine_tune_from != "", "fine_tune_from is empty; name a treefine model or a recipe"),
             (
@@ -151,7 +128,6 @@ class MixedSettings:
     dev: tuple[str, ...] = ()  # as in [initial]; only for "files"
 
     def __post_init__(self) -> None:
-        _listed(self, "train", "dev")
         claims = _source_claims(self.parser, self.folds, self.train, self.dev)
         _check(*claims, (self.share > 0, "share = 0; it must be above 0 (or remove this source)"))
 
@@ -172,8 +148,7 @@ class InitialSettings:
     mix: dict[str, MixedSettings] = field(default_factory=dict)  # more sources by name, each in [initial.mix.NAME]
 
     def __post_init__(self) -> None:
-        _listed(self, "train", "dev")
-        shares = (self.empty_share, self.noised_share, *(each.share for each in self.mix.values()))
+        shares = (self.empty_share, self.noised_share, *(source.share for source in self.mix.values()))
         among = "empty_share, noised_share and the shares in mix" if self.mix else "empty_share and noised_share"
         odd = [name for name in self.mix if not re.fullmatch(r"[A-Za-z0-9_]+", name)]
         _check(
@@ -196,7 +171,7 @@ class InitialSettings:
 
 def _source_claims(parser: str, folds: int, train: tuple[str, ...], dev: tuple[str, ...]) -> list[tuple[bool, str]]:
     """Return the claims that every source of initial parses must meet, with their error messages."""
-    files = [name for name, each in (("train", train), ("dev", dev)) if any(each)]
+    files = [name for name, paths in (("train", train), ("dev", dev)) if any(paths)]
     needed = ["train", "dev"] if parser == FILES else []
     can_fold = parser not in (EMPTY, FILES)
     return [
@@ -212,7 +187,9 @@ def _source_claims(parser: str, folds: int, train: tuple[str, ...], dev: tuple[s
 class TagTraining:
     """Part-of-speech tags (Eq. 3), features and lemmas."""
 
-    source: TagRecipe = "auto"  # predict tags, read those of the input, or use none; auto: predict the treebank's tags
+    source: Literal["auto", "predicted", "given", "none"] = (
+        "auto"  # predict tags, read those of the input, or use none; auto: predict the treebank's tags
+    )
     columns: tuple[Column, ...] = ()  # columns to predict or read; empty: those with values (given: upos)
     case: bool = False  # also read the case of each word's letters, which an uncased encoder does not see
     refined: bool = False  # later steps correct the tags of the first step
@@ -223,10 +200,8 @@ class TagTraining:
     unread: tuple[Column, ...] = ()  # predicted columns that later steps do not read, which makes the model smaller
 
     def __post_init__(self) -> None:
-        _listed(self, "given", "unread")
         can_predict = self.source in ("auto", "predicted")
-        faults = given_faults(self.given, self.columns, can_predict=can_predict)
-        faults += unread_faults(self.unread, self.given, self.columns, can_predict=can_predict)
+        faults = column_faults(self.given, self.unread, self.columns, can_predict=can_predict)
         _check(
             (len(set(self.columns)) == len(self.columns), "columns lists a column twice"),
             *((False, fault) for fault in faults),
@@ -250,14 +225,14 @@ class RefineSettings:
 class OptimiserSettings:
     """AdamW with linear warmup and decay to zero, and a separate learning rate for the encoder (Appendix A)."""
 
-    learning_rate: float = renamed_from("rate", 2e-3)  # peak learning rate of the weights that are not pretrained
-    encoder_learning_rate: float = renamed_from("encoder_rate", 1e-5)  # peak learning rate of the pretrained encoder
+    learning_rate: float = 2e-3  # peak learning rate of the weights that are not pretrained
+    encoder_learning_rate: float = 1e-5  # peak learning rate of the pretrained encoder
     betas: tuple[float, ...] = (0.9, 0.999)  # AdamW's β₁ and β₂
     eps: float = 1e-5  # AdamW's ε
     weight_decay: float = 0.01  # AdamW's weight decay; biases and layer norms have none
-    clip_gradient_norm: float = renamed_from("clip", 1.0)  # clip the gradient to this norm; 0: no clipping
-    warmup: float = renamed_from("warm_up", 0.01)  # share of training in which the learning rates rise
-    ema: float = renamed_from("average", 0.0)  # decay of an exponential moving average of the weights; 0: off
+    clip_gradient_norm: float = 1.0  # clip the gradient to this norm; 0: no clipping
+    warmup: float = 0.01  # share of training in which the learning rates rise
+    ema: float = 0.0  # decay of an exponential moving average of the weights; 0: off
 
     def __post_init__(self) -> None:
         _check(
@@ -274,10 +249,10 @@ class TrainingSettings:
     epochs: int = 200  # largest number of epochs
     patience: int = 100  # early stopping: stop after more than this many epochs without a better dev LAS
     batch_pieces: int = 1000  # batch size in pieces (sub-words), padding included
-    masking: float = renamed_from("hidden", 0.0)  # share of the pieces (BiLSTM: words) that are masked
+    masking: float = 0.0  # share of the pieces (BiLSTM: words) that are masked
     given_tags: float = 0.0  # with predicted tags: share of the sentences that show the treebank's tags to the model
     seed: int = 1  # random seed; the same seed gives the same model on the same machine
-    weight_averaging: int = renamed_from("members", 1)  # number of models to train and average; 1: off
+    weight_averaging: int = 1  # number of models to train and average; 1: off
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on a GPU, float32 on a CPU
     dev_every: int = 1  # score the dev set every N epochs
     checkpoint_minutes: float = 10.0  # shortest time between two checkpoints, in minutes; 0: one after every epoch
@@ -303,7 +278,6 @@ class TeacherSettings:
     weight: float = 0.5  # share of the teachers in what is learned from a labelled sentence; the rest is its tree
 
     def __post_init__(self) -> None:
-        _listed(self, "recipes", "models", "texts")
         _check(
             (not (self.recipes and self.models), "set either recipes or models"),
             (all((*self.names, *self.texts)), "recipes, models and texts must not have empty names"),
@@ -329,13 +303,13 @@ class SegmenterTraining:
     texts_per_epoch: int = 1  # how often an epoch of the parser reads the whole text for that
     network: SegmenterSettings = field(default_factory=SegmenterSettings)  # sizes, in [segmenter.network]
     epochs: int = 40  # number of epochs
-    learning_rate: float = renamed_from("rate", 2e-3)  # peak learning rate
+    learning_rate: float = 2e-3  # peak learning rate
     window: int = 640  # length of a training window in characters
     batch_windows: int = 0  # windows per batch; 0: 32, or fewer for a small treebank, which needs enough updates
     weight_decay: float = 0.01  # AdamW's weight decay
     dev_every: int = 1  # epochs between two scores on dev; the last epoch is always scored
-    ema: float = renamed_from("average", 0.995)  # decay of an exponential moving average of the weights; 0: off
-    masking: float = renamed_from("hidden", 0.05)  # share of the characters that are masked; for runs, twice this share
+    ema: float = 0.995  # decay of an exponential moving average of the weights; 0: off
+    masking: float = 0.05  # share of the characters that are masked; for runs, twice this share
     joined: float = 0.1  # share of the documents that follow the previous one without a blank line
     shuffled: float = 0.5  # share of the documents whose sentences are shuffled
     wrapped: float = 0.1  # share of the documents that are wrapped into lines of a random width
@@ -387,7 +361,7 @@ class Recipe:
         is_bilstm = isinstance(self.encoder, BiLSTMSettings)
         has_graph = self.relations.graph != "none"
         refines = has_graph and not is_bilstm
-        parsers = {self.initial.parser, *(each.parser for each in self.initial.mix.values())}
+        parsers = {self.initial.parser, *(source.parser for source in self.initial.mix.values())}
         if not self.refine.max_steps:
             max_steps = 1 if not refines else STEPS_FROM_EMPTY if self.initial.parser == EMPTY else STEPS
             object.__setattr__(self, "refine", replace(self.refine, max_steps=max_steps))
@@ -432,63 +406,54 @@ class Recipe:
             ),
         )
 
+    def with_names(self, change: Callable[[str], str]) -> Recipe:
+        """Return the recipe with a change to the names of the other recipes that it names."""
+
+        def changed(name: str) -> str:
+            return change(name) if name.endswith(".toml") else name
+
+        mix = {key: replace(source, parser=changed(source.parser)) for key, source in self.initial.mix.items()}
+        encoder = self.encoder
+        if isinstance(encoder, PretrainedSettings) and encoder.fine_tune_from is not None:
+            encoder = replace(encoder, fine_tune_from=changed(encoder.fine_tune_from))
+        return replace(
+            self,
+            encoder=encoder,
+            initial=replace(self.initial, parser=changed(self.initial.parser), mix=mix),
+            teacher=replace(self.teacher, recipes=tuple(map(changed, self.teacher.recipes))),
+        )
+
 
 def values_of(recipe: Recipe) -> dict[str, Any]:
     """Return all settings by section and key. Other recipes are named without their folders."""
-    values = asdict(recipe)
-    values["teacher"]["recipes"] = list(recipe.teacher.recipes)
-    for inner, key in _naming_recipes(values):
-        if inner[key].endswith(".toml"):
-            inner[key] = Path(inner[key]).name
-    return values
+    return asdict(recipe.with_names(lambda name: Path(name).name))
 
 
-def _naming_recipes(values: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield the sections and keys, or lists and places, that may name another recipe, if their values are strings."""
-    initial = values.get("initial")
-    mix = initial.get("mix") if isinstance(initial, dict) else None
-    sources = [initial, *(mix.values() if isinstance(mix, dict) else ())]
-    for section, key in ((values.get("encoder"), "fine_tune_from"), *((each, "parser") for each in sources)):
-        if isinstance(section, dict) and isinstance(section.get(key), str):
-            yield section, key
-    teacher = values.get("teacher")
-    teachers = teacher.get("recipes") if isinstance(teacher, dict) else None
-    if isinstance(teachers, str):
-        yield teacher, "recipes"
-    elif isinstance(teachers, list):
-        yield from ((teachers, place) for place, name in enumerate(teachers) if isinstance(name, str))
+def recipe_toml(recipe: Recipe) -> str:
+    """Return the recipe as TOML that `read_recipe` reads back, with all settings, including the defaults."""
+    values = values_of(recipe)
+    del values["decode"]["root_label"]  # comes from the treebank
+    if recipe.teacher == TeacherSettings():
+        del values["teacher"]
+    return "\n".join(_toml_lines(values)) + "\n"
 
 
-@dataclass(frozen=True)
-class Draft:
-    """The values of a recipe file with the changes of a command, and their faults."""
-
-    path: Path
-    values: dict[str, Any]
-    recipe: Recipe | None  # None if there are faults
-    faults: list[str]  # one line each, with the name of the file
-
-    def section(self, name: str) -> Any:
-        """Return the settings of one section, or None if the section itself has a fault."""
-        if self.recipe is not None:
-            return getattr(self.recipe, name)
-        kind = get_type_hints(Recipe)[name]
-        return try_settings(kind, self.values.get(name, {}))[0]
+def _toml_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the settings of a section, then the sections within it; values that are None are left out."""
+    for key, value in values.items():
+        if not isinstance(value, dict) and value is not None:
+            # JSON writes strings, numbers and lists as TOML does, except for one character.
+            yield f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from ("", f"[{prefix}{key}]", *_toml_lines(value, f"{prefix}{key}."))
 
 
 def read_recipe(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Recipe:
     """Read a recipe from a TOML file, or a bundled recipe by name, and apply changes such as `training.seed=2`.
 
-    Raises one ConfigError with a line for each fault. Old names of settings raise a RenamedSettingWarning.
+    Raises one ConfigError with a line for each fault.
     """
-    draft = read_draft(name, changes)
-    if draft.recipe is None:
-        raise ConfigError("\n".join(draft.faults))
-    return draft.recipe
-
-
-def read_draft(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Draft:
-    """Read a recipe and collect its faults. Only a file that is not TOML raises an error."""
     path = find_recipe(name)
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -496,24 +461,26 @@ def read_draft(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Dra
         raise ConfigError(f"{error.strerror or error}.", path=str(path)) from None
     except (ValueError, RecursionError) as error:  # numbers too long for Python, or too deeply nested lists
         raise ConfigError(f"This is not valid TOML: {error}.", path=str(path)) from None
-    return draft_of(values, changes, path)
+    return recipe_of(values, changes, path)
 
 
-def draft_of(values: dict[str, Any], changes: Sequence[str] = (), path: Path = Path()) -> Draft:
-    """Return the recipe with these values, by section and key, and its faults; `path` is the file they come from."""
-    renamed = current_names(Recipe, values)
-    renamed.warn(str(path))
-    values = renamed.values
-    _find_beside(path, values)
-    not_applied = _apply(values, changes)
+def recipe_of(values: dict[str, Any], changes: Sequence[str] = (), path: Path | None = None) -> Recipe:
+    """Return the recipe with these values, by section and key; other recipes may be in the folder of its `path`.
+
+    Raises one ConfigError with a line for each fault.
+    """
+    faults = apply_changes(values, changes)
     if isinstance(encoder := values.get("encoder"), dict) and not _STARTS.isdisjoint(encoder):
         encoder.setdefault("family", "pretrained")  # a BiLSTM has neither of these keys
-    recipe, faults = try_settings(Recipe, values)
-    faults = renamed.faults + faults
+    recipe, wrong = try_settings(Recipe, values)
     if isinstance(values.get("decode"), dict) and "root_label" in values["decode"]:
-        faults.append("[decode] root_label is read from the treebank; remove it")
-    reported = [*not_applied, *(f"{path}: {fault}{'' if fault.endswith('?') else '.'}" for fault in faults)]
-    return Draft(path, values, None if reported else recipe, reported)
+        wrong.append("[decode] root_label is read from the treebank; remove it")
+    place = "" if path is None else f"{path}: "
+    faults += [f"{place}{fault}{'' if fault.endswith('?') else '.'}" for fault in wrong]
+    if recipe is None or faults:
+        raise ConfigError("\n".join(faults))
+    folder = Path() if path is None else path.parent
+    return recipe.with_names(lambda name: str(folder / name) if (folder / name).is_file() else name)
 
 
 def split_changes(changes: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
@@ -522,20 +489,19 @@ def split_changes(changes: Sequence[str]) -> tuple[list[str], dict[str, list[str
     >>> split_changes(["training.seed=2", "initial.training.epochs=1", "initial.mix.x.training.epochs=1"])
     (['training.seed=2'], {'initial': ['training.epochs=1'], 'initial.mix.x': ['training.epochs=1']})
     """
-    own: list[str] = []
-    inner: dict[str, list[str]] = {}
+    of_recipe: list[str] = []
+    of_initial: dict[str, list[str]] = {}
     for change in changes:
-        found = _INNER_CHANGE.match(change)
-        if found is None:
-            own.append(change)
+        if (match := _INNER_CHANGE.match(change)) is None:
+            of_recipe.append(change)
         else:
-            inner.setdefault(found[1], []).append(found[2])
-    return own, inner
+            of_initial.setdefault(match[1], []).append(match[2])
+    return of_recipe, of_initial
 
 
 def bundled_recipes() -> list[str]:
     """Return the names of the bundled recipes."""
-    return sorted(each.stem for each in BUNDLED_RECIPES.glob("*.toml"))
+    return sorted(path.stem for path in BUNDLED_RECIPES.glob("*.toml"))
 
 
 def find_recipe(name: str | os.PathLike[str]) -> Path:
@@ -552,54 +518,42 @@ def find_recipe(name: str | os.PathLike[str]) -> Path:
     raise ConfigError(f"There is no recipe {os.fspath(name)!r}.", hint=hint)
 
 
-def _find_beside(path: Path, values: dict[str, Any]) -> None:
-    """Replace names of recipes in the same folder as this one by their paths."""
-    for inner, key in _naming_recipes(values):
-        beside = path.parent / inner[key]
-        if inner[key].endswith(".toml") and beside.is_file():
-            inner[key] = str(beside)
+def write_template(out: str, kind: str, *, force: bool = False) -> None:
+    """Write the commented recipe for a kind of training to a TOML file, or to standard output if `out` is "-"."""
+    if kind not in TEMPLATES:
+        raise ConfigError(f"There is no kind of training {kind!r}.", hint=f"Choose one of {', '.join(TEMPLATES)}.")
+    if out != "-" and not out.endswith(".toml"):
+        raise ConfigError(f"{out}: The name of a recipe must end in .toml.")
+    if out != "-" and os.path.lexists(out) and not force:
+        raise ConfigError(f"{out}: The file exists.", hint="Overwrite it with --force, or choose another name.")
+    with open_output(out) as stream:
+        stream.write((TEMPLATE_FOLDER / f"{kind}.toml").read_bytes())
 
 
-def _apply(values: dict[str, Any], changes: Sequence[str]) -> list[str]:
+def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> list[str]:
     """Apply `key=value` changes to the values of a recipe, and return their faults."""
     faults: list[str] = []
-    names: dict[str, str] = {}  # by current name: the name in the command, which may be an old one
+    changed: set[str] = set()
     for change in changes:
         name, equals, text = change.partition("=")
         name = name.strip()
         if not equals or not re.fullmatch(r"\w+(\.\w+)*", name):
             faults.append(f"--set {change!r} is not a change. Write SECTION.KEY=VALUE, such as training.seed=2.")
             continue
-        nested: Any = _value(text.strip())
-        for key in reversed(name.split(".")):
-            nested = {key: nested}
-        renamed = current_names(Recipe, nested)
-        renamed.warn(f"--set {change}")
-        faults += [f"--set {change!r}: {fault}." for fault in renamed.faults]
-        keys, value = [], renamed.values
-        for _ in name.split("."):
-            ((key, value),) = value.items()
-            keys.append(key)
-        if names.setdefault(".".join(keys), name) != name:
-            faults.append(f"--set {name} and --set {names['.'.join(keys)]} change the same setting; remove one.")
-        if keys[0] == "encoder" and isinstance(encoder := values.get("encoder"), dict):
-            for other in _STARTS - {keys[-1]} if keys[-1] in _STARTS else ():
-                if f"encoder.{other}" not in names:
-                    encoder.pop(other, None)  # the change replaces it
-        if fault := _set(values, keys, value):
-            faults.append(f"--set {change!r}: {fault}.")
+        *sections, last = name.split(".")
+        inner = values
+        for section in sections:
+            inner = inner.setdefault(section, {})
+            if not isinstance(inner, dict):
+                faults.append(f"--set {change!r}: {section} is a value, not a section.")
+                break
+        else:
+            if sections == ["encoder"] and last in _STARTS:
+                for other in _STARTS - {last} - changed:
+                    inner.pop(other, None)  # the change replaces it
+                changed.add(last)
+            inner[last] = _value(text.strip())
     return faults
-
-
-def _set(values: dict[str, Any], keys: Sequence[str], value: object) -> str:
-    """Set one value in a nested table; return the fault if a key on the way is not a section."""
-    *sections, last = keys
-    for section in sections:
-        values = values.setdefault(section, {})
-        if not isinstance(values, dict):
-            return f"{section} is a value, not a section"
-    values[last] = value
-    return ""
 
 
 def _value(text: str) -> object:
@@ -609,10 +563,10 @@ def _value(text: str) -> object:
     (2, [0.9, 0.98], 'models/en')
     """
     try:
-        found = tomllib.loads(f"value = {text}")
+        values = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
         return text
-    return found["value"] if len(found) == 1 else text  # a second line would be another setting
+    return values["value"] if len(values) == 1 else text  # a second line would be another setting
 
 
 def expand(path: str, environment: Mapping[str, str] = os.environ) -> str:
@@ -622,12 +576,10 @@ def expand(path: str, environment: Mapping[str, str] = os.environ) -> str:
     'ud/tr_imst/dev.conllu'
     """
 
-    def value(found: re.Match[str]) -> str:
-        if not environment.get(found[1]):
-            raise ConfigError(
-                f"{path} needs the environment variable {found[1]}.",
-                hint=f"Set it to a folder: {found[1]}=FOLDER treefine train …",
-            )
-        return environment[found[1]]
+    def value(name: re.Match[str]) -> str:
+        if not environment.get(name[1]):
+            hint = f"Set it to a folder: {name[1]}=FOLDER treefine train …"
+            raise ConfigError(f"{path} needs the environment variable {name[1]}.", hint=hint)
+        return environment[name[1]]
 
     return re.sub(r"\$(\w+)", value, path)

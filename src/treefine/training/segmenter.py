@@ -35,7 +35,7 @@ from treefine.segmenter.segmenter import Habits, Segmenter
 from treefine.segmenter.sentence_ends import ends_finally
 from treefine.segmenter.whole_spans import WHOLE_SPANS, agreeing_rules
 from treefine.training.data import balanced_shares, by_treebank
-from treefine.training.optimiser import rate_factor, update_mean
+from treefine.training.optimiser import rate_factor, update_ema
 from treefine.training.recipe import SegmenterTraining
 from treefine.treebank.graph import Graph
 from treefine.treebank.multiword import learn_multiwords
@@ -292,7 +292,7 @@ class SegmenterLearner:
         self.adam.zero_grad(set_to_none=True)
         self.n_updates += 1
         mean, weights = list(self.mean.parameters()), list(self.network.parameters())
-        update_mean(mean, weights, self.settings.ema, self.n_updates)
+        update_ema(mean, weights, self.settings.ema, self.n_updates)
         return loss.detach()
 
 

@@ -25,49 +25,45 @@ HEADS, LABELS, FIRST_TAGS = 0, 1, 2  # the kinds of choices; each column of tags
 
 
 @dataclass(frozen=True)
-class SoftTargets:
-    """The teachers' most likely choices for the words of a batch, and their share in the target of each word."""
+class StepTargets:
+    """The teachers' most likely choices at one step for the words of a batch, and their share in the target."""
 
-    ids: Int[Tensor, "batch word kept"]
-    probabilities: Float[Tensor, "batch word kept"]  # 0 in sentences whose share is 0
-    share: Float[Tensor, "batch 1"]
+    ids: Int[Tensor, "batch word kind kept"]
+    probabilities: Float[Tensor, "batch word kind kept"]  # 0 in sentences whose share is 0
+    share: Float[Tensor, "batch 1"]  # the rest of the target is the tree of the sentence
 
-    def cross_entropy(self, scores: Float[Tensor, "batch word choice"]) -> Float[Tensor, "batch word"]:
-        """Return the cross-entropy between the teachers' probabilities and the scores."""
-        logs = scores.log_softmax(-1).gather(-1, self.ids)
-        logs = logs.masked_fill(self.probabilities == 0, 0)  # it may be -inf, and 0 * -inf is not 0
-        return -(self.probabilities * logs).sum(-1)
+    def cross_entropy(self, kind: int, scores: Float[Tensor, "batch word choice"]) -> Float[Tensor, "batch word"]:
+        """Return the cross-entropy between the teachers' probabilities of one kind and the scores."""
+        probabilities = self.probabilities[:, :, kind]
+        logs = scores.log_softmax(-1).gather(-1, self.ids[:, :, kind])
+        logs = logs.masked_fill(probabilities == 0, 0)  # it may be -inf, and 0 * -inf is not 0
+        return -(probabilities * logs).sum(-1)
 
 
 @dataclass(frozen=True)
-class TaughtBatch:
-    """The targets of the sentences of one batch."""
+class TargetBatch:
+    """The targets of the sentences of one batch, at all steps."""
 
     ids: Int[Tensor, "batch word step kind kept"]
     probabilities: Float[Tensor, "batch word step kind kept"]
-    share: Float[Tensor, "batch 1"]  # of the teachers in the target; the rest is the tree of the sentence
+    share: Float[Tensor, "batch 1"]
 
-    def select(self, rows: Int[Tensor, " row"], n_words: int) -> TaughtBatch:
+    def select(self, rows: Int[Tensor, " row"], n_words: int) -> TargetBatch:
         """Return the targets of some sentences, cut to `n_words`, ROOT included."""
-        return TaughtBatch(self.ids[rows, :n_words], self.probabilities[rows, :n_words], self.share[rows])
+        return TargetBatch(self.ids[rows, :n_words], self.probabilities[rows, :n_words], self.share[rows])
 
-    def at(self, t: int, graphs: Graphs) -> TaughtBatch:
+    def at(self, t: int, graphs: Graphs) -> StepTargets:
         """Return the targets of step t. Sentences with decided arcs, unknown to the teachers, have share 0."""
         share = self.share
         if graphs.decided is not None:
             share = share * (graphs.decided == 0).all(1, keepdim=True)
-        last = min(t, self.ids.shape[2])
-        part = slice(last - 1, last)
-        return TaughtBatch(self.ids[:, :, part], self.probabilities[:, :, part], share)
-
-    def soft(self, kind: int) -> SoftTargets:
-        """Return the targets of one kind, at the first step that this has."""
-        probabilities = self.probabilities[:, :, 0, kind] * (self.share > 0)[..., None]
-        return SoftTargets(self.ids[:, :, 0, kind], probabilities, self.share)
+        step = min(t, self.ids.shape[2]) - 1
+        probabilities = self.probabilities[:, :, step] * (share > 0)[..., None, None]
+        return StepTargets(self.ids[:, :, step], probabilities, share)
 
 
 @dataclass(frozen=True)
-class TeacherTargets:
+class Targets:
     """The teachers' most likely choices for all words of all training sentences, laid end to end."""
 
     lengths: Int[np.ndarray, " sentence"]  # in words
@@ -76,9 +72,7 @@ class TeacherTargets:
     shares: Float[np.ndarray, " sentence"]  # of the teachers in the target of each sentence
 
     @classmethod
-    def blank(
-        cls, lengths: Sequence[int], *, n_labelled: int, weight: float, n_steps: int, n_kinds: int
-    ) -> TeacherTargets:
+    def blank(cls, lengths: Sequence[int], *, n_labelled: int, weight: float, n_steps: int, n_kinds: int) -> Targets:
         """Return targets to fill in; the first sentences are labelled, and the teachers have this weight in them."""
         shape = (sum(lengths), n_steps, n_kinds, N_KEPT)
         places = np.arange(len(lengths))
@@ -92,16 +86,16 @@ class TeacherTargets:
             file.write(save(arrays))
 
     @classmethod
-    def load(cls, path: Path, sentences: Sequence[Sentence]) -> TeacherTargets:
+    def load(cls, path: Path, sentences: Sequence[Sentence]) -> Targets:
         """Read the targets of these sentences."""
         hint = "Delete it, and resume: it is computed again."
         try:
-            found = cls(**load_file(path))
+            targets = cls(**load_file(path))
         except (OSError, SafetensorError, TypeError) as error:
             raise TreefineError(f"The file is damaged ({error}).", hint=hint, path=str(path)) from error
-        if found.lengths.tolist() != [len(each) for each in sentences]:
+        if targets.lengths.tolist() != list(map(len, sentences)):
             raise TreefineError("The file has targets of other sentences.", hint=hint, path=str(path))
-        return found
+        return targets
 
     @cached_property
     def starts(self) -> Int[np.ndarray, " sentence"]:
@@ -109,22 +103,22 @@ class TeacherTargets:
         starts: np.ndarray = np.cumsum(self.lengths) - self.lengths
         return starts
 
-    def of_batch(self, numbers: Sequence[int], device: torch.device) -> TaughtBatch:
+    def of_batch(self, numbers: Sequence[int], device: torch.device) -> TargetBatch:
         """Return the targets of the sentences with these numbers. ROOT and padding have no targets."""
         lengths = self.lengths[numbers][:, None]
         place = np.arange(lengths.max() + 1)
         is_word = (place > 0) & (place <= lengths)  # [batch, word]
         words = np.where(is_word, self.starts[numbers][:, None] + place - 1, 0)
         wide = is_word[..., None, None, None]
-        ids, probabilities = (torch.from_numpy(each[words] * wide) for each in (self.ids, self.probabilities))
+        ids, probabilities = (torch.from_numpy(table[words] * wide) for table in (self.ids, self.probabilities))
         share = torch.from_numpy(self.shares[numbers])[:, None]
-        return TaughtBatch(sent(ids, device).long(), sent(probabilities, device).float(), sent(share, device))
+        return TargetBatch(sent(ids, device).long(), sent(probabilities, device).float(), sent(share, device))
 
 
 @dataclass(frozen=True)
-class Taught:
-    """The lessons of a model: sentences with the trees of its teachers, and the targets of all sentences."""
+class DistillationData:
+    """What a model learns from its teachers: more sentences, and targets for all sentences."""
 
     sentences: tuple[Sentence, ...]  # unlabelled sentences, with the teachers' trees and tags
-    targets: TeacherTargets  # of the labelled sentences, then of these
+    targets: Targets  # of the labelled sentences, then of these
     recipes: Mapping[str, Recipe] = field(default_factory=dict)  # of the teachers that were trained for this model

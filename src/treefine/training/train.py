@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from filelock import lock_descriptor
 
-from treefine.config import current_names
 from treefine.errors import TreefineError
 from treefine.segmenter.segmenter import Segmenter
-from treefine.training.checkpoint import FolderNames, TrainingStanding, remove_unfinished
+from treefine.training.checkpoint import FolderNames, TrainingState, remove_unfinished
 from treefine.training.data import TrainingGraphs
-from treefine.training.epochs import InitialGraphs, ModelTraining, Progress, learn
+from treefine.training.distil import distil
+from treefine.training.epochs import InitialGraphs, Progress, TrainingRun, learn
 from treefine.training.initial_parses import ParseSource
 from treefine.training.logs import MetricsLog, best_segmentation
 from treefine.training.new_model import TrainedBase
@@ -26,30 +26,11 @@ from treefine.training.prepare import Prepared, base_of, prepare, settings_of, s
 from treefine.training.processes import Processes
 from treefine.training.recipe import Recipe
 from treefine.training.segmenter import SegmenterLearner, nothing_learned
-from treefine.training.teachers import taught
 from treefine.treebank.files import open_output
 
 __all__ = ["FolderNames", "Progress", "begin_folder", "check_folder", "train"]
 
 _SHOWN = 5  # most differing settings in an error message
-_NEW_SETTINGS = (  # with their values if an earlier version started the training
-    ("treebank", "sentences", 0),
-    ("treebank", "dev_sentences", 0),
-    ("treebank", "by_treebank", False),
-    ("treebank", "main", ()),
-    ("treebank", "unnamed", 0.1),
-    ("treebank", "balance", 1.0),
-    ("encoder", "most_pieces", 0),
-    ("encoder", "table_bits", 32),
-    ("relations", "decided", False),
-    ("tags", "given", ()),
-    ("tags", "fewest", 1),
-    ("tags", "unread", ()),
-    ("initial", "decided_share", 0),
-    ("initial", "corrected_share", 0),
-    ("refine", "sampled", 0),
-    ("segmenter", "dev_every", 1),
-)
 _TRACES = {name for key, name in vars(FolderNames).items() if not key.startswith("_")}
 
 
@@ -66,14 +47,24 @@ def train(
     with Processes(chosen) as processes, locked(folder) if processes.is_first else nullcontext():
         segmenter, segmentation = yield from _segmenter(prepared, folder / FolderNames.segmenter, processes)
         bases = yield from _bases(prepared, folder, processes)
-        lessons = yield from taught(prepared, folder, processes, segmenter)
+        distillation = yield from distil(prepared, folder, processes, segmenter)
         initial = yield from _initial(prepared, folder, processes, bases)
-        if lessons is not None:  # all sentences start from an empty graph
-            sentences = (*prepared.data.train, *lessons.sentences)
+        if distillation is not None:  # all sentences start from an empty graph
+            sentences = (*prepared.data.train, *distillation.sentences)
             initial = replace(initial, train=TrainingGraphs(sentences, None, prepared.recipe.initial))
-        base = bases.get(base_of(prepared.recipe))
-        own = ModelTraining(prepared.recipe, prepared.data, folder, processes, initial, base=base, taught=lessons)
-        yield from learn(replace(own, segmenter=segmenter, segmentation=segmentation))
+        yield from learn(
+            TrainingRun(
+                prepared.recipe,
+                prepared.data,
+                folder,
+                processes,
+                initial,
+                base=bases.get(base_of(prepared.recipe)),
+                segmenter=segmenter,
+                segmentation=segmentation,
+                distillation=distillation,
+            )
+        )
 
 
 def _segmenter(
@@ -91,16 +82,16 @@ def _segmenter(
         if processes.is_first:
             remove_unfinished(folder, FolderNames.model, FolderNames.metrics)
             data, seed = prepared.data, prepared.recipe.training.seed
-            given = {"balance": prepared.recipe.treebank.balance, "unnamed": prepared.recipe.treebank.unnamed}
-            learner = SegmenterLearner(data.train, data.dev, settings, **given, seed=seed, device=processes.device)
+            shares = {"balance": prepared.recipe.treebank.balance, "unnamed": prepared.recipe.treebank.unnamed}
+            learner = SegmenterLearner(data.train, data.dev, settings, **shares, seed=seed, device=processes.device)
             with MetricsLog(folder, after_epoch=0) as metrics:
                 for epoch in learner.epochs():
                     f1 = {name: score.f1 for name, score in epoch.scores.items()}
                     metrics.add(epoch.epoch, {"loss": epoch.loss, **f1, "seconds": epoch.seconds})
                     processes.same(True)
                     place = ("segmenter", epoch.epoch, settings.epochs, epoch.epoch / settings.epochs)
-                    standing, warning = TrainingStanding(epoch.epoch), nothing_learned(epoch, settings)
-                    yield Progress(*place, epoch.loss, None, standing, epoch.seconds, segmentation=f1, warning=warning)
+                    state, warning = TrainingState(epoch.epoch), nothing_learned(epoch, settings)
+                    yield Progress(*place, epoch.loss, None, state, epoch.seconds, segmentation=f1, warning=warning)
             learner.segmenter.save(model)
         while processes.same(False):  # the other processes wait for one epoch at a time, so they do not time out
             pass
@@ -110,11 +101,11 @@ def _segmenter(
 def _bases(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, dict[str, TrainedBase]]:
     """Train the base models of this model and of its initial parsers; return them by the names of their recipes."""
     bases: dict[str, TrainedBase] = {}
-    for name, each in prepared.bases.items():
-        stem, initial = Path(name).stem, InitialGraphs.without_parser(each.recipe, each.data)
-        own = folder / FolderNames.bases / stem
-        yield from learn(ModelTraining(each.recipe, each.data, own, processes, initial, stage=f"base model {stem}"))
-        bases[name] = TrainedBase(str(own / FolderNames.model), each.recipe, each.data)
+    for name, base in prepared.bases.items():
+        stem, initial = Path(name).stem, InitialGraphs.without_parser(base.recipe, base.data)
+        of_base = folder / FolderNames.bases / stem
+        yield from learn(TrainingRun(base.recipe, base.data, of_base, processes, initial, stage=f"base model {stem}"))
+        bases[name] = TrainedBase(str(of_base / FolderNames.model), base.recipe, base.data)
     return bases
 
 
@@ -123,17 +114,16 @@ def _initial(
 ) -> Generator[Progress, None, InitialGraphs]:
     """Train the initial parsers, and return the initial graphs of the model (Sec. 4)."""
     data, settings, form = prepared.data, prepared.recipe.initial, prepared.recipe.treebank.format or None
-    found = {}
-    for name, each in sources_of(settings).items():
+    parses = {}
+    for name, of_source in sources_of(settings).items():
         recipe = prepared.initial.get(name)
-        own = folder / FolderNames.mix / name if name else folder
-        source = ParseSource(name, each, recipe, bases.get(base_of(recipe)), own, data, processes, form)
-        found[name or settings.name] = yield from source.kept_parses() if name else source.parses()
-    mixed = {name: found[name].train for name in settings.mix}
-    first = found[settings.name]
+        inner = folder / FolderNames.mix / name if name else folder
+        source = ParseSource(name, of_source, recipe, bases.get(base_of(recipe)), inner, data, processes, form)
+        parses[name or settings.name] = yield from source.kept_parses() if name else source.parses()
+    first = parses[settings.name]
     return InitialGraphs(
-        TrainingGraphs(data.train, first.train, settings, mixed),
-        dev={name: each.dev for name, each in found.items()},
+        TrainingGraphs(data.train, first.train, settings, {name: parses[name].train for name in settings.mix}),
+        dev={name: some.dev for name, some in parses.items()},
         parser=first.parser,
         recipes={name or settings.name: recipe for name, recipe in prepared.initial.items()},
     )
@@ -159,18 +149,18 @@ def locked(
 def check_folder(folder: Path, prepared: Prepared, *, is_resumed: bool) -> None:
     """Raise an error if this training cannot start in the folder or, with `is_resumed`, cannot be resumed there."""
     try:
-        found = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
+        names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     except FileNotFoundError:
         return
     except OSError as error:
         raise TreefineError(f"{error.strerror}.", path=str(folder)) from None
-    if _TRACES & set(found):
+    if _TRACES & set(names):
         if not is_resumed:
             hint = "Continue it with --resume, or choose another folder."
             raise TreefineError("The folder contains a training run.", hint=hint, path=str(folder))
         _check_same(folder / FolderNames.recipe, _settings_and_checksums(prepared))
-    elif found:
-        message = f"The folder contains other files: {', '.join(found[:3])}{' …' if len(found) > 3 else ''}."
+    elif names:
+        message = f"The folder contains other files: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}."
         raise TreefineError(message, hint="Choose a new or empty folder.", path=str(folder))
 
 
@@ -192,58 +182,29 @@ def _settings_and_checksums(prepared: Prepared) -> dict[str, Any]:
     settings = settings_of(prepared)
     for recipe in filter(None, settings.values()):
         del recipe["training"]["checkpoint_minutes"], recipe["card"]  # do not change the weights
-        if recipe["segmenter"]["train"] == "never":
-            recipe["segmenter"] = {"train": "never"}
-        if not (recipe["teacher"]["recipes"] or recipe["teacher"]["models"]):
-            del recipe["teacher"]  # earlier versions had no teachers
-        for section, key, earlier in _NEW_SETTINGS:
-            if recipe[section].get(key) == earlier:
-                del recipe[section][key]
-        network = recipe["segmenter"].get("network", {})
-        if not network.get("splits_unspaced"):
-            network.pop("splits_unspaced", None)  # earlier versions did not have it
     checksums = dict(prepared.data.checksums)
     for base in prepared.bases.values():
         checksums |= base.data.checksums
-    return {**settings, "checksums": checksums}
+    values: dict[str, Any] = json.loads(json.dumps({**settings, "checksums": checksums}))  # with lists for tuples
+    return values
 
 
 def _check_same(path: Path, values: dict[str, Any]) -> None:
     """Raise an error if the training in this folder has different settings or files."""
     try:
-        recipes = json.loads(path.read_text(encoding="utf-8"))
-        before = dict(_flat({name: _current(each) for name, each in recipes.items()}))
+        before = dict(_flat(json.loads(path.read_text(encoding="utf-8"))))
     except FileNotFoundError:
         message = f"{path.name} is missing, so the recipe of this training is unknown."
         raise TreefineError(message, hint="Choose another folder.", path=str(path.parent)) from None
     except (OSError, ValueError, AttributeError) as error:
         raise TreefineError(f"The file is damaged ({error}).", hint="Choose another folder.", path=str(path)) from None
-    now = dict(_flat(json.loads(json.dumps(values))))
-    keys = dict.fromkeys((*now, *before))
-    differing = [key for key in keys if _comparable(before.get(key)) != _comparable(now.get(key))]
-    if (trained := "recipe.segmenter.train") in differing:  # one of them has no settings of a segmenter
-        differing = [key for key in differing if key == trained or not key.startswith("recipe.segmenter.")]
+    now = dict(_flat(values))
+    differing = [key for key in dict.fromkeys((*now, *before)) if before.get(key) != now.get(key)]
     if differing:
         shown = [_change(key, before.get(key), now.get(key)) for key in differing[:_SHOWN]]
         more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
         message = f"The training in this folder has a different recipe: {', '.join(shown)}{more}."
         raise TreefineError(message, hint="Use the same recipe, or choose another folder.", path=str(path.parent))
-
-
-def _current(values: Any) -> Any:
-    """Return the settings of a training, which an older version may have written, in their current form."""
-    found = current_names(Recipe, values).values
-    if isinstance(found, dict) and "segmenter" in found:
-        own = found["segmenter"]
-        found["segmenter"] = {"train": "never"} if own is None else {"train": "always"} | own
-    return found
-
-
-def _comparable(value: object) -> object:
-    """Return one file and no file in the same form, whether it was written as a string or as a list."""
-    if isinstance(value, list) and len(value) < 2:
-        value = value[0] if value else None
-    return None if value == "" else value
 
 
 def _change(key: str, before: object, now: object) -> str:
