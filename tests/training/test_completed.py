@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from treefine.training.abilities import abilities, command_for
 
 from tests.support.tiny import sample
 from treefine.config import COLUMNS, BiLSTMSettings, RelationSettings
 from treefine.errors import ConfigError
-from treefine.training.abilities import abilities, command_for
 from treefine.training.data import Data, completed
 from treefine.training.prepare import Prepared
 from treefine.training.recipe import (

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from treefine.training.abilities import abilities, command_for
 
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_learner import blank, learn, learner_of, recipe_for, weights_of
@@ -18,7 +19,6 @@ from treefine.fast.packed import pack
 from treefine.model.folder import load_model
 from treefine.model.vocabulary import Vocabulary, flat_tags
 from treefine.parsing.parser import Parser
-from treefine.training.abilities import abilities, command_for
 from treefine.training.calibrate import calibrated
 from treefine.training.data import Data, completed
 from treefine.training.epochs import DevScorer, accuracy_of

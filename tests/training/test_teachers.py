@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from treefine.training.teachers import Ensemble, Lesson, most_likely, unlabelled
 
 from tests.support.tiny import sample, short, tiny_biaffine, tiny_model
 from tests.support.tiny_learner import learner_of, recipe_for
@@ -24,7 +25,6 @@ from treefine.training.prepare import Prepared, prepare
 from treefine.training.processes import Processes
 from treefine.training.recipe import InitialSettings, TeacherSettings
 from treefine.training.targets import FIRST_TAGS, HEADS, LABELS, N_KEPT, TeacherTargets
-from treefine.training.teachers import Ensemble, Lesson, most_likely, unlabelled
 from treefine.training.train import train
 from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.sentence import Sentence

@@ -66,3 +66,17 @@ def fine_tuning_recipe(model: str, train: Sequence[str], dev: str, changes: Sequ
     values["training"] |= {"epochs": size.epochs, "patience": size.epochs, "batch_pieces": size.batch_pieces}
     values["training"]["masking"] = size.masking
     return recipe_of(values, changes)
+
+
+def has_encoder(name: str) -> bool:  # until packages/treefine-paper has its own
+    """Return whether an encoder is on this machine: a folder, or downloaded from the hub before."""
+    from huggingface_hub import try_to_load_from_cache
+
+    return Path(expand(name)).is_dir() or isinstance(try_to_load_from_cache(name, LAYOUT.config), str)
+
+
+def encoder_width(name: str) -> int:
+    """Return the width of an encoder in a folder; that of a base model if it is not on this machine."""
+    config = Path(expand(name), LAYOUT.config)
+    width = read_json(config).get("hidden_size") if config.is_file() else None
+    return width if isinstance(width, int) else _WIDE

@@ -36,6 +36,7 @@ else:
     import tomli as tomllib  # type: ignore[import-not-found]
 
 EMPTY, FILES = "empty", "files"  # initial parsers that are not models
+SYNTR, BIAFFINE = "syntr", "biaffine"  # until packages/treefine-paper has names of its own
 BUNDLED_RECIPES = Path(__file__).with_name("recipes")
 TEMPLATE_FOLDER = Path(__file__).with_name("templates")  # a commented recipe for each kind of training
 TEMPLATES = ("empty", "refine", "syntr", "files", "fine-tune", "distil")

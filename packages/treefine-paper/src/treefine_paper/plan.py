@@ -13,7 +13,7 @@ from typing import Any, Literal
 from treefine.errors import ConfigError
 from treefine.evaluation.tables import Table, TableCell
 from treefine.training.new_recipe import encoder_width, has_encoder
-from treefine.training.recipe import EMPTY, FILES, Recipe, draft_of
+from treefine.training.recipe import EMPTY, FILES, Recipe, recipe_of
 from treefine.treebank.files import open_input
 from treefine.wording import clock, count
 from treefine_paper.collection import in_words
@@ -120,16 +120,14 @@ class ReproductionPlan:
 
     def recipe(self, job: TrainingJob) -> Recipe:
         """Return the recipe of a job. Raises one error with a line for each fault in the changes."""
-        draft = draft_of(self._values(job), self.changes(job.system))
-        if draft.recipe is None:
-            raise ConfigError("\n".join(dict.fromkeys(each.removeprefix(".: ") for each in draft.faults)))
+        recipe = recipe_of(self._values(job), self.changes(job.system))
         other = SYSTEMS[job.system].updates_of
         if other and not any(each.startswith(f"{job.system}:training.epochs") for each in self.request.changes):
             refined = self.recipe(job_of(job.treebank, other, job.seed))
             times, training = refined.refine.max_steps, refined.training
-            longer = replace(draft.recipe.training, epochs=times * training.epochs, patience=times * training.patience)
-            return replace(draft.recipe, training=longer)
-        return draft.recipe
+            longer = replace(recipe.training, epochs=times * training.epochs, patience=times * training.patience)
+            return replace(recipe, training=longer)
+        return recipe
 
     def _values(self, job: TrainingJob) -> dict[str, Any]:
         system, members, encoder = SYSTEMS[job.system], self.members(job), self.encoder(job)

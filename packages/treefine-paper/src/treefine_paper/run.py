@@ -17,9 +17,8 @@ import torch
 from treefine.errors import ConfigError, TreefineError
 from treefine.parsing.initial import from_file
 from treefine.parsing.parser import Parser
-from treefine.training.new_recipe import recipe_toml
 from treefine.training.prepare import prepare
-from treefine.training.recipe import FILES, Recipe
+from treefine.training.recipe import FILES, Recipe, recipe_toml
 from treefine.training.train import begin_folder, check_folder, locked, train
 from treefine.treebank.files import open_output
 from treefine.wording import clock
