@@ -17,7 +17,6 @@ import typer
 from treefine.cli.app import app
 from treefine.config import BiLSTMSettings, SegmenterSettings
 from treefine.parsing.options import OPTIONS
-from treefine.training.new_recipe import meanings
 from treefine.training.recipe import MixedSettings, PretrainedSettings, Recipe, SegmenterTraining
 
 
@@ -99,6 +98,11 @@ def _escaped(text: str) -> str:
     """
     text = re.sub(r"([\\`*_\[\]])", r"\\\1", text).replace("<", "&lt;")
     return re.sub(r"(?<![\w`-])(--?[a-z][a-z-]*)(?![\w`])", r"`\1`", text)
+
+
+def meanings(kind: type) -> dict[str, str]:
+    """Return the comments on the fields of a settings class."""
+    return dict(re.findall(r"^    (\w+):[^#\n]*  # (.+)$", inspect.getsource(kind), re.MULTILINE))
 
 
 def recipe_settings() -> str:

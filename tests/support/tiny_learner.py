@@ -10,6 +10,7 @@ from treefine.model.attention import RelationAttention
 from treefine.model.scorer import SharedDropout
 from treefine.parsing.initial import empty
 from treefine.training.data import TrainingGraphs
+from treefine.training.epochs import Scorer
 from treefine.training.learner import Learner
 from treefine.training.processes import Processes
 from treefine.training.recipe import (
@@ -31,7 +32,7 @@ def recipe_for(model, *, refine=None, optimiser=None, training=None, initial=Non
     settings = model.settings
     is_bilstm = isinstance(settings.encoder, BiLSTMSettings)
     return Recipe(
-        TreebankSettings(("train.conllu",), "dev.conllu"),
+        TreebankSettings(("train.conllu",), ("dev.conllu",)),
         settings.encoder if is_bilstm else PretrainedSettings("encoder"),
         settings.relations,
         TagTraining(**asdict(settings.tags)),
@@ -55,6 +56,15 @@ def learner_of(model, sentences, *, parses=None, **settings):
 def learn(learner, *, epochs, first=1):
     """Train for these epochs and return the loss of each batch."""
     return [loss for number in range(first, first + epochs) for _, loss in learner.epoch(number)]
+
+
+def accuracy_of(learner, sentences, arcs, *, rule="conll18"):
+    """Return the accuracy of the weights that a training would save, from these initial graphs."""
+    learner.model.eval()
+    scorer = Scorer(sentences, learner.model.vocabulary.labels, rule=rule)
+    size = {"max_steps": learner.recipe.refine.max_steps, "batch_pieces": 4 * learner.recipe.training.batch_pieces}
+    with learner.optimiser.averaged():
+        return scorer.accuracy(learner.scoring_model, arcs, **size, device=learner.processes.device)
 
 
 def without_dropout(model):

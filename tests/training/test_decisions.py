@@ -14,7 +14,7 @@ from treefine.parsing.decode import dependents
 from treefine.parsing.refine import BatchStep
 from treefine.training.decisions import Decisions, with_gold
 from treefine.training.learner import GoldBatch, step_loss
-from treefine.training.recipe import InitialSettings
+from treefine.training.recipe import InitialSettings, RefineSettings
 
 SENTENCES = [each for each in sample() if 3 <= len(each) < 12][:40]
 MODEL = tiny_model(relations=RelationSettings(decided=True))
@@ -41,11 +41,6 @@ def with_wrong_arcs(*places):
     for place in places:
         labels[:, place] = (labels[:, place] + 1) % N_LABELS
     return replace(GOLD, labels=labels, decided=torch.zeros_like(GOLD.heads))
-
-
-def test_no_share_decides_nothing():
-    assert not drawn().first.any()
-    assert not drawn().is_corrected.any()
 
 
 def test_the_share_of_sentences_with_decisions_is_about_that_of_the_settings():
@@ -124,14 +119,6 @@ def test_later_steps_and_right_sentences_are_not_corrected():
     assert not right.decided.any()
 
 
-def test_only_the_share_of_sentences_is_corrected():
-    decisions = drawn(corrected_share=0.5)
-
-    _, graphs = decisions.correct(step_of(with_wrong_arcs(2)))
-
-    assert torch.equal(graphs.decided.any(1), decisions.is_corrected[:, 0])
-
-
 def test_decided_words_add_nothing_to_the_loss():
     batch, graphs = with_gold(BATCH, EMPTY, GOLD, torch.where(IS_WORD, ARC, NOTHING), N_LABELS)
     scores = MODEL(batch, graphs, None).within(batch.allowed)
@@ -146,10 +133,11 @@ def test_decided_words_add_nothing_to_the_loss():
 @pytest.mark.parametrize("is_marked", [True, False])
 def test_every_step_of_training_keeps_the_decided_arcs(is_marked):
     model = without_dropout(tiny_model(relations=RelationSettings(decided=is_marked)))
-    learner = learner_of(model, SENTENCES, initial=InitialSettings(decided_share=1.0))
+    settings = {"initial": InitialSettings(decided_share=1.0), "refine": RefineSettings(max_steps=3, stop=False)}
+    learner = learner_of(model, SENTENCES, **settings)
     torch.manual_seed(3)
 
-    steps = list(learner.steps(learner.model.batch_of(SENTENCES), blank(SENTENCES), None, stops=False, gold=GOLD))
+    steps = list(learner.steps(learner.model.batch_of(SENTENCES), blank(SENTENCES), None, GOLD))
 
     assert len(steps) > 1
     first = steps[0].graphs.decided

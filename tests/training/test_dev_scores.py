@@ -2,18 +2,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.data import DATA
 from tests.support.generated import LABELS, random_heads
 from tests.support.tiny import sample, tiny_biaffine, tiny_model
-from tests.support.tiny_learner import blank, learn, learner_of
+from tests.support.tiny_learner import accuracy_of, blank, learn, learner_of
 from treefine.config import DecodeSettings, RelationSettings, TagSettings
 from treefine.evaluation.scores import RULES, evaluate
 from treefine.parsing.parser import Parser
 from treefine.training.data import noised
-from treefine.training.epochs import Accuracy, DevScorer, mean_accuracy
+from treefine.training.epochs import Accuracy, Scorer
 from treefine.training.recipe import OptimiserSettings, RefineSettings
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import Graph
@@ -49,11 +49,10 @@ def gold_and_system(draw, rule):
 
 
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=60)
 @given(data=st.data())
 def test_counts_equal_those_of_evaluate_for_every_rule(rule, data):
     gold, system = data.draw(gold_and_system(rule))
-    scorer = DevScorer(gold, KNOWN, rule=rule)
+    scorer = Scorer(gold, KNOWN, rule=rule)
 
     right = [scorer.right(number, np.array(heads), np.array(ids)) for number, (heads, ids) in enumerate(system)]
 
@@ -74,7 +73,7 @@ def test_files_with_all_constructs_are_counted_correctly(name, rule):
     """Score a copy of gold as fully correct, with multiword tokens, empty nodes, spaces in forms, and older formats."""
     gold = list(read_treebank(DATA / name))
     labels = sorted({label for sentence in gold for label in sentence.labels})
-    scorer = DevScorer(gold, labels, rule=rule)
+    scorer = Scorer(gold, labels, rule=rule)
 
     right = [
         scorer.right(number, np.array(each.heads), np.array([labels.index(label) for label in each.labels]))
@@ -85,19 +84,9 @@ def test_files_with_all_constructs_are_counted_correctly(name, rule):
     assert sum(both for _, both in right) == sum(heads for heads, _ in right) == scorer.total == counted
 
 
-def test_without_scored_words_the_accuracy_is_zero():
-    only_punctuation = Sentence.of_words(["."]).with_graph(Graph.of_words([0], ["root"]))
-    scorer = DevScorer([only_punctuation], KNOWN, rule="conllx")
-
-    assert scorer.right(0, np.array([0]), np.array([1])) == (0, 0)
-    assert scorer.total == 1
-
-
 KINDS = {
     "rngtr": lambda: tiny_model(),
-    "first graph a tree": lambda: tiny_model(decode=DecodeSettings(first_graph="tree", tree_over="probabilities")),
-    "any root label": lambda: tiny_model(decode=DecodeSettings(root_rule="none")),
-    "no tags": lambda: tiny_model(tags=TagSettings("none")),
+    "released code": lambda: tiny_model(decode=DecodeSettings("root", "none", "tree", "probabilities")),
     "tagger": lambda: tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))),
     "windows": lambda: tiny_model(n_positions=24),
     "syntr": lambda: tiny_model(relations=RelationSettings(graph="none")),
@@ -107,7 +96,7 @@ KINDS = {
 
 def first_parses(kind, sentences):
     """Return initial graphs with errors for some kinds of model, and empty graphs for the rest."""
-    if kind not in ("rngtr", "any root label", "windows"):
+    if kind not in ("rngtr", "windows"):
         return blank(sentences)
     rng = np.random.default_rng(1)
     labels = np.array(["nsubj", "obj", "root"])
@@ -126,7 +115,7 @@ def test_dev_accuracy_equals_that_of_the_parser(kind):
     parser = Parser(model, initial=initial, max_steps=max_steps, device="cpu")
 
     for rule in ("conll18", "conll09"):
-        accuracy = DevScorer(sentences, model.vocabulary.labels, rule=rule).accuracy(learner, arcs)
+        accuracy = accuracy_of(learner, sentences, arcs, rule=rule)
 
         scores = evaluate(sentences, parser.parse(sentences), rule=rule)
         assert accuracy.las == pytest.approx(scores["LAS"].f1)
@@ -143,25 +132,14 @@ def test_dev_accuracy_equals_that_of_the_parser(kind):
         assert len({len(steps) for steps in taken}) > 1  # some stopped and some did not
 
 
-def test_if_all_graphs_are_trees_the_last_step_scores_like_the_final_trees():
-    model, sentences = tiny_model(scale=1.0), [each for each in sample() if len(each) < 12][:6]
-    learner = learner_of(model, sentences)
-    learn(learner, epochs=60)
-
-    accuracy = DevScorer(sentences, model.vocabulary.labels, rule="conll18").accuracy(learner, blank(sentences))
-
-    assert accuracy.las_by_step[-1] == accuracy.las == accuracy.uas == 1
-
-
 def test_scores_do_not_depend_on_the_batches():
     model, sentences = tiny_biaffine(), sample(30)
     learner = learner_of(model, sentences)
     learn(learner, epochs=2)
-    labels = model.vocabulary.labels
 
-    whole = DevScorer(sentences, labels, rule="conll18").accuracy(learner, blank(sentences))
+    whole = accuracy_of(learner, sentences, blank(sentences))
     learner.recipe = replace(learner.recipe, training=replace(learner.recipe.training, batch_pieces=10))
-    apart = DevScorer(sentences, labels, rule="conll18").accuracy(learner, blank(sentences))
+    apart = accuracy_of(learner, sentences, blank(sentences))
 
     assert whole == apart
 
@@ -171,10 +149,9 @@ def test_dev_is_scored_with_the_ema_and_training_continues_without_it():
     settings = OptimiserSettings(learning_rate=0.05, encoder_learning_rate=0.05, ema=0.99)
     learner = learner_of(model, sentences, optimiser=settings, refine=RefineSettings(max_steps=1))
     learn(learner, epochs=2)
-    scorer = DevScorer(sentences, model.vocabulary.labels, rule="conll18")
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
 
-    accuracy = scorer.accuracy(learner, blank(sentences))
+    accuracy = accuracy_of(learner, sentences, blank(sentences))
 
     assert all((before[name] == weight).all() for name, weight in model.state_dict().items())
     model.load_state_dict(learner.measured_weights())
@@ -188,9 +165,9 @@ def test_dev_is_scored_with_the_ema_and_training_continues_without_it():
 def test_several_sources_count_equally_and_each_is_reported():
     first, second = Accuracy((0.2, 0.4), 0.6, 0.5), Accuracy((0.6, 0.7), 0.9, 0.8)
 
-    mean = mean_accuracy({"empty": first, "other": second})
+    mean = Accuracy.mean({"empty": first, "other": second})
 
     assert mean.las_by_step == pytest.approx((0.4, 0.55))
     assert (mean.uas, mean.las) == pytest.approx((0.75, 0.65))
     assert mean.las_from == {"empty": 0.5, "other": 0.8}
-    assert mean_accuracy({"empty": first}) is first
+    assert Accuracy.mean({"empty": first}) is first

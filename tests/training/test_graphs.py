@@ -52,26 +52,6 @@ def test_sources_are_drawn_in_about_the_given_shares():
     assert Counter(names) == pytest.approx(asked, abs=45)  # four standard deviations of the largest
 
 
-@given(shares=st.dictionaries(st.sampled_from("abc"), st.sampled_from([0.1, 0.2, 0.3])), seed=st.integers(0, 99))
-def test_each_graph_in_a_mix_belongs_to_its_sentence_and_to_a_given_source(shares, seed):
-    graphs, names = draw_mixed(shares, seed)
-
-    assert set(names) <= {"", *shares}
-    assert [len(graph.heads) for graph in graphs] == [len(each) for each in SENTENCES]
-
-
-@pytest.mark.parametrize("shares", [{"a": 1.0}, {"a": 0.1, "b": 0.2, "c": 0.7}])
-def test_shares_that_sum_to_one_leave_nothing_to_the_parser(shares):
-    assert "" not in draw_mixed(shares, 1)[1]
-
-
-@pytest.mark.parametrize(("empty_share", "noised_share"), [(1.0, 0.0), (0.0, 1.0)])
-def test_a_share_of_one_leaves_nothing_else(empty_share, noised_share):
-    settings = InitialSettings(**PARSER, empty_share=empty_share, noised_share=noised_share, noise=0.0)
-
-    assert draw(settings, 1) == (BLANK if empty_share else GOLD)
-
-
 @pytest.mark.parametrize("shares", [{"empty_share": 0.3, "noised_share": 0.3}, {"a": 0.4, "b": 0.4}])
 def test_the_draw_differs_by_epoch_and_by_seed_but_not_by_run(shares):
     def draw_again(*seed):
@@ -83,18 +63,6 @@ def test_the_draw_differs_by_epoch_and_by_seed_but_not_by_run(shares):
     for other in (draw_again(1, 2), draw_again(2, 1)):
         assert graphs != other[0]
         assert sources != other[1]
-
-
-def test_drawing_does_not_change_gold_graphs_and_parses():
-    parses = list(PARSES)
-    graphs = TrainingGraphs(SENTENCES, parses, InitialSettings(**PARSER, empty_share=0.3, noised_share=0.5))
-    rng = np.random.default_rng(1)
-
-    first, second = graphs.draw(rng), graphs.draw(rng)
-
-    assert first != second
-    assert parses == PARSES
-    assert graphs.gold == GOLD == [sentence.arcs for sentence in SENTENCES]
 
 
 @given(heads=st.integers(1, 6).flatmap(random_heads), rate=st.floats(0, 1), seed=st.integers(0, 99))
@@ -125,14 +93,6 @@ def test_about_the_given_share_of_heads_and_labels_is_wrong(rate):
     assert 1 - (has_head & has_label).mean() == pytest.approx(rate, abs=0.035)
     assert (~has_head & has_label).mean() == pytest.approx(rate / 3, abs=0.035)
     assert (has_head & ~has_label).mean() == pytest.approx(rate / 3, abs=0.035)
-
-
-def test_labels_are_drawn_as_often_as_the_treebank_has_them():
-    _, labels, _ = all_noised(1.0, ["obj", "obj", "obj", "det"])
-
-    assert (labels == "obj").sum() / (labels == "det").sum() == pytest.approx(3, rel=0.2)
-    drawn_from = TrainingGraphs(SENTENCES, None, InitialSettings()).labels.tolist()
-    assert drawn_from == [label for each in GOLD for label in each.labels]
 
 
 def test_a_wrong_head_is_any_other_word_or_root():

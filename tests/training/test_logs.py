@@ -38,14 +38,6 @@ def test_each_epoch_is_a_line_and_a_point(tmp_path):
     assert points(tmp_path / "new", "loss") == [(1, 1.0), (2, 1.0)]
 
 
-def test_metrics_can_be_read_during_training(tmp_path):
-    with MetricsLog(tmp_path, after_epoch=0) as metrics:
-        metrics.add(1, {"LAS": 0.5})
-
-        assert lines(tmp_path) == [{"epoch": 1, "LAS": 0.5}]
-        assert points(tmp_path, "LAS") == [(1, 0.5)]
-
-
 def test_repeated_epochs_appear_once(tmp_path):
     write(tmp_path, [1, 2, 3])
     write(tmp_path, [2, 3], after_epoch=1, las=0.6)
@@ -72,14 +64,6 @@ def test_without_tensorboard_only_the_lines_are_written(tmp_path, monkeypatch):
 
     assert [line["epoch"] for line in lines(tmp_path)] == [1, 2]
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
-
-
-def test_a_process_that_is_not_the_first_writes_nothing(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    write(None, [1])
-
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_full_disk_is_reported_and_keeps_the_lines_before(tmp_path):

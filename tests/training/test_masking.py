@@ -1,14 +1,12 @@
 """Masking: which pieces, how many, and only in training."""
 
-import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tiny import sample, tiny_biaffine, tiny_model
-from tests.support.tiny_learner import are_equal, blank, learn, learner_of, weights_of
+from tests.support.tiny_learner import accuracy_of, are_equal, blank, learn, learner_of, weights_of
 from treefine.training import learner as learn_module
-from treefine.training.epochs import DevScorer
 from treefine.training.learner import masked
 from treefine.training.recipe import TrainingSettings
 
@@ -41,50 +39,6 @@ def test_only_pieces_of_words_are_masked(sentences, share, seed):
     assert (found.lengths, after.row_lengths) == (batch.lengths, before.row_lengths)
 
 
-@given(sentences=some_sentences, share=shares, seed=seeds)
-def test_a_masked_word_of_a_bilstm_is_unknown_but_keeps_its_characters(sentences, share, seed):
-    batch, found = masked_batch(BIAFFINE, sentences, share, seed)
-
-    before, after = batch.inputs, found.inputs
-    is_changed = after.words != before.words
-    assert (after.words[is_changed] == 1).all()
-    assert not is_changed[:, 0].any()  # ROOT
-    assert not is_changed[~batch.is_word].any()
-    assert torch.equal(before.chars, after.chars)
-
-
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_about_the_given_share_is_masked(share):
-    batch, found = masked_batch(MODEL, SENTENCES, share, 1)
-    words, unknown = masked_batch(BIAFFINE, SENTENCES, share, 1)
-
-    is_word = batch.inputs.words > 0
-    assert (found.inputs.pieces[is_word] == MASK).float().mean() == pytest.approx(share, abs=0.03)
-    is_known = words.inputs.words > 1
-    assert (unknown.inputs.words[is_known] == 1).float().mean() == pytest.approx(share, abs=0.05)
-
-
-@pytest.mark.parametrize("model", [MODEL, BIAFFINE], ids=["pieces", "words"])
-def test_a_share_of_zero_changes_nothing_and_draws_nothing(model):
-    torch.manual_seed(3)
-    state = torch.get_rng_state()
-    batch = model.batch_of(SENTENCES)
-
-    assert masked(batch, 0.0, MASK) is batch
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-@settings(max_examples=10)
-@given(seed=seeds)
-def test_the_seed_decides_what_is_masked(seed):
-    _, one = masked_batch(MODEL, SENTENCES, 0.5, seed)
-    _, again = masked_batch(MODEL, SENTENCES, 0.5, seed)
-    _, other = masked_batch(MODEL, SENTENCES, 0.5, seed + 1)
-
-    assert torch.equal(one.inputs.pieces, again.inputs.pieces)
-    assert not torch.equal(one.inputs.pieces, other.inputs.pieces)
-
-
 def masked_by(learner, monkeypatch):
     """Return the ids that replace masked pieces in an epoch."""
     found = set()
@@ -110,17 +64,15 @@ def test_a_masked_piece_is_the_mask_token_or_else_the_unknown_token(monkeypatch)
     assert masked_by(learner, monkeypatch) == {has_none.subwords.unk_id}
 
 
-@pytest.mark.parametrize("make", [tiny_model, tiny_biaffine])
-def test_pieces_are_masked_in_training_but_not_in_scoring(make):
+def test_pieces_are_masked_in_training_but_not_in_scoring():
     train, dev = SENTENCES[:20], SENTENCES[20:30]
 
     def learner(share):
         training = TrainingSettings(epochs=10, batch_pieces=200, masking=share)
-        return learner_of(make(), train, training=training)
+        return learner_of(tiny_model(), train, training=training)
 
     plain, masking = learner(0.0), learner(0.9)
-    scorer = DevScorer(dev, plain.model.vocabulary.labels, rule="conll18")
-    assert scorer.accuracy(masking, blank(dev)) == scorer.accuracy(plain, blank(dev))
+    assert accuracy_of(masking, dev, blank(dev)) == accuracy_of(plain, dev, blank(dev))
 
     learn(plain, epochs=1)
     learn(masking, epochs=1)

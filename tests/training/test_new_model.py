@@ -6,9 +6,7 @@ import torch
 from tests.support.tiny import ALL_TAGS, sample, tiny_biaffine, tiny_model, write_encoder
 from tests.support.tiny_learner import are_equal, recipe_for, weights_of
 from treefine.config import COLUMNS, DecodeSettings, RelationSettings, ScorerSettings, TagSettings
-from treefine.errors import ModelError
 from treefine.model.batch import Graphs
-from treefine.model.create import create_biaffine_model
 from treefine.model.hf_weights import load_encoder
 from treefine.parsing.parser import Parser
 from treefine.training.new_model import new_model
@@ -155,12 +153,6 @@ def test_weights_of_a_different_shape_are_new_and_the_rest_is_kept(saved):
     assert Parser(new, device="cpu").parse(sample(2))
 
 
-def test_label_weights_of_a_different_width_are_new(saved):
-    new = saved(tiny_model(), other_treebank(), scorer=ScorerSettings(arc_width=12, label_width=9))
-
-    assert not new.scorer.label_weight.any()  # as in any new model
-
-
 @pytest.mark.parametrize(
     ("old_columns", "new_columns"),
     [(("upos", "xpos"), ("xpos",)), (("upos",), ("xpos", "upos")), (("xpos", "upos"), ("upos", "xpos"))],
@@ -218,18 +210,6 @@ def test_case_and_the_head_that_finds_sentences_are_kept(saved, tags, layers, in
     assert all(torch.equal(ours[name], theirs[name]) for name in heads)
 
 
-def test_a_model_without_case_can_be_fine_tuned_with_it(saved):
-    old = tiny_model(tags=TagSettings("predicted", ("xpos",)))
-
-    new = saved(old, sample(), tags=ALL_TAGS, segmenter=SegmenterTraining(encoder_layers=2))
-
-    ours, theirs = weights_of(new), weights_of(old)
-    assert torch.equal(ours["encoder.tags.1.weight"], theirs["encoder.tags.0.weight"])
-    assert torch.equal(ours["tagger.columns.1.weight"], theirs["tagger.columns.0.weight"])
-    assert len(new.encoder.tags) == 6
-    assert Parser(new, device="cpu").parse(sample(2))
-
-
 def test_cutting_the_vocabulary_keeps_the_scores_of_the_treebank(saved):
     old, sentences = tiny_model(), sample(3)
 
@@ -239,15 +219,6 @@ def test_cutting_the_vocabulary_keeps_the_scores_of_the_treebank(saved):
     with torch.no_grad():
         ours, theirs = (model(model.batch_of(sentences), None, model.given_tags(sentences)) for model in (new, old))
     assert torch.equal(ours.arcs, theirs.arcs)
-
-
-def test_a_model_without_tags_can_be_fine_tuned_with_tags(saved):
-    old = tiny_model(tags=TagSettings("none"))
-
-    new = saved(old, sample(), tags=TagSettings("predicted", ("upos",)))
-
-    assert new.tagger is not None
-    assert torch.equal(new.encoder.pieces.weight, old.encoder.pieces.weight)
 
 
 def test_new_weights_depend_only_on_the_seed(saved):
@@ -273,23 +244,6 @@ def test_the_root_label_comes_from_the_treebank():
     model = new_model(recipe_for(tiny_biaffine()), sentences)
 
     assert model.settings.decode.root_label == "ROOT"
-
-
-def test_a_biaffine_model_starts_from_the_words_of_the_treebank():
-    recipe = recipe_for(tiny_biaffine())
-
-    model = new_model(recipe, sample())
-
-    by_hand = create_biaffine_model(sample(), encoder=recipe.encoder, scorer=recipe.scorer, seed=1)
-    assert are_equal(weights_of(model), weights_of(by_hand))
-
-
-def test_a_biaffine_model_cannot_be_fine_tuned(tmp_path):
-    Parser(tiny_biaffine(), device="cpu").save(tmp_path / "old")
-    recipe = replace(recipe_for(tiny_model()), encoder=PretrainedSettings(str(tmp_path / "old")))
-
-    with pytest.raises(ModelError, match="biaffine model cannot be fine-tuned"):
-        new_model(recipe, sample())
 
 
 @pytest.mark.parametrize("pieces", ["all", "cut"])

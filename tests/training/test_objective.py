@@ -108,20 +108,6 @@ def test_later_steps_may_correct_tags_and_their_loss_has_a_weight(options, t):
     assert (float(loss) == float(step_loss(step, gold_of(model, sentences)))) == is_plain
 
 
-@torch.no_grad()
-def test_labels_are_learned_at_the_gold_heads():
-    model, sentences = tiny_model(), short_sentences()
-    step = step_of(model, sentences, [1, 2])
-    elsewhere = Graphs(torch.zeros_like(step.graphs.heads), step.graphs.labels)
-
-    loss = step_loss(
-        BatchStep(2, (1, 2), step.batch, step.scores, elsewhere, None, step.converged, step.ended),
-        gold_of(model, sentences),
-    )
-
-    assert torch.equal(loss, step_loss(step, gold_of(model, sentences)))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
 def test_padding_does_not_change_the_loss(kind):
@@ -150,14 +136,3 @@ def test_gradients_are_finite_though_forbidden_heads_score_minus_infinity(kind, 
     grads = {name: each.grad for name, each in model.named_parameters() if each.grad is not None}
     assert "scorer.arc_weight" in grads
     assert all(each.isfinite().all() for each in grads.values())
-
-
-@torch.no_grad()
-def test_unknown_labels_and_tags_add_no_loss():
-    model = tiny_model(tags=TagSettings("predicted", ("upos",)))
-    words = sample(1)[0].of_words(["a"], upos=["ZZZ"])
-    sentences = [words.with_graph(Graph.of_words([0], ["zzz"]))]  # one word: ROOT is its only head
-
-    loss = step_loss(step_of(model, sentences, [0]), gold_of(model, sentences))
-
-    assert float(loss) == 0

@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support.tiny import sample, tiny_biaffine, tiny_model, write_encoder
+from tests.support.tiny import sample, tiny_model, write_encoder
 from tests.support.tiny_learner import are_equal, blank, learner_of, weights_of
-from treefine.config import RelationSettings, TagSettings
+from treefine.config import TagSettings
+from treefine.model.batch import Graphs
 from treefine.model.create import create_parser_model
 from treefine.model.hf_weights import load_encoder
 from treefine.training.optimiser import Optimiser, rate_factor
@@ -54,10 +55,9 @@ class SlowAdamW:
             weight -= rate * first / (np.sqrt(second) + settings.eps)
 
 
-@pytest.mark.parametrize("make", [tiny_model, tiny_biaffine])
-@pytest.mark.parametrize("clip", [0.0, 1.0, 1e6])
-def test_updates_equal_a_reference_adamw(make, clip):
-    model = make()
+@pytest.mark.parametrize("clip", [0.0, 1.0])
+def test_updates_equal_a_reference_adamw(clip):
+    model = tiny_model()
     settings = OptimiserSettings(
         learning_rate=0.01,
         encoder_learning_rate=0.003,
@@ -102,16 +102,8 @@ def test_pretrained_weights_use_the_encoder_learning_rate_and_the_rest_the_other
     }
 
 
-def test_all_weights_of_a_bilstm_use_the_higher_learning_rate():
-    groups = groups_of(tiny_biaffine(), OptimiserSettings(learning_rate=0.5, encoder_learning_rate=0.25))
-
-    assert "encoder.layers.0.weight_ih_l0" in groups
-    assert {rate for rate, _ in groups.values()} == {0.5}
-
-
-@pytest.mark.parametrize("make", [tiny_model, tiny_biaffine])
-def test_weight_decay_skips_biases_norms_and_root(make):
-    model = make(tags=TagSettings("predicted", ("upos",)))
+def test_weight_decay_skips_biases_norms_and_root():
+    model = tiny_model(tags=TagSettings("predicted", ("upos",)))
 
     groups = groups_of(model, OptimiserSettings(weight_decay=0.125))
 
@@ -132,22 +124,6 @@ def test_the_learning_rate_rises_linearly_in_the_warmup_and_falls_to_zero():
         assert rate_factor((3 * warmup + 1) / 4, warmup) == pytest.approx(0.75)
 
 
-def test_the_learning_rate_only_falls_without_warmup_and_only_rises_with_nothing_else():
-    assert [rate_factor(progress, 0.0) for progress in (0.0, 0.25, 1.0)] == [1.0, 0.75, 0.0]
-    assert [rate_factor(progress, 1.0) for progress in (0.0, 0.25, 1.0)] == [0.0, 0.25, 1.0]
-
-
-def test_an_update_with_a_learning_rate_of_zero_changes_no_weight():
-    model = tiny_model()
-    before, optimiser = weights_of(model), Optimiser(model, OptimiserSettings(warmup=0.5))
-
-    for progress in (0.0, 1.0):
-        set_gradients(model, 1)
-        optimiser.update(progress)
-
-    assert are_equal(weights_of(model), before)
-
-
 def test_the_ema_equals_a_reference_recursion():
     model = tiny_model()
     optimiser = Optimiser(model, OptimiserSettings(learning_rate=0.1, encoder_learning_rate=0.1, ema=0.15))
@@ -165,9 +141,9 @@ def test_the_ema_equals_a_reference_recursion():
 
 
 def test_averaged_weights_are_restored_even_after_an_error():
-    model = tiny_biaffine()
+    model = tiny_model()
     places = [weight.data_ptr() for weight in model.parameters()]
-    optimiser = Optimiser(model, OptimiserSettings(learning_rate=0.1, ema=0.9))
+    optimiser = Optimiser(model, OptimiserSettings(learning_rate=0.1, encoder_learning_rate=0.1, ema=0.9))
     for number in (1, 2):
         set_gradients(model, number)
         optimiser.update(0.5)
@@ -188,16 +164,6 @@ def test_averaged_weights_are_restored_even_after_an_error():
     ] == places  # otherwise an LSTM on a GPU warns and is slow
     with optimiser.averaged():
         assert are_equal(weights_of(model), within)
-
-
-def test_without_ema_the_averaged_weights_are_the_weights():
-    model = tiny_model()
-    optimiser, before = Optimiser(model, OptimiserSettings()), weights_of(model)
-
-    with optimiser.averaged():
-        assert are_equal(weights_of(model), before)
-
-    assert are_equal(weights_of(model), before)
 
 
 @pytest.mark.parametrize("average", [0.0, 0.9])
@@ -234,7 +200,8 @@ def test_a_weight_without_a_gradient_does_not_change():
     )
     before = weights_of(model)
 
-    step = next(learner.steps(learner.model.batch_of(sentences), blank(sentences), learner.tags_of(sentences)))
+    gold = Graphs.of(blank(sentences), model.vocabulary)
+    step = next(learner.steps(learner.model.batch_of(sentences), blank(sentences), learner.shown_tags(range(3)), gold))
     step.scores.labels(step.graphs.heads.clamp(min=0)).sum().backward()
     learner.optimiser.update(0.5)
 
@@ -244,9 +211,3 @@ def test_a_weight_without_a_gradient_does_not_change():
     assert all(torch.equal(after[name], before[name]) for name in tables)
     assert not torch.equal(after["encoder.root"], before["encoder.root"])
     assert not [name for name in learner.optimiser.state() if name.partition(".")[2] in tables]
-
-
-def test_a_model_that_reads_no_graph_has_no_tables_to_learn():
-    groups = groups_of(tiny_model(relations=RelationSettings(graph="none")), OptimiserSettings())
-
-    assert not [name for name in groups if "relations" in name]

@@ -1,6 +1,5 @@
 """Everything that a recipe names is checked before training: its base model, initial parsers, and folds."""
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from tests.support.tiny import sample, tiny_biaffine, write_encoder
 from tests.support.trainings import SYNTR
 from treefine.errors import ConfigError
 from treefine.parsing.parser import Parser
-from treefine.training import prepare as module
 from treefine.training.prepare import base_of, prepare
 from treefine.treebank.conllu import convert_treebank, read_treebank, write_treebank
 from treefine.treebank.formats import format_of
@@ -69,43 +67,27 @@ def test_a_base_recipe_is_found_in_the_folder_of_the_recipe():
     assert list(prepare("recipes/rngtr.toml").bases) == ["recipes/base.toml"]
 
 
-def test_faults_of_a_base_are_reported_with_all_others():
-    recipe("base.toml", encoder="./none", treebank="nowhere", sections="[training]\nepohcs = 1\n")
-    recipe("syntr.toml", encoder="base.toml", sections=SYNTR + "[tags]\nsorce = 1\n")
-    sections = '[initial]\nparser = "syntr.toml"\n[training]\nmaskin = 0.1\n'
+def test_faults_of_all_files_and_recipes_are_reported_together():
+    recipe("base.toml", encoder="./none", treebank="nowhere")
+    recipe("syntr.toml", encoder="base.toml", sections=SYNTR)
+    recipe("other.toml", encoder="./encoder", sections=SYNTR + "[tags]\nsorce = 1\n")
+    sections = '[initial]\nparser = "syntr.toml"\n' + mix(other={"parser": '"other.toml"'})
 
     assert faults(recipe("rngtr.toml", encoder="$NO/base.toml", treebank="missing", sections=sections)) == [
-        "rngtr.toml: [training] maskin is unknown; did you mean masking?",
         "missing.conllu: There is no such file.",
         "missing-dev.conllu: There is no such file.",
         "$NO/base.toml needs the environment variable NO. Set it to a folder: NO=FOLDER treefine train …",
-        "syntr.toml: [tags] sorce is unknown; did you mean source?",
-        "base.toml: [training] epohcs is unknown; did you mean epochs?",
+        "./none: There is no such model folder.",
         "nowhere.conllu: There is no such file.",
         "nowhere-dev.conllu: There is no such file.",
-        "./none: There is no such model folder.",
+        "other.toml: [tags] sorce is unknown; did you mean source?",
     ]
-
-
-def test_a_missing_base_is_reported():
-    (line,) = faults(recipe("rngtr.toml", encoder="base.toml"))
-
-    assert line.startswith("base.toml: There is no such file.")
 
 
 def test_an_encoder_cannot_be_fine_tuned_like_a_model():
     assert faults(recipe("rngtr.toml", encoder='[encoder]\nfine_tune_from = "./encoder"\n')) == [
         "encoder: This is an encoder, not a treefine model. Set pretrained, not fine_tune_from, in [encoder]."
     ]
-
-
-@pytest.mark.parametrize("name", ["bert-base-multilingual-cased", "owner/name"])
-def test_an_encoder_on_a_hub_is_named_with_or_without_its_owner(name, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda asked, **_: {name: "encoder"}[asked])
-
-    prepared = prepare(recipe("rngtr.toml", encoder=name))
-
-    assert prepared.recipe.encoder.pretrained == name
 
 
 APART = "Train it separately, and name its model folder."
@@ -203,18 +185,6 @@ def test_folds_need_a_base_of_other_sentences_but_a_single_parser_does_not():
     assert list(prepare(write_rngtr("own", folds=0)).initial) == [""]
 
 
-def test_a_base_may_have_the_sentences_as_its_dev_set():
-    Path("other-dev.conllu").write_bytes(Path("own.conllu").read_bytes())
-
-    assert list(prepare(write_rngtr("other")).initial) == [""]
-
-
-def test_the_base_of_the_model_itself_may_have_the_same_sentences():
-    recipe("first.toml", encoder="./encoder", sections=SYNTR)
-
-    assert list(prepare(write_rngtr("other", own="first.toml")).bases) == ["first.toml", "base.toml"]
-
-
 # A mix
 
 
@@ -261,7 +231,6 @@ def test_faults_of_all_sources_of_a_mix_come_in_one_report():
 
     assert [*found, gone] == [
         "inner.toml: [training] epohcs is unknown; did you mean epochs?",
-        "./none: There is no such model folder.",
         "[initial.mix.inner] folds = 50 is too many for 20 sentences.",
         "nested.toml: The recipe of an initial parser must not have an initial parser itself. "
         "Train it separately, and name its model folder.",
@@ -273,25 +242,4 @@ def test_faults_of_all_sources_of_a_mix_come_in_one_report():
     assert "The initial parse does not match the input" in other
 
 
-def test_folds_in_a_mix_are_an_error_if_their_base_has_seen_the_sentences():
-    recipe("base.toml", encoder="./encoder", sections=SYNTR)
-    recipe("syntr.toml", encoder="base.toml", sections=SYNTR)
-
-    (line,) = faults(
-        recipe("mixed.toml", encoder="./encoder", sections=mix(a={"parser": '"syntr.toml"', "folds": "2"}))
-    )
-
-    assert line.startswith("[initial.mix.a] folds: the parsers fine-tune base.toml, which is trained on own.conllu")
-
-
 # Loading
-
-
-def test_an_encoder_of_several_recipes_is_loaded_once(monkeypatch):
-    loaded = Counter()
-    load = module.load_encoder
-    monkeypatch.setattr(module, "load_encoder", lambda folder: (loaded.update([str(folder)]), load(folder))[1])
-
-    prepare(write_rngtr("other"))
-
-    assert loaded == {"encoder": 1}

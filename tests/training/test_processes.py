@@ -17,6 +17,7 @@ from tests.support.tiny_learner import learner_of, without_dropout
 from tests.support.trainings import SYNTR, metrics, run, write_recipe
 from treefine.errors import TreefineError
 from treefine.parsing.initial import empty
+from treefine.training.learner import input_tags, refined
 from treefine.training.processes import Processes
 from treefine.training.recipe import RefineSettings
 from treefine.treebank.graph import Arcs
@@ -76,11 +77,9 @@ def double_model():
 def sentences_and_arcs():
     """Return four longer sentences without arcs, then two that are done after one step: the model keeps their arcs."""
     model, sentences = double_model().eval(), [each for each in sample() if 4 < len(each) < 12]
-    learner, found, arcs = learner_of(model, sentences, refine=RefineSettings(max_steps=20)), [], []
+    found, arcs, tags = [], [], input_tags(model, sentences, CPU)
     with torch.no_grad():
-        for step in learner.steps(
-            learner.model.batch_of(sentences), list(empty(sentences)), learner.tags_of(sentences)
-        ):
+        for step in refined(model, model.batch_of(sentences), list(empty(sentences)), tags, max_steps=20):
             for row, place in enumerate(step.sentences):
                 if step.converged[row]:
                     words = slice(1, len(sentences[place]) + 1)

@@ -1,9 +1,7 @@
 """The head that finds the sentences of running text: its windows, its loss, its training and its F1."""
 
 import math
-from collections import Counter
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tiny import ALL_TAGS, sample, tiny_model
-from tests.support.tiny_learner import are_equal, learn, learner_of, weights_of, without_dropout
+from tests.support.tiny_learner import learn, learner_of, weights_of, without_dropout
 from treefine.config import TagSettings
 from treefine.evaluation.scores import evaluate
-from treefine.training.recipe import SegmenterTraining, TrainingSettings
+from treefine.training.recipe import SegmenterTraining
 from treefine.training.sentence_ends import WINDOW, RunningText, TextWindow, encoder_f1, end_loss, windows_of
 from treefine.treebank.graph import Graph
 from treefine.treebank.raw_text import GapToken, RawText, raw_text
@@ -131,16 +129,6 @@ def test_an_epoch_also_trains_the_head_of_a_model_that_has_one():
     assert not [name for name in weights_of(plain.model) if "sentence_ends" in name]
 
 
-def test_a_training_with_running_text_is_repeatable():
-    def trained():
-        model = tiny_model(tags=ALL_TAGS, sentence_layers=1, scale=1.0)
-        training = TrainingSettings(epochs=10, batch_pieces=200, given_tags=0.5, masking=0.1)
-        learn(learner_of(model, SHORT, training=training), epochs=1)
-        return weights_of(model)
-
-    assert are_equal(trained(), trained())
-
-
 class Head:
     """A head that marks these tokens of a text as ends of sentences."""
 
@@ -177,11 +165,6 @@ def test_f1_equals_that_of_the_official_scores(data):
     assert found == pytest.approx(evaluate(gold, system)["Sentences"].f1)
 
 
-def test_a_treebank_without_sentences_has_no_windows():
-    assert windows_of(raw_text([])) == []
-    assert encoder_f1(SimpleNamespace(), []) == 0
-
-
 def of_treebanks(**sentences):
     return [replace(each, treebank=code) for code, some in sentences.items() for each in some]
 
@@ -198,33 +181,6 @@ def test_a_window_of_text_carries_its_treebank_and_mixes_none():
         ("aa_one", "a"),
         ("bb_two", "b"),
     }
-
-
-def test_a_share_of_the_windows_has_no_treebank():
-    train = of_treebanks(aa_one=[Sentence.of_words(["a"] * 9)] * 4000)
-    windows = {
-        share: [
-            each.treebank
-            for batch in RunningText(train, SegmenterTraining(), unnamed=share).batches(np.random.default_rng(1))
-            for each in batch
-        ]
-        for share in (0.0, 0.5, 1.0)
-    }
-
-    assert {share: set(codes) for share, codes in windows.items()} == {0: {"aa_one"}, 0.5: {"", "aa_one"}, 1: {""}}
-    assert 0.4 < windows[0.5].count("") / len(windows[0.5]) < 0.6
-
-
-def test_a_small_treebank_is_drawn_more_often_if_the_recipe_says_so():
-    train = of_treebanks(aa_one=[Sentence.of_words(["a"] * 10)] * 900, bb_two=[Sentence.of_words(["b"] * 10)] * 100)
-
-    def words(balance):
-        drawn = RunningText(train, SegmenterTraining(lowered=0), balance=balance).batches(np.random.default_rng(1))
-        return Counter(token.form for batch in drawn for each in batch for token in each.tokens)
-
-    assert words(1.0) == {"a": 9000, "b": 1000}
-    assert words(0.5)["b"] == pytest.approx(2500, rel=0.1)
-    assert words(0.5)["a"] == pytest.approx(7500, rel=0.1)
 
 
 def test_the_f1_of_several_treebanks_is_the_mean_of_their_f1():

@@ -1,13 +1,10 @@
 """Training of a segmenter: its text, its targets, its loss, and its stage in a training."""
 
-import io
 import json
 import random
-import re
 import shutil
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,19 +16,14 @@ from tests.support.tiny_segmenter import TINY, same_weights
 from tests.support.trainings import metrics, run, weights, write_recipe
 from tests.treebank.test_raw_text import sentence
 from treefine import Graph
-from treefine.cli.train import show
-from treefine.errors import ConfigError, TreefineError
-from treefine.evaluation.scores import Score
 from treefine.parsing.parser import Parser
 from treefine.segmenter.network import ENDS, ENDS_MULTIWORD, WITHIN, CutScores
 from treefine.segmenter.segmenter import Segmenter
 from treefine.training import segmenter as module
-from treefine.training.prepare import prepare
 from treefine.training.recipe import SegmenterTraining
 from treefine.training.segmenter import (
     NOWHERE,
     Documents,
-    MeanScore,
     SegmenterEpoch,
     SegmenterLearner,
     TreebankTexts,
@@ -99,10 +91,6 @@ def test_documents_are_drawn_whole_and_in_random_order():
     assert all(sorted(text.split("\n\n")) == ["", "A b . C .", "D .", "E f ."] for text in texts)
 
 
-def test_a_treebank_without_documents_is_drawn_without_blank_lines():
-    assert drawn(document(*["A b ."] * 50), PLAIN).text == "A b . " * 50
-
-
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -120,13 +108,6 @@ def test_the_layout_of_documents_may_change(change, text):
 
     assert found.text == text * 2
     assert found.ends_sentence.count(True) == 4
-
-
-def test_a_removed_full_stop_keeps_the_gap_after_it():
-    treebank = [sentence(("Go", "SpaceAfter=No"), (".", "_")), sentence(("No", "SpaceAfter=No"), ("!", "_"))]
-
-    assert drawn(treebank, replace(PLAIN, unpointed=1, lines=1)).text == "Go\nNo "
-    assert drawn([*treebank, *document("A")], replace(PLAIN, unpointed=1)).text == "Go No A "
 
 
 def test_sentences_are_shuffled_only_within_their_document():
@@ -189,13 +170,6 @@ def test_the_loss_is_a_mean_over_characters_plus_a_mean_over_token_ends():
 
     assert loss.item() == pytest.approx(np.log(3) + np.log(2))
     assert cut_loss(scores, nothing, nothing.float()).item() == 0
-
-
-def test_a_new_segmenter_knows_the_characters_and_spaces_of_its_treebank():
-    segmenter = new_segmenter([sentence(("a a a", "_"), ("b", "_"), ("b", "_"))], PLAIN)
-
-    assert segmenter.alphabet.characters == " a"
-    assert segmenter.most_spaces == 2
 
 
 def test_an_easy_treebank_is_learned_and_scored_on_raw_text():
@@ -268,24 +242,6 @@ def test_a_segmenter_depends_only_on_the_seed():
     assert not same_weights(learned(1), learned(2))
 
 
-def test_a_nan_loss_ends_the_training():
-    learner = SegmenterLearner(easy_treebank(20, 1), easy_treebank(5, 2), replace(SMALL, window=50))
-    learner.network.scorer.bias.data[0] = torch.nan
-
-    with pytest.raises(
-        TreefineError, match=r"^In epoch 1, the loss of the segmenter became infinite or NaN\. Set a lower"
-    ):
-        list(learner.epochs())
-
-
-def test_a_text_shorter_than_a_window_can_be_used():
-    learner = SegmenterLearner(
-        document("a b ."), [with_tree(each) for each in document("a .")], replace(SMALL, epochs=1)
-    )
-
-    assert [epoch.epoch for epoch in learner.epochs()] == [1]
-
-
 def test_a_trained_segmenter_is_saved_with_the_model(tmp_path):
     progress = run(write_recipe(tmp_path, "with", sections=SECTION), tmp_path / "out")
 
@@ -302,24 +258,6 @@ def test_a_trained_segmenter_is_saved_with_the_model(tmp_path):
     assert stage[1].segmentation["Words"] == measured_there[1]["Words"]
 
 
-def test_the_command_prints_the_scores_of_the_segmenter_after_each_epoch(tmp_path):
-    stream = io.StringIO()
-
-    show(run(write_recipe(tmp_path, "with", sections=SECTION), tmp_path / "out"), stream=stream)
-
-    lines = [line for line in stream.getvalue().splitlines() if line.startswith("segmenter")]
-    shape = r"segmenter, epoch {} of 2, 0:00:0\d left, loss \d\.\d{{3}}, Tokens [\d.]+, Sentences [\d.]+, Words [\d.]+"
-    assert len(lines) == 2
-    assert all(re.fullmatch(shape.format(epoch), line) for epoch, line in enumerate(lines, start=1))
-
-
-def test_a_recipe_without_the_section_trains_no_segmenter(tmp_path):
-    run(write_recipe(tmp_path, "without", epochs=1), tmp_path / "out")
-
-    assert not (tmp_path / "out" / "segmenter").exists()
-    assert Parser.from_pretrained(tmp_path / "out" / "model", device="cpu").segmenter is None
-
-
 def test_a_finished_segmenter_is_kept_and_an_interrupted_one_starts_again(tmp_path):
     recipe = write_recipe(tmp_path, "with", sections=SECTION, epochs=1)
     run(recipe, tmp_path / "whole")
@@ -333,63 +271,8 @@ def test_a_finished_segmenter_is_kept_and_an_interrupted_one_starts_again(tmp_pa
     assert metrics(tmp_path / "whole") == metrics(tmp_path / "cut")
 
 
-def test_the_recipe_in_the_model_card_can_be_read_again(tmp_path):
-    recipe = write_recipe(tmp_path, "with", sections=SECTION, epochs=1)
-    run(recipe, tmp_path / "out")
-    card = (tmp_path / "out" / "model" / "README.md").read_text()
-    again = tmp_path / "again.toml"
-
-    again.write_text(card.partition("```toml\n")[2].partition("```")[0])
-
-    assert prepare(again).recipe == prepare(recipe).recipe
-
-
-@pytest.mark.parametrize(
-    ("section", "fault"),
-    [
-        ("[segmenter]\nepochs = 0", "[segmenter] epochs = 0; it must be at least 1."),
-        ("[segmenter]\ndev_every = 0", "[segmenter] dev_every = 0; it must be at least 1."),
-        ("[segmenter]\nepoch = 3", "[segmenter] epoch is unknown; did you mean epochs?"),
-        ("[segmenter]\nlowered = 1.5", "[segmenter] lowered = 1.5; it must be at most 1."),
-        ("[segmenter]\nwrapped = 0.6\nlines = 0.6", "[segmenter] wrapped and lines must not sum to more than 1."),
-        ("[segmenter]\nmasking = 0.5", "[segmenter] masking = 0.5; it must be below 0.5."),
-        ("[segmenter]\nema = 1", "[segmenter] ema = 1.0; it must be below 1."),
-        ("[segmenter.network]\nchar_width = 0", "[segmenter.network] char_width = 0; it must be at least 1."),
-        ("[segmenter.network]\ndropout = 1", "[segmenter.network] dropout = 1.0; it must be below 1."),
-    ],
-)
-def test_an_invalid_section_is_an_error(tmp_path, section, fault):
-    recipe = write_recipe(tmp_path, "faulty", sections=section)
-
-    with pytest.raises(ConfigError) as error:
-        prepare(recipe)
-
-    assert str(error.value) == f"{recipe}: {fault}"
-
-
-def test_a_treebank_without_space_marks_is_an_error(tmp_path):
-    recipe = write_recipe(tmp_path, "older", sections=SECTION.replace("epochs", 'train = "always"\nepochs'))
-    text = Path(recipe).read_text().replace("[treebank]\n", '[treebank]\nformat = "conllx"\n')
-    Path(recipe).write_text(text)
-
-    with pytest.raises(ConfigError) as error:
-        prepare(recipe)
-
-    assert "[segmenter] CoNLL-X does not mark words that follow without a space. Remove this section." in str(
-        error.value
-    )
-
-
 def of_treebanks(**sentences):
     return [replace(each, treebank=code) for code, some in sentences.items() for each in some]
-
-
-def test_each_treebank_is_drawn_as_a_text_of_its_own():
-    train = of_treebanks(aa_one=document("#A .", "#B ."), bb_two=document("C .", "D ."))
-
-    found = TreebankTexts(train).draw(PLAIN, np.random.default_rng(1))
-
-    assert {code: sorted(text.text.split()) for code, text in found} == {"aa_one": [*"..AB"], "bb_two": [*"..CD"]}
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 1.0, 2.0, 2.5])
@@ -453,19 +336,6 @@ def test_a_new_segmenter_has_the_habits_of_each_treebank():
     assert unknown.whole_spans == one.whole_spans  # those of all treebanks
 
 
-def test_windows_carry_the_numbers_of_their_treebanks(monkeypatch):
-    train = two_treebanks(30, 1)
-    settings = replace(SMALL, epochs=1, window=40, batch_windows=4)
-    codes = {}
-    for unnamed in (0.0, 1.0):
-        learner, seen = SegmenterLearner(train, two_treebanks(3, 2), settings, unnamed=unnamed), []
-        learner.network.register_forward_hook(lambda _, given, __, seen=seen: seen.extend(given[0].treebanks.tolist()))
-        learner.learn(1)
-        codes[unnamed] = set(seen)
-
-    assert codes == {0.0: {1, 2}, 1.0: {0}}
-
-
 def test_two_treebanks_are_learned_together_and_each_keeps_its_habits():
     settings = replace(SMALL, learning_rate=1e-2, window=80, batch_windows=2, epochs=10, dev_every=4)
     learner = SegmenterLearner(two_treebanks(120, 1), two_treebanks(30, 2), settings, balance=0.5)
@@ -490,17 +360,3 @@ def test_two_treebanks_are_learned_together_and_each_keeps_its_habits():
         for code in ("aa_one", "bb_two")
     }
     assert found == {"aa_one": ["cat", "Mr.", "sat", "."], "bb_two": ["cat", "Mr", ".", "sat", "."]}
-
-
-def test_the_score_of_several_treebanks_is_the_mean_of_their_f1():
-    one, two = {"Words": Score(2, 2, 2)}, {"Words": Score(200, 200, 100)}
-
-    assert overall({"aa_one": one, "bb_two": two}) == {"Words": MeanScore(0.75)}
-    assert overall({"": two}) == two
-
-
-def test_windows_of_different_lengths_share_a_batch():
-    train = of_treebanks(aa_one=document("a b ."), bb_two=document(*["c d e ."] * 30))
-    learner = SegmenterLearner(train, two_treebanks(2, 2), replace(SMALL, epochs=1, window=50, batch_windows=8))
-
-    assert np.isfinite(learner.learn(1))

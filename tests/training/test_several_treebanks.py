@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from tests.support.tiny import sample, tiny_model
-from tests.support.tiny_learner import blank, learn, learner_of, without_dropout
+from tests.support.tiny_learner import accuracy_of, blank, learn, learner_of, without_dropout
 from treefine.config import RelationSettings, TagSettings
 from treefine.errors import ConfigError
 from treefine.model.vocabulary import Vocabulary
-from treefine.training.data import balanced_shares, drawn_order, load_data, treebank_code
-from treefine.training.epochs import DevScorer
+from treefine.training.data import drawn_order, load_data
 from treefine.training.new_model import main_treebanks
 from treefine.training.recipe import OptimiserSettings, RefineSettings, TreebankSettings
 from treefine.treebank.conllu import write_treebank
@@ -44,26 +43,6 @@ def test_a_lower_balance_draws_small_treebanks_more_often_and_keeps_the_number_o
     assert counts == {"small": 25, "large": 75}
     assert set(range(10)) <= set(order)
     assert max(Counter(each for each in order if codes[each] == "small").values()) <= 3
-
-
-def test_equal_shares_need_a_balance_of_zero():
-    assert [share * n for share, n in zip(balanced_shares([100, 300], 0.0), [100, 300], strict=True)] == [200, 200]
-
-
-@pytest.mark.parametrize(
-    ("path", "code"),
-    [("x/en_ewt-ud-train.conllu", "en_ewt"), ("sv_talbanken/dev.conllu.xz", "sv_talbanken"), ("my/dev.conllu", "")],
-)
-def test_the_code_of_a_treebank_is_in_the_name_of_its_file_or_folder(path, code):
-    assert treebank_code(path) == code
-
-
-def test_a_treebank_without_a_code_is_refused_if_the_model_needs_codes(tmp_path):
-    path = tmp_path / "train.conllu"
-    write_treebank(sample(12), path)
-
-    with pytest.raises(ConfigError, match=r"train\.conllu: by_treebank needs the code of the treebank in the name"):
-        load_data(TreebankSettings((str(path),), (str(path),), by_treebank=True))
 
 
 def test_a_main_treebank_must_be_among_those_to_train_on(tmp_path):
@@ -111,8 +90,7 @@ def test_a_model_learns_the_habits_of_each_treebank():
     learn(learner, epochs=60)
 
     for sentences in (one, other):
-        scorer = DevScorer(sentences, model.vocabulary.labels, rule="conll18")
-        assert scorer.accuracy(learner, blank(sentences)).las > 0.9
+        assert accuracy_of(learner, sentences, blank(sentences)).las > 0.9
 
 
 def test_rare_features_and_lemma_scripts_are_left_out_and_rules_are_those_of_each_language():

@@ -1,6 +1,5 @@
 """The output folder: which training can start or resume there, and its lock."""
 
-import errno
 import json
 import os
 import signal
@@ -56,18 +55,6 @@ def test_the_same_recipe_may_be_resumed_and_the_time_between_checkpoints_may_cha
     assert (OUT / "recipe.json").read_bytes() == before
 
 
-def test_a_different_base_recipe_cannot_be_resumed(recipe):
-    Path("base.toml").write_text(Path("base.toml").read_text().replace("epochs = 3", "epochs = 4"))
-
-    assert "a different recipe: start base.training.epochs was 3, not 4. Use the same" in refusal(recipe)
-
-
-def test_a_base_with_different_sentences_cannot_be_resumed(recipe):
-    write_treebank(sample()[31:], "other.conllu")
-
-    assert "a different recipe: the content of ./other.conllu has changed. Use the same" in refusal(recipe)
-
-
 @pytest.mark.parametrize("name", ["start", "initial", "mix", "folds", "members", "checkpoints"])
 def test_any_trace_of_a_training_is_recognised(recipe, name):
     (OUT / "recipe.json").unlink()
@@ -92,17 +79,6 @@ def test_a_mix_with_a_different_share_or_different_parses_cannot_be_resumed(tmp_
     assert "a different recipe: the content of parsed-dev.conllu has changed. Use the same" in refusal(path)
 
 
-def test_a_training_from_before_mixes_existed_can_be_resumed(recipe):
-    kept = json.loads((OUT / "recipe.json").read_text())
-    for values in (kept["recipe"], kept["start base"]):
-        del values["initial"]["mix"]
-    (OUT / "recipe.json").write_text(json.dumps(kept))
-
-    check_folder(OUT, prepare(recipe), is_resumed=True)
-
-    assert refusal(recipe, is_resumed=False).startswith("out: The folder contains a training run.")
-
-
 def test_a_second_training_waits_for_the_lock_of_the_first(tmp_path):
     recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
     whole = run(recipe, tmp_path / "whole")
@@ -119,33 +95,6 @@ def test_a_second_training_waits_for_the_lock_of_the_first(tmp_path):
     )
     assert len(run(recipe, tmp_path / "out")) == len(whole)
     assert weights(tmp_path / "out") == weights(tmp_path / "whole")
-
-
-def test_an_error_of_the_training_itself_is_passed_on(tmp_path, monkeypatch):
-    def fail(*_, **__):
-        raise FileNotFoundError(2, "No such file", "lost.conllu")
-        yield
-
-    monkeypatch.setattr("treefine.training.train.learn", fail)
-
-    with pytest.raises(FileNotFoundError, match="lost.conllu"):
-        run(write_recipe(tmp_path, "syntr", sections=SYNTR), tmp_path / "out")
-
-
-def test_a_folder_that_cannot_be_created_is_one_clear_error(tmp_path):
-    recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
-
-    with pytest.raises(TreefineError, match="train.conllu/out: Not a directory.$"):
-        run(recipe, tmp_path / "train.conllu" / "out")
-
-
-def test_a_training_works_on_a_file_system_without_locks(tmp_path, monkeypatch):
-    def fail(_, *, blocking):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr("treefine.training.train.lock_descriptor", fail)
-
-    assert run(write_recipe(tmp_path, "syntr", sections=SYNTR, epochs=1), tmp_path / "out")
 
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path):

@@ -14,9 +14,8 @@ from treefine.parsing.parser import Parser
 from treefine.training.data import by_treebank
 from treefine.treebank.sentence import BLANK, Sentence
 
-COLDEST, HOTTEST = 0.05, 20.0  # range of temperatures to search
-_SOFTEST, _STEEPEST = 0.05, 20.0  # range of slopes to search
-_FARTHEST = 1e6  # scales are searched between 1 / this and this
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0  # range to search; also that of slopes
+_MAX_SCALE = 1e6  # scales are searched between 1 / this and this
 _PRIOR = 0.1  # penalty of a temperature or slope of e or 1/e, so that a small dev set has less effect
 _N_TRIALS = 60  # each trial keeps 62% of the search interval
 
@@ -38,10 +37,10 @@ def calibrated(
         tagged = steps[-1 if settings.refined else 0]
         rules = ruled_scripts(parser.model.vocabulary, columns, tagged.tags, sentence)
         is_ruled = np.array([rule is not None for rule in rules])
-        for column, found in tags.items():
+        for column, pairs in tags.items():
             right = flat_tags([sentence], parser.model.vocabulary, [column])[:, 0] - 1
             is_learned = (right >= 0) & ~(is_ruled & (column == "lemma"))
-            found.append((tagged.tag_scores[columns.index(column)][1:][is_learned], right[is_learned]))
+            pairs.append((tagged.tag_scores[columns.index(column)][1:][is_learned], right[is_learned]))
         if is_ruled.any():
             lemmas, place = tagged.tags[columns.index("lemma")], columns.index(lemma_tag(columns))
             is_wrong = np.array([ours != right for ours, right in zip(lemmas, sentence.lemma, strict=True)])
@@ -56,7 +55,7 @@ def calibrated(
         scores = last.label_scores[1:][chosen]
         possible = np.isfinite(scores[np.arange(len(scores)), right[chosen]])  # the root rule can exclude a gold label
         labels.append((scores[possible], right[chosen][possible]))
-    of_columns = {f"{column}_temperature": fitted_temperature(found) for column, found in tags.items()}
+    of_columns = {f"{column}_temperature": fitted_temperature(pairs) for column, pairs in tags.items()}
     temperatures = ConfidenceSettings(fitted_temperature(arcs), fitted_temperature(labels), **of_columns)
     if ruled:
         temperature = temperatures.tag_temperature(lemma_tag(columns))
@@ -76,35 +75,37 @@ def calibrated_by_treebank(
     return {code: calibrated(parser, some, sentences=whole) for code, some in by_treebank(dev).items() if code}
 
 
-def _doubt_in_rules(found: Sequence[tuple[np.ndarray, np.ndarray]], temperature: float) -> float:
-    """Return the number of wrong lemmas by rule, divided by the sum of the doubts in their tags.
+def _doubt_in_rules(pairs: Sequence[tuple[np.ndarray, np.ndarray]], temperature: float) -> float:
+    """Return the error rate of lemmas by rules, divided by that of their tags.
 
     Each pair holds the scores of tags, one row per word, and whether the lemma of each word is wrong.
     """
     doubt, n_wrong = 0.0, 0
-    for scores, is_wrong in found:
+    for scores, is_wrong in pairs:
         scaled = scores.astype(np.float64) / temperature
         exponents = np.exp(scaled - scaled.max(-1, keepdims=True))
         doubt += float((1 - exponents.max(-1) / exponents.sum(-1)).sum())
         n_wrong += int(is_wrong.sum())
-    return float(np.clip(n_wrong / max(doubt, 1.0), 0.05, HOTTEST))
+    return float(np.clip(n_wrong / max(doubt, 1.0), 0.05, MAX_TEMPERATURE))
 
 
-def fitted_temperature(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+def fitted_temperature(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
     """Return the temperature that maximises the likelihood of the gold choices, or 1 without any."""
-    if not any(len(right) for _, right in found):
+    if not any(len(right) for _, right in pairs):
         return 1.0
 
-    def surprise(log_temperature: float) -> float:
+    def negative_log_likelihood(log_temperature: float) -> float:
         total = _PRIOR * log_temperature**2
-        for scores, right in found:
+        for scores, right in pairs:
             scaled = scores.astype(np.float64) / np.exp(log_temperature)
             highest = scaled.max(-1, keepdims=True)
             total += float(np.log(np.exp(scaled - highest).sum(-1)).sum() + highest.sum())
             total -= float(scaled[np.arange(len(right)), right].sum())
         return total
 
-    return float(np.exp(_lowest(surprise, np.log(COLDEST), np.log(HOTTEST))))
+    return float(
+        np.exp(golden_section_minimum(negative_log_likelihood, np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE)))
+    )
 
 
 def _with_sentences(parser: Parser, dev: Sequence[Sentence], settings: ConfidenceSettings) -> ConfidenceSettings:
@@ -115,35 +116,41 @@ def _with_sentences(parser: Parser, dev: Sequence[Sentence], settings: Confidenc
     model = parser.model
     before, model.settings = model.settings, replace(model.settings, confidence=settings)
     try:
-        found = [
+        pairs = [
             (doubt_of(parse.word_confidences), parse.tree == gold.graph)
             for parse, gold in zip(parser.stream(dev), dev, strict=True)
         ]
     finally:
         model.settings = before
-    doubts = np.log(np.array([doubt for doubt, _ in found]))
-    is_right = np.array([right for _, right in found])
+    doubts = np.log(np.array([doubt for doubt, _ in pairs]))
+    is_right = np.array([right for _, right in pairs])
 
-    def surprise(log_scale: float, slope: float) -> float:
+    def negative_log_likelihood(log_scale: float, slope: float) -> float:
         faults = slope * (doubts - log_scale)  # log-odds of an error
         unlikely = _PRIOR * (np.log(slope) ** 2 + log_scale**2 / 10)
         return float(unlikely + np.logaddexp(0.0, np.where(is_right, faults, -faults)).sum())
 
-    far = np.log(_FARTHEST)
+    far = np.log(_MAX_SCALE)
 
     def best_scale(log_slope: float) -> float:
-        return _lowest(lambda log_scale: surprise(log_scale, np.exp(log_slope)), -far, far)
+        return golden_section_minimum(
+            lambda log_scale: negative_log_likelihood(log_scale, np.exp(log_slope)), -far, far
+        )
 
-    log_slope = _lowest(lambda each: surprise(best_scale(each), np.exp(each)), np.log(_SOFTEST), np.log(_STEEPEST))
+    log_slope = golden_section_minimum(
+        lambda log: negative_log_likelihood(best_scale(log), np.exp(log)),
+        np.log(MIN_TEMPERATURE),
+        np.log(MAX_TEMPERATURE),
+    )
     return replace(
         settings, sentence_scale=float(np.exp(best_scale(log_slope))), sentence_slope=float(np.exp(log_slope))
     )
 
 
-def _lowest(value: Callable[[float], float], low: float, high: float) -> float:
+def golden_section_minimum(value: Callable[[float], float], low: float, high: float) -> float:
     """Return the minimum of a function with one valley, by golden-section search.
 
-    >>> round(_lowest(lambda x: (x - 2) ** 2, -5, 5), 6)
+    >>> round(golden_section_minimum(lambda x: (x - 2) ** 2, -5, 5), 6)
     2.0
     """
     golden = (5**0.5 - 1) / 2

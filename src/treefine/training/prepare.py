@@ -169,8 +169,9 @@ class _Check:
         if not name.endswith(".toml"):
             self.attempt(lambda: _check_start(name, settings))
             return
-        if any(Path(other).stem == Path(name).stem for other in self.bases):  # each is trained in a folder of its name
-            self.faults.append(f"{name}: Another base recipe has this file name. Rename one of them.")
+        for other in self.bases:  # each is trained in a folder with its name
+            if Path(other).stem == Path(name).stem:
+                self.faults.append(f"{name} and {other}: Two base recipes need different file names.")
         base = self.other_recipe(name, "base")
         if base is not None:
             self.bases[name] = base

@@ -156,11 +156,11 @@ def test_a_model_trained_on_a_mix_improves_each_source_and_an_empty_graph_at_eac
     assert by_step[0] < ONE_PASS
     assert by_step == sorted(by_step)
     assert min(by_source.values()) > REFINED
-    assert progress.standing.best_from == pytest.approx(by_source)
-    assert progress.standing.best_las == pytest.approx(sum(by_source.values()) / 3)
+    assert progress.state.best_from == pytest.approx(by_source)
+    assert progress.state.best_las == pytest.approx(sum(by_source.values()) / 3)
 
     resumed = list(train(recipe("mixed"), killed, device=CPU))
 
-    assert resumed[0].epoch == resumed[-1].standing.best_epoch == 15  # the weights below are those of a resumed epoch
+    assert resumed[0].epoch == resumed[-1].state.best_epoch == 15  # the weights below are those of a resumed epoch
     assert weights(killed) == weights(whole)
     assert metrics(killed) == metrics(whole)

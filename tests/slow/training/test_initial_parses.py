@@ -15,7 +15,7 @@ from treefine import Constraints, evaluate, read_treebank, write_treebank
 from treefine.parsing.initial import empty, from_file
 from treefine.parsing.parser import Parser
 from treefine.training.data import Data, noised
-from treefine.training.epochs import Accuracy, DevScorer
+from treefine.training.epochs import Accuracy, Scorer
 from treefine.training.initial_parses import ParseSource
 from treefine.training.prepare import prepare, settings_of
 from treefine.training.processes import Processes
@@ -93,9 +93,9 @@ def test_dev_is_scored_from_every_source_and_the_best_mean_is_kept(folder, steps
 
     assert [list(each.las_from) for each in measured] == [SOURCES] * 10
     assert all(each.las == pytest.approx(np.mean(list(each.las_from.values()))) for each in measured)
-    best, standing = max(measured, key=lambda each: each.las), steps[-1].standing
-    assert (standing.best_las, standing.best_from) == (best.las, best.las_from)
-    assert standing.best_epoch == measured.index(best) + 1
+    best, state = max(measured, key=lambda each: each.las), steps[-1].state
+    assert (state.best_las, state.best_from) == (best.las, best.las_from)
+    assert state.best_epoch == measured.index(best) + 1
     assert len(set(best.las_from.values())) > 1
 
 
@@ -110,7 +110,7 @@ def test_training_draws_from_the_parses_of_each_source_and_dev_is_measured_from_
         return Accuracy((0.5,), 0.5, 0.5)
 
     shutil.copytree(folder / "out" / "mix", tmp_path / "mix")
-    monkeypatch.setattr(DevScorer, "accuracy", measure)
+    monkeypatch.setattr(Scorer, "accuracy", measure)
     list(train(prepare(folder / "mixed.toml", ["training.epochs=1"]), tmp_path, device=CPU))
 
     gold = {name: list(read_treebank(folder / f"{name}.conllu")) for name in ("train", "dev")}
@@ -129,7 +129,7 @@ def test_the_saved_model_refines_each_source_with_the_reported_accuracy(folder, 
     parser = Parser.from_pretrained(folder / "out" / "model", device="cpu")
     assert parser.initial is empty
 
-    for name, las in steps[-1].standing.best_from.items():
+    for name, las in steps[-1].state.best_from.items():
         parsed = parser.using(initial=dev_parses(folder, name), trust=0, max_steps=1).parse(gold)
         assert evaluate(gold, parsed)["LAS"].f1 == pytest.approx(las), name
 
@@ -187,7 +187,7 @@ def test_the_card_has_the_recipes_and_the_las_from_each_source(folder, steps, tm
     assert outer.initial.mix["syntr"].parser == str(tmp_path / "syntr.toml")  # found in the same folder
     assert replace(outer, initial=prepared.recipe.initial) == prepared.recipe
     assert read_recipe(tmp_path / "syntr.toml") == prepared.initial["syntr"]
-    for name, las in steps[-1].standing.best_from.items():
+    for name, las in steps[-1].state.best_from.items():
         assert f"{name} {las:.2%}" in card
     assert f"  {folder}/other-train.conllu\n" in card  # with its checksum
 
@@ -212,11 +212,11 @@ def test_a_mix_can_have_a_main_parser_that_is_saved_with_the_model(tmp_path):
     steps = run(recipe, tmp_path / "out")
 
     assert list(Counter(step.stage for step in steps)) == ["initial parser", ""]
-    assert list(steps[-1].standing.best_from) == ["parser", "none"]
+    assert list(steps[-1].state.best_from) == ["parser", "none"]
     gold = list(read_treebank(tmp_path / "dev.conllu"))
     parser = Parser.from_pretrained(tmp_path / "out" / "model", device="cpu")
     assert isinstance(parser.initial, Parser)
-    assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(steps[-1].standing.best_from["parser"])
+    assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(steps[-1].state.best_from["parser"])
 
 
 def test_averaged_weights_are_scored_from_every_source(tmp_path):

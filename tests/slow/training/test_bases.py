@@ -8,8 +8,8 @@ import torch
 from tests.support.trainings import CPU, metrics, run, weights, write_recipe, write_recipe_with_base
 from treefine.model.folder import load_model
 from treefine.training import new_model
-from treefine.training.new_recipe import recipe_toml
 from treefine.training.prepare import prepare
+from treefine.training.recipe import recipe_toml
 from treefine.training.train import train
 
 STAGES = ["base model base", "initial parser", "fold 1 of 2", "fold 2 of 2", ""]
