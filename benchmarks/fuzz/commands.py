@@ -231,7 +231,6 @@ def _recipe(rng: Random, call: Call, models: Models) -> None:
 
 
 def _new_recipe(rng: Random, call: Call, models: Models) -> None:
-    _treebanks(rng, call, 2)
     call.arguments.append(rng.choice(("out.toml", "out.toml", "-", "no/such.toml", ".", "in0.conllu", "")))
 
 

@@ -64,7 +64,7 @@ def test_commands_and_options_are_completed():
         (["train", "tr_imst-syn"], ["tr_imst-syntr"]),
         (["validate", "--format", "conll09"], ["conll09", "conll09-predicted"]),
         (["evaluate", "--rule", "p"], ["ptb"]),
-        (["new-recipe", "my.toml", "--initial", "s"], ["syntr"]),
+        (["new-recipe", "my.toml", "--kind", "s"], ["syntr"]),
     ],
 )
 @pytest.mark.usefixtures("only_own_models")

@@ -232,7 +232,7 @@ def test_faults_of_all_sources_of_a_mix_come_in_one_report():
     assert [*found, gone] == [
         "inner.toml: [training] epohcs is unknown; did you mean epochs?",
         "[initial.mix.inner] folds = 50 is too many for 20 sentences.",
-        "nested.toml: The recipe of an initial parser must not have an initial parser itself. "
+        "nested.toml: The recipe of an initial parser must not have an initial parser. "
         "Train it separately, and name its model folder.",
         "[initial.mix.folded] folds = 2 needs a recipe as parser, not the model ./model.",
         "gone.conllu: There is no such file.",

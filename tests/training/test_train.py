@@ -124,7 +124,7 @@ def test_the_card_has_the_data_the_settings_and_the_scores(folder, steps):
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_string_of_a_recipe_is_written_as_toml(tmp_path_factory, text):
     path = tmp_path_factory.mktemp("recipe") / "recipe.toml"
-    recipe = Recipe(TreebankSettings((f"a{text}",), f"a{text}"), PretrainedSettings(f"a{text}"), title=text)
+    recipe = Recipe(TreebankSettings((f"a{text}",), (f"a{text}",)), PretrainedSettings(f"a{text}"), title=text)
 
     path.write_text(recipe_toml(recipe), encoding="utf-8", newline="")
 

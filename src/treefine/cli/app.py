@@ -251,8 +251,8 @@ treefine annotate parsed.conllu
 treefine annotate anna.conllu ben.conllu --adjudicate agreed.conllu
 treefine serve
 treefine serve --model en --model tr=models/tr-imst --host 0.0.0.0 --port 80
-treefine new-recipe my.toml --train train.conllu --dev dev.conllu
-treefine new-recipe my.toml --train train.conllu --dev dev.conllu --encoder xlm-roberta-base --initial syntr
+treefine new-recipe my.toml
+treefine new-recipe my.toml --kind refine
 treefine train recipe.toml --output runs/first
 treefine train recipe.toml --output runs/second --set training.seed=2 --device cuda:1 --resume
 treefine evaluate gold.conllu system.conllu
