@@ -18,7 +18,7 @@ from benchmarks.peers.answers import FILE, WORDS, Built, Way, answer, heads_in_f
 from treefine import Parser, Sentence, TreefineError, evaluate, read_treebank, write_treebank
 from treefine.config import BATCH_PIECES, Precision
 from treefine.parsing.batches import run
-from treefine.parsing.plan import Item, Plan, refine_items
+from treefine.parsing.plan import ParseInput, Plan, refine_inputs
 from treefine.parsing.results import trees
 
 TOP = 8  # kernels or operations in a profile
@@ -100,9 +100,9 @@ def passes(parser: Parser, sentences: Sequence[Sentence]) -> list[int]:
     """Return how often each sentence is scored."""
 
     @torch.no_grad()
-    def work(plan: Plan, items: Sequence[Item]) -> list[int]:
+    def work(plan: Plan, items: Sequence[ParseInput]) -> list[int]:
         found = [0] * len(items)
-        for step in refine_items(plan, items, wants_trees=False):
+        for step in refine_inputs(plan, items, wants_trees=False):
             for number in step.sentences:
                 found[number] += 1
         return found

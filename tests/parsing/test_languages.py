@@ -13,7 +13,7 @@ from treefine.config import ConfidenceSettings, TagSettings
 from treefine.errors import LanguageWarning, ModelError
 from treefine.parsing.parser import Parser
 from treefine.segmenter.network import Alphabet
-from treefine.segmenter.segmenter import Habits, Segmenter
+from treefine.segmenter.segmenter import Segmenter, TokenizationRules
 from treefine.treebank.sentence import Sentence
 
 TREEBANKS = ("de_gsd", "fr_gsd", "fr_sequoia", "ja_gsd")
@@ -28,7 +28,7 @@ def model(**changes):
 
 
 def parser(**options):
-    habits = dict.fromkeys(("", *TREEBANKS), Habits())
+    habits = dict.fromkeys(("", *TREEBANKS), TokenizationRules())
     alphabet = Alphabet("ab .'\n12é中", 50)
     segmenter = Segmenter(tiny_network(n_treebanks=len(TREEBANKS)), alphabet, habits, treebanks=TREEBANKS)
     return Parser(model(), device="cpu", segmenter=segmenter, **options)
@@ -175,7 +175,10 @@ def test_a_doubtful_guess_gives_a_warning_that_names_the_guess():
     names = ("da_ddt", "nb_bokmaal")
     two = tiny_model(treebanks=names)
     segmenter = Segmenter(
-        tiny_network(n_treebanks=2), Alphabet("ab", 50), dict.fromkeys(("", *names), Habits()), treebanks=names
+        tiny_network(n_treebanks=2),
+        Alphabet("ab", 50),
+        dict.fromkeys(("", *names), TokenizationRules()),
+        treebanks=names,
     )
 
     with pytest.warns(

@@ -434,7 +434,7 @@ def test_changes_lead_from_any_start_to_any_tree(data):
 
 def test_the_confidence_of_a_sentence_includes_that_of_its_cut(nlp):
     (given, *_) = nlp.segment(["Dogs bark."])
-    whole, cut = nlp.stream_segmented([given, replace(given, cut=0.5)])
+    whole, cut = nlp.stream_segmented([given, replace(given, boundary_confidence=0.5)])
 
     assert (whole.cut_confidence, cut.cut_confidence) == (1.0, 0.5)
     assert cut.confidence == pytest.approx(0.5 * whole.confidence, rel=1e-4)

@@ -25,7 +25,7 @@ from treefine.parsing.parser import Parser
 from treefine.segmenter import cut as cuts
 from treefine.segmenter import segmenter as segment
 from treefine.segmenter.network import Windows
-from treefine.segmenter.segmenter import Habits, Segmenter
+from treefine.segmenter.segmenter import Segmenter, TokenizationRules
 from treefine.treebank.raw_text import text_of
 
 
@@ -482,7 +482,7 @@ def test_an_unknown_treebank_has_neutral_habits():
 
     unknown = known.for_treebank("xx_other")
 
-    assert unknown.own_habits == Habits(whole_spans=("url",))
+    assert unknown.own_habits == TokenizationRules(whole_spans=("url",))
     assert unknown.treebank == ""
     assert torch.equal(unknown._scores(["ab"]).token, known.for_treebank("")._scores(["ab"]).token)
 

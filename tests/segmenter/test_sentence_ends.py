@@ -107,7 +107,9 @@ def test_texts_segmented_together_equal_texts_segmented_alone(several, seed):
     for together, text in zip(segmenter.segment_all(several), several, strict=True):
         alone = segmenter.segment(text)
         assert [(each.sentence, each.spans) for each in together] == [(each.sentence, each.spans) for each in alone]
-        assert [each.cut for each in together] == pytest.approx([each.cut for each in alone], rel=1e-4)
+        assert [each.boundary_confidence for each in together] == pytest.approx(
+            [each.boundary_confidence for each in alone], rel=1e-4
+        )
 
 
 @with_small_windows
@@ -208,7 +210,7 @@ def test_lines_are_segmented_without_the_encoder():
     found = list(segmenter.stream_lines(["ab a.\n", "b\n"]))
 
     assert not segmenter.sentence_ends.scorer.batches
-    assert [each.cut for each in found] == [1.0, 1.0]
+    assert [each.boundary_confidence for each in found] == [1.0, 1.0]
 
 
 def test_a_text_with_a_close_score_of_the_encoder_is_scored_again_on_its_own(monkeypatch):
@@ -222,7 +224,7 @@ def test_a_text_with_a_close_score_of_the_encoder_is_scored_again_on_its_own(mon
 
 
 def test_without_an_encoder_every_cut_counts_as_certain():
-    assert {each.cut for each in tiny_segmenter().segment("ab a. b'a. 1\n\n2")} == {1.0}
+    assert {each.boundary_confidence for each in tiny_segmenter().segment("ab a. b'a. 1\n\n2")} == {1.0}
 
 
 def sigmoid(x):
@@ -237,21 +239,21 @@ def test_the_confidence_of_a_cut_is_the_product_over_its_tokens_and_both_ends():
     assert [each.sentence.forms for each in found] == [("a", "b"), ("c", "d"), ("e", "f")]
     p = {form: sigmoid(abs(score) / 2) for form, score in scorer.scores.items()}
     cuts = [p["a"] * p["b"], p["b"] * p["c"] * p["d"], p["d"] * p["e"]]  # the text ends after f for certain
-    assert [each.cut for each in found] == pytest.approx(cuts, rel=1e-5)
+    assert [each.boundary_confidence for each in found] == pytest.approx(cuts, rel=1e-5)
 
 
 @pytest.mark.parametrize("score", [3.0, -3.0])
 def test_a_blank_line_is_a_certain_boundary(score):
     found = segmented("a\n\nb", WordScorer(a=score, b=1.0))
 
-    assert [each.cut for each in found] == [1.0, 1.0]
+    assert [each.boundary_confidence for each in found] == [1.0, 1.0]
 
 
 def test_a_boundary_by_the_rules_of_line_ends_counts_as_certain():
     found = segmented("- ab\n- ba", WordScorer(**{"-": 2.0, "ab": -4.0, "ba": 1.0}))
 
     assert [each.sentence.text for each in found] == ["- ab", "- ba"]
-    assert [each.cut for each in found] == [1.0, 1.0]
+    assert [each.boundary_confidence for each in found] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.support.tiny_segmenter import texts, tiny_network, tiny_segmenter
 from treefine.segmenter.network import Alphabet
-from treefine.segmenter.segmenter import Habits, Segmenter
+from treefine.segmenter.segmenter import Segmenter, TokenizationRules
 from treefine.segmenter.whole_spans import WHOLE_SPANS, agreeing_rules, is_inside
 from treefine.treebank.raw_text import RawText
 
@@ -65,7 +65,9 @@ def test_a_rule_that_contradicts_the_treebank_is_left_out():
 @given(st.lists(st.one_of(st.sampled_from(WHOLE), texts), max_size=5), st.integers(0, 60))
 def test_chunks_and_batches_make_no_difference(parts, mark):
     text = " ".join(parts)
-    segmenter = Segmenter(tiny_network(), Alphabet("ab .'\n12é中", 50), {"": Habits(whole_spans=tuple(WHOLE_SPANS))})
+    segmenter = Segmenter(
+        tiny_network(), Alphabet("ab .'\n12é中", 50), {"": TokenizationRules(whole_spans=tuple(WHOLE_SPANS))}
+    )
 
     whole = segmenter.segment(text)
 
@@ -76,7 +78,9 @@ def test_chunks_and_batches_make_no_difference(parts, mark):
 
 def test_rules_are_saved_and_older_folders_have_none(tmp_path):
     tiny_segmenter().save(tmp_path / "old")
-    Segmenter(tiny_network(), Alphabet("ab .'\n12é中", 50), {"": Habits(whole_spans=("url",))}).save(tmp_path / "new")
+    Segmenter(tiny_network(), Alphabet("ab .'\n12é中", 50), {"": TokenizationRules(whole_spans=("url",))}).save(
+        tmp_path / "new"
+    )
 
     assert Segmenter.from_folder(tmp_path / "old").whole_spans == ()
     assert Segmenter.from_folder(tmp_path / "new").whole_spans == ("url",)

@@ -13,7 +13,7 @@ from tests.support.tiny_segmenter import MULTIWORDS, tiny_network, tiny_segmente
 from treefine.config import COLUMNS, TagSettings
 from treefine.parsing.parser import Parser
 from treefine.segmenter.network import Alphabet
-from treefine.segmenter.segmenter import Habits, Segmenter
+from treefine.segmenter.segmenter import Segmenter, TokenizationRules
 from treefine.serving.app import create_app
 from treefine.serving.connections import connection_class
 from treefine.serving.limits import ServerLimits
@@ -31,7 +31,7 @@ def tiny_parser_of_two(**options):
     """Return a parser of Danish and Swedish text, with two Swedish treebanks."""
     model = tiny_model(tags=PREDICTED, treebanks=TREEBANKS)
     model.settings = replace(model.settings, languages=("da", "sv"), main_treebanks=("da_ddt", "sv_talbanken"))
-    habits = {code: Habits(MULTIWORDS, most_spaces=1) for code in ("", *TREEBANKS)}
+    habits = {code: TokenizationRules(MULTIWORDS, most_spaces=1) for code in ("", *TREEBANKS)}
     network = tiny_network(n_treebanks=len(TREEBANKS))
     segmenter = Segmenter(network, Alphabet("ab .'\n12é中", 50), habits, treebanks=TREEBANKS)
     return Parser(model, device="cpu", segmenter=segmenter, **options)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from treefine.config import SegmenterSettings
 from treefine.segmenter.network import Alphabet, SegmenterNetwork
-from treefine.segmenter.segmenter import Habits, Segmenter
+from treefine.segmenter.segmenter import Segmenter, TokenizationRules
 from treefine.treebank.multiword import Multiwords
 
 TINY = SegmenterSettings(
@@ -19,9 +19,9 @@ texts = st.text(st.one_of(st.sampled_from(ODD), st.characters()))  # includes su
 
 
 HABITS = {
-    "": Habits(whole_spans=("url",)),
-    "es_one": Habits(MULTIWORDS, most_spaces=1, whole_spans=("url", "title")),
-    "th_two": Habits(whole_spans=("url",), marks_ends=False),
+    "": TokenizationRules(whole_spans=("url",)),
+    "es_one": TokenizationRules(MULTIWORDS, most_spaces=1, whole_spans=("url", "title")),
+    "th_two": TokenizationRules(whole_spans=("url",), marks_ends=False),
 }
 
 
@@ -34,7 +34,7 @@ def tiny_network(seed=0, *, n_chars=12, n_treebanks=0):
 
 
 def tiny_segmenter(seed=0, *, most_spaces=1, multiwords=MULTIWORDS):
-    return Segmenter(tiny_network(seed), Alphabet("ab .'\n12é中", 50), {"": Habits(multiwords, most_spaces)})
+    return Segmenter(tiny_network(seed), Alphabet("ab .'\n12é中", 50), {"": TokenizationRules(multiwords, most_spaces)})
 
 
 def tiny_segmenter_of_two(seed=0):

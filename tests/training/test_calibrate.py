@@ -92,7 +92,7 @@ def test_word_confidence_is_the_softmax_of_the_scores_at_the_chosen_head_and_lab
         scores = model(batch, Graphs.of([each.arcs for each in sentences], model.vocabulary), None)
         trees = decoder.trees(scores, decoder.graphs(scores, batch.is_word), batch.is_word)
 
-        found = word_confidences(scores, trees, decoder, settings)
+        found = word_confidences(scores, trees, decoder, settings.arc_temperature, settings.label_temperature)
         labels = decoder.allowed_labels(scores, trees.heads.clamp(min=0))
 
     for row, sentence in enumerate(sentences):

@@ -27,7 +27,7 @@ from treefine.parsing.annotate import with_newdoc
 from treefine.parsing.table import Content, csv_texts
 from treefine.segmenter.language import table
 from treefine.treebank.conllu import cut_treebank, texts_in_file
-from treefine.treebank.constraints import CONSTRAIN, label_warning
+from treefine.treebank.constraints import decisions_in, label_warning
 from treefine.treebank.files import name_of
 from treefine.treebank.formats import FORMATS, convert, losses
 from treefine.treebank.sentence import Format, Sentence
@@ -255,7 +255,7 @@ class JobRunner:
     def _report_language(self, sentence: Sentence) -> None:
         """Print the language that was identified, once for each file."""
         place = (sentence.path, sentence.treebank)
-        if self.parser.plan().choice.guesses and place not in self._reported:
+        if self.parser.plan().language.guesses and place not in self._reported:
             self._reported.add(place)
             code = language_of(sentence.treebank)
             name = f"{table().names.get(code, code)} ({code})" if code else "not identified"
@@ -303,7 +303,7 @@ class JobRunner:
         return ", ".join([GENERATOR, *([f"model {visible(self.options.model)}"] if self.options.model else [])])
 
     def _label_warning(self, sentence: Sentence) -> TreebankError | None:
-        constraints = next(CONSTRAIN[self.parser.keep]([sentence]))
+        constraints = decisions_in(sentence, self.parser.keep)
         return label_warning(sentence, constraints, self.parser.model.vocabulary.labels)
 
     @contextmanager

@@ -23,11 +23,12 @@ from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pac
 from treefine.fast.packed_encoder import ROOMS, PackedEncoder, Room
 from treefine.fast.packed_step import ENDED, IS_SEARCHED, IS_TREE, PackedStep
 from treefine.model.batch import Batch, Graphs, PieceInputs, most_pieces_of_word
-from treefine.parsing.batches import free_memory, items_of, run_items
+from treefine.parsing.batches import free_memory, inputs_of, run_inputs
 from treefine.parsing.long_sentences import is_long
-from treefine.parsing.plan import Item, Plan, is_out_of_memory, refine_batch
+from treefine.parsing.plan import ParseInput, Plan, is_out_of_memory, refine_batch
 from treefine.parsing.refine import best_tags
 from treefine.parsing.results import trees
+from treefine.treebank.constraints import Constraints
 from treefine.treebank.sentence import Sentence
 
 WARM_UPS = 2  # runs before a CUDA graph is captured: libraries select kernels and allocate memory in the first ones
@@ -197,7 +198,14 @@ class Engine:
         """Yield the trees of each block of sentences, in order. Some blocks are read ahead."""
         return _Run(self, blocks).results()
 
-    def stream_sentences(self, plan: Plan, sentences: Iterable[Sentence], *, skip: int = 0) -> Iterator[Sentence]:
+    def stream_sentences(
+        self,
+        plan: Plan,
+        sentences: Iterable[Sentence],
+        *,
+        constraints: Iterable[Constraints] | None = None,
+        skip: int = 0,
+    ) -> Iterator[Sentence]:
         """Yield the sentences with their trees, without the first `skip`.
 
         Sentences with constraints, with evidence from other parsers, and long sentences do not go through the engine.
@@ -205,11 +213,11 @@ class Engine:
         model = plan.model
         assert model.subwords is not None
         tags, vocabulary, subwords = model.settings.tags, model.vocabulary, model.subwords
-        items = islice(items_of(plan, sentences), skip, None)
-        held: deque[list[Item]] = deque()
+        items = islice(inputs_of(plan, sentences, constraints), skip, None)
+        held: deque[list[ParseInput]] = deque()
 
-        def is_ours(item: Item) -> bool:
-            return not item.constraints and not item.evidence and not is_long(plan, item)
+        def is_ours(item: ParseInput) -> bool:
+            return not item.constraints and not item.evidence and not is_long(plan, item.sentence)
 
         def packed() -> Iterator[Packed]:
             sizes = chain(FIRST_BLOCKS, repeat(BLOCK))
@@ -231,7 +239,7 @@ class Engine:
             block = held.popleft()
             own_sentences = (item.sentence for item in filter(is_ours, block))
             ours = filled(own_sentences, found, vocabulary, tags, replaces_tags=plan.replaces_tags)
-            others = run_items(plan, [item for item in block if not is_ours(item)], trees)
+            others = run_inputs(plan, [item for item in block if not is_ours(item)], trees)
             for item in block:
                 yield next(ours) if is_ours(item) else next(others)[1]
 

@@ -80,7 +80,7 @@ class WorkerSettings:
             initial = initial.initial
         if model.subwords is None or initial not in (empty, given) or parser.keep == "given" or parser.trust:
             return None
-        if parser.plan().choice.guesses:  # a worker sees only parts of a file
+        if parser.plan().language.guesses:  # a worker sees only parts of a file
             return None
         return cls(
             model.subwords.tokenizer.to_str(),
@@ -94,7 +94,7 @@ class WorkerSettings:
             reads_marks=parser.keep == "marked",
             most_words=parser.plan().most_words,
             replaces_tags=parser.plan().replaces_tags,
-            treebank=parser.plan().choice.named,
+            treebank=parser.plan().language.named,
         )
 
 

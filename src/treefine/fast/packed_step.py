@@ -15,7 +15,7 @@ from treefine.model.scorer import label_scores, with_one
 from treefine.model.vocabulary import NO_HEAD, UNSEEN
 from treefine.parsing.decode import are_trees, dependents
 from treefine.parsing.plan import Plan
-from treefine.parsing.refine import stopping, sureness
+from treefine.parsing.refine import expected_stability, stopping
 
 ENDED, IS_TREE, IS_SEARCHED = 1, 2, 4  # bit flags of a sentence's state after a step
 
@@ -86,8 +86,10 @@ class PackedStep(nn.Module):
             best = torch.stack([each.argmax(-1) + 1 for each in of_tags], dim=-1)
             tags = F.pad(best, (0, packed.tags.shape[-1] - best.shape[-1]))  # the last columns are not predicted
             has_new_tags = inputs.lacks_tags > 0
-        sure = sureness(arcs, labels[places], is_dependent, of_sentence)
-        ended = stopping(of_sentence, has_new_tags, sure, stop_above=self.stop_above).ended | (inputs.is_last > 0)
+        stability = expected_stability(arcs, labels[places], is_dependent, of_sentence)
+        ended = stopping(of_sentence, has_new_tags, stability, stop_above=self.stop_above).stops_early | (
+            inputs.is_last > 0
+        )
         is_tree = are_trees(heads[places], is_word)
         is_searched = ended & ~is_tree & (packed.n_words > 0)
         searched = is_searched.int().argsort(descending=True, stable=True)[:n_searched]

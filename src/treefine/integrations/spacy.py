@@ -187,7 +187,7 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
         plan = parser.plan()
         columns = COLUMNS if reads_all else plan.read_columns
         # Each Doc has its own language, whatever else is in the batch.
-        treebanks = [plan.choice.of_text(doc.text) for doc in docs]
+        treebanks = [plan.language.of_text(doc.text) for doc in docs]
         of_words = [each for each, sentences in zip(treebanks, cut, strict=True) for one in sentences if one.words]
         read = [
             replace(_read(each.words, columns, arcs=starts_from_doc), treebank=treebank)

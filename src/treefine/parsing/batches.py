@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, compress, tee
+from itertools import chain, compress, islice, tee
 from typing import TypeVar
 
 import torch
 
-from treefine.config import TransformerSettings
 from treefine.cores import on_all_cores, thread_count
 from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, TreefineError
 from treefine.parsing.constrained import check_constraints, named_as_given
 from treefine.parsing.initial import parsers_in
-from treefine.parsing.long_sentences import is_long, warn_if_long
-from treefine.parsing.plan import AUTO, Item, Plan, WeightedArcs, is_out_of_memory
+from treefine.parsing.long_sentences import in_parts, is_long
+from treefine.parsing.plan import AUTO, ParseInput, Plan, WeightedArcs, is_out_of_memory
 from treefine.parsing.trust import (
     arcs_with_labels,
     beliefs_of,
@@ -25,35 +24,108 @@ from treefine.parsing.trust import (
     read_sample,
     without_graph,
 )
+from treefine.treebank.constraints import Constraints, decisions_in
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
-Member = TypeVar("Member")
+Row = TypeVar("Row")
 Result = TypeVar("Result")
+Work = Callable[[Plan, Sequence[ParseInput]], list[Result]]  # such as `results.trees`, `parses` or `steps`
 
 FIRST_BATCHES = 2  # in the first chunk of a stream, so that its results come soon
 MOST_SENTENCES = 4096  # in a chunk
 _SMALLEST_SHARE = 300  # pieces; for less, several threads are faster on one batch than on one batch each
 
 
-def chunks(
-    items: Iterable[Member], size: Callable[[Member], int], batch_pieces: int, most_batches: int
-) -> Iterator[list[Member]]:
+def run(
+    plan: Plan,
+    sentences: Iterable[Sentence],
+    work: Work[Result],
+    *,
+    constraints: Iterable[Constraints] | None = None,
+    skip: int = 0,
+    one_by_one: bool = False,
+) -> Iterator[tuple[Sentence, Result]]:
+    """Yield each sentence with its result of `work`, in order. `constraints` replace those that the plan keeps.
+
+    The first `skip` sentences are left out, and most of them are not parsed. The others stay in the same batches, so
+    their scores are the same to the last digit as without `skip`. With `one_by_one`, batches are not parsed at the same
+    time on a CPU, so that `work` can measure its time.
+    """
+    return run_inputs(plan, inputs_of(plan, sentences, constraints), work, skip=skip, one_by_one=one_by_one)
+
+
+def run_inputs(
+    plan: Plan, inputs: Iterable[ParseInput], work: Work[Result], *, skip: int = 0, one_by_one: bool = False
+) -> Iterator[tuple[Sentence, Result]]:
+    """Do the same as `run` for sentences whose initial parses and constraints are known."""
+    for chunk in _chunks(plan, inputs):
+        if skip >= len(chunk):
+            skip -= len(chunk)
+            continue
+        results = parsed_chunk(plan, chunk, work, one_by_one=one_by_one)
+        for each, result in islice(zip(chunk, results, strict=True), skip, None):
+            yield each.sentence, result
+        skip = 0
+
+
+def _chunks(plan: Plan, inputs: Iterable[ParseInput]) -> Iterator[list[ParseInput]]:
     """Cut a stream into chunks. Sentences of a chunk are sorted by length, and its results come at the same time.
 
-    Each chunk has twice as many batches as the one before, up to `most_batches`. The cuts depend on the stream alone,
-    so that a resumed run has the same batches.
+    Each chunk has twice as many batches as the one before, up to a limit. The cuts depend on the stream alone, so that
+    a resumed run has the same batches.
     """
-    chunk: list[Member] = []
-    total, n_batches = 0, min(FIRST_BATCHES, most_batches)
-    for item in items:
-        chunk.append(item)
-        total += size(item)
-        if total >= n_batches * batch_pieces or len(chunk) == MOST_SENTENCES:
+    chunk: list[ParseInput] = []
+    n_pieces, n_batches = 0, min(FIRST_BATCHES, plan.shape.chunk_batches)
+    for each in inputs:
+        pieces = plan.model.pieces_of(each.sentence)
+        chunk.append(each._replace(pieces=pieces))
+        n_pieces += plan.size(each.sentence, pieces)
+        if n_pieces >= n_batches * plan.shape.most_pieces or len(chunk) == MOST_SENTENCES:
             yield chunk
-            chunk, total, n_batches = [], 0, min(2 * n_batches, most_batches)
+            chunk, n_pieces, n_batches = [], 0, min(2 * n_batches, plan.shape.chunk_batches)
     if chunk:
         yield chunk
+
+
+def parsed_chunk(
+    plan: Plan, chunk: Sequence[ParseInput], work: Work[Result], *, one_by_one: bool = False
+) -> list[Result]:
+    """Return the result of each sentence of a chunk. On a CPU, each core parses a batch."""
+    results: dict[int, Result] = {}
+    sizes = [plan.size(each.sentence, each.pieces) for each in chunk]
+    n_threads = thread_count() if plan.device.type == "cpu" and not one_by_one else 1
+    most = min(plan.shape.most_pieces, max(_SMALLEST_SHARE, -(-sum(sizes) // n_threads)))  # work for all threads
+    longest = min(plan.model.settings.encoder.n_positions, plan.most_words)
+    groups = batches(sizes, most, longest, with_padding=plan.shape.with_padding)
+
+    def parse(rows: Sequence[int]) -> list[Result]:
+        first = chunk[rows[0]]
+        return (
+            [in_parts(plan, first, work)] if is_long(plan, first.sentence) else work(plan, [chunk[row] for row in rows])
+        )
+
+    def attempt(rows: Sequence[int]) -> list[Result] | None:
+        """Return None if memory runs out, perhaps because other batches are parsed at the same time."""
+        try:
+            return parse(rows)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            return None
+
+    def memory_error(row: int) -> TreefineError:
+        return chunk[row].sentence.error(NO_MEMORY, hint=NO_MEMORY_HINT)
+
+    # A sentence that is too long for the encoder takes much memory: it is parsed when nothing else is.
+    at_once = [rows for rows in groups if sizes[rows[0]] <= longest]
+    if n_threads > 1 and len(at_once) > 1:
+        for rows, parsed in zip(at_once, on_all_cores(attempt, at_once), strict=True):
+            results.update(zip(rows, parsed or (), strict=parsed is not None))
+    for rows in groups:
+        if rows[0] not in results:
+            results.update(zip(rows, retry_in_halves(rows, parse, memory_error), strict=True))
+    return [results[row] for row in range(len(chunk))]
 
 
 def batches(
@@ -69,41 +141,40 @@ def batches(
     >>> batches([3, 9, 2, 3], 8, longest=8, with_padding=9)
     [[2, 0, 3], [1]]
     """
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     total = 0  # in the last batch
-    for number in sorted(range(len(sizes)), key=sizes.__getitem__):
-        size = sizes[number]
-        padded = size * (len(found[-1]) + 1) if found else 0
+    for row in sorted(range(len(sizes)), key=sizes.__getitem__):
+        size = sizes[row]
+        padded = size * (len(groups[-1]) + 1) if groups else 0
         is_full = (
             padded > batch_pieces if with_padding is None else total + size > batch_pieces or padded > with_padding
         )
-        if not found or is_full or size > longest:
-            found.append([])
+        if not groups or is_full or size > longest:
+            groups.append([])
             total = 0
-        found[-1].append(number)
+        groups[-1].append(row)
         total += size
-    return found
+    return groups
 
 
-def halving(
-    numbers: Sequence[int],
-    work: Callable[[Sequence[int]], list[Result]],
-    on_one: Callable[[int], TreefineError],
+def retry_in_halves(
+    rows: Sequence[Row], parse: Callable[[Sequence[Row]], list[Result]], memory_error: Callable[[Row], TreefineError]
 ) -> list[Result]:
-    """Return the results of `work`; if memory runs out, halve the numbers and try again.
+    """Return the results of `parse`; if memory runs out, halve the rows and try again.
 
-    If even one number is too much, raise the error that `on_one` returns.
+    If even one row is too much, raise the error that `memory_error` returns for it.
     """
     try:
-        return work(numbers)
+        return parse(rows)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        if len(numbers) == 1:
-            raise on_one(numbers[0]) from error
+        if len(rows) == 1:
+            raise memory_error(rows[0]) from error
     free_memory()
-    middle = len(numbers) // 2
-    return [*halving(numbers[:middle], work, on_one), *halving(numbers[middle:], work, on_one)]
+    middle = len(rows) // 2
+    halves = (rows[:middle], rows[middle:])
+    return [result for half in halves for result in retry_in_halves(half, parse, memory_error)]
 
 
 def free_memory() -> None:
@@ -113,154 +184,45 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-Work = Callable[[Plan, Sequence[Item]], list[Result]]
-
-
-def run(
-    plan: Plan, sentences: Iterable[Sentence], work: Work[Result], *, skip: int = 0, one_by_one: bool = False
-) -> Iterator[tuple[Sentence, Result]]:
-    """Yield each sentence with its result of `work` (`results.trees`, `parses` or `steps`), in order.
-
-    The first `skip` sentences are left out, and most of them are not parsed. The others stay in the same batches, so
-    their scores are the same to the last digit as without `skip`. With `one_by_one`, batches are not parsed at the same
-    time on a CPU, so that `work` can measure its time.
-    """
-    return run_items(plan, items_of(plan, sentences), work, skip=skip, one_by_one=one_by_one)
-
-
-def run_items(
-    plan: Plan, items: Iterable[Item], work: Work[Result], *, skip: int = 0, one_by_one: bool = False
-) -> Iterator[tuple[Sentence, Result]]:
-    """Do the same as `run` for sentences whose initial parses and constraints are known."""
-    encoder, most = plan.model.settings.encoder, plan.shape.most_pieces
-    longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else most
-    cut = (item._replace(pieces=plan.model.pieces_of(item.sentence)) for item in items)
-
-    for chunk in chunks(cut, lambda item: plan.size(item.sentence, item.pieces), most, plan.shape.chunk_batches):
-        if skip >= len(chunk):
-            skip -= len(chunk)
-            continue
-        for item in chunk[skip:]:
-            warn_if_long(plan, item)
-
-        def on_some(numbers: Sequence[int], chunk: list[Item] = chunk) -> list[Result]:
-            return by_calibration(plan, [chunk[number] for number in numbers], work)
-
-        def on_one(number: int, chunk: list[Item] = chunk) -> TreefineError:
-            return chunk[number].sentence.error(NO_MEMORY, hint=NO_MEMORY_HINT)
-
-        def attempt(numbers: Sequence[int]) -> list[Result] | None:
-            """Return None if memory runs out, perhaps because other batches are parsed at the same time."""
-            try:
-                return on_some(numbers)
-            except (MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                return None
-
-        sizes = [plan.size(item.sentence, item.pieces) for item in chunk]
-        n_threads = thread_count() if plan.device.type == "cpu" and not one_by_one else 1
-        share = max(_SMALLEST_SHARE, -(-sum(sizes) // n_threads))  # so that a small chunk gives work to all threads
-        found = batches(sizes, min(most, share), longest, with_padding=plan.shape.with_padding)
-        # A sentence that is too long for the encoder takes much memory: it is parsed when nothing else is.
-        at_once = [each for each in found if sizes[each[0]] <= longest]
-        results: dict[int, Result] = {}
-        if n_threads > 1 and len(at_once) > 1:
-            for numbers, parsed in zip(at_once, on_all_cores(attempt, at_once), strict=True):
-                results.update(zip(numbers, parsed or (), strict=parsed is not None))
-        for numbers in found:
-            if numbers[0] not in results:
-                results.update(zip(numbers, halving(numbers, on_some, on_one), strict=True))
-        for number in range(skip, len(chunk)):
-            yield chunk[number].sentence, results[number]
-        skip = 0
-
-
-def by_calibration(plan: Plan, items: Sequence[Item], work: Work[Result]) -> list[Result]:
-    """Return the results of `work`, for the sentences of each treebank with its own calibration."""
-    treebanks = [item.sentence.treebank for item in items] if plan.model.settings.calibration else []
-    if len(set(treebanks)) < 2:
-        return work(plan.for_treebank(treebanks[0]) if treebanks else plan, items)
-    found: dict[int, Result] = {}
-    for treebank in dict.fromkeys(treebanks):
-        places = [place for place, each in enumerate(treebanks) if each == treebank]
-        results = work(plan.for_treebank(treebank), [items[place] for place in places])
-        found.update(zip(places, results, strict=True))
-    return [found[place] for place in range(len(items))]
-
-
-def items_of(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
+def inputs_of(
+    plan: Plan, sentences: Iterable[Sentence], constraints: Iterable[Constraints] | None = None
+) -> Iterator[ParseInput]:
     """Yield each sentence with its initial parse and its constraints; raise an error if they do not fit it.
 
     A model of several treebanks learns which one each sentence belongs to. If the trust in an initial parse is "auto",
     its weight is estimated from the first sentences (`SAMPLE_SENTENCES`), which are read ahead.
     """
-    items = _items_of(plan, plan.choice.of_sentences(sentences))
-    return _weighed(plan, items) if AUTO in plan.trust else items
+    inputs = _inputs_of(plan, plan.language.of_sentences(sentences), constraints)
+    return _weighed(plan, inputs) if AUTO in plan.trust else inputs
 
 
-def _weighed(plan: Plan, items: Iterator[Item]) -> Iterator[Item]:
-    """Yield the items with estimated weights. An error in the sample is raised after the items before it."""
-    sample, fault = read_sample(items)
-    estimated = _weights(plan, sample)
-    weights = [new if old == AUTO else old for old, new in zip(plan.trust, estimated, strict=True)]
-    for item in chain(sample, items if fault is None else ()):
-        evidence = tuple(each._replace(weight=weight) for each, weight in zip(item.evidence, weights, strict=True))
-        yield item._replace(evidence=evidence)
-    if fault is not None:
-        raise fault
-
-
-def _weights(plan: Plan, items: Sequence[Item], gold: Sequence[Sequence[int]] | None = None) -> list[float]:
-    """Return the weight of each source of evidence, estimated, or fitted to gold heads. Long sentences do not count."""
-    is_short = [not is_long(plan, item) for item in items]
-    short = [*compress(items, is_short)]
-    known = None if gold is None else [*compress(gold, is_short)]
-    beliefs = [found for _, found in run_items(plan, map(without_graph, short), beliefs_of)]
-    weigh, weights = estimated_weight if gold is None else fitted_weight, []
-    for number in range(len(plan.trust)):
-        given = [item.evidence[number] for item in short]
-        heads, labels = choices_of(beliefs, given, number, plan.model.vocabulary, known)
-        weights.append(weigh(heads, labels) * plan.confidence.arc_temperature)
-    return weights
-
-
-def fitted_weights(plan: Plan, sentences: Iterable[Sentence], gold: Iterable[Sentence]) -> tuple[float, ...]:
-    """Return the weight of each initial parse, fitted to correct trees of some of the sentences with the same words."""
-    heads = {each.forms: each.graph.heads[1:] for each in gold}
-    n_gold = len(heads)
-    items, right = list[Item](), list[Sequence[int]]()
-    for item in _items_of(plan, sentences):
-        known = heads.pop(item.sentence.forms, None)
-        if known is not None:
-            items.append(item)
-            right.append(known)
-    if not items:
-        message = f"None of the {n_gold:,} sentences with correct trees occurs in the input."
-        raise TreefineError(message, hint="The words of a sentence must be the same in both.")
-    return tuple(_weights(plan, items, right))
-
-
-def _items_of(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
+def _inputs_of(
+    plan: Plan, sentences: Iterable[Sentence], constraints: Iterable[Constraints] | None
+) -> Iterator[ParseInput]:
     sources = parsers_in(plan.initial) if plan.trust else (plan.initial,)
-    ours, for_constraints, *for_sources = tee(sentences, 2 + len(sources))
-    parses = [initial(each) for initial, each in zip(sources, for_sources, strict=True)]
-    decided = plan.constrain(for_constraints)
+    sentences, *copies = tee(sentences, 1 + len(sources))
+    parses = [initial(copy) for initial, copy in zip(sources, copies, strict=True)]
+    decisions = None if constraints is None else iter(constraints)
     weights = [0.0 if each == AUTO else each for each in plan.trust]
-    for sentence in ours:
-        found, constraints = [_checked(sentence, next(each, None)) for each in parses], next(decided, None)
-        arcs = found[0]
-        evidence = tuple(map(WeightedArcs, map(arcs_with_labels, found), weights)) if weights else ()
-        if constraints is None:
+    for sentence in sentences:
+        trees = [_checked(sentence, next(each, None)) for each in parses]
+        evidence = tuple(map(WeightedArcs, map(arcs_with_labels, trees), weights)) if weights else ()
+        decided = decisions_in(sentence, plan.keep) if decisions is None else next(decisions, None)
+        if decided is None:
             raise sentence.error("There are fewer constraints than sentences: this sentence has none.")
-        if constraints:
-            in_parts = len(sentence) > plan.most_words
-            check_constraints(sentence, constraints, plan.decoder, plan.model.vocabulary, in_parts=in_parts)
-            arcs = named_as_given(arcs, constraints, plan.model.vocabulary)
-        yield Item(sentence, arcs, constraints, evidence=evidence)
+        arcs = trees[0]
+        if decided and is_long(plan, sentence):
+            hint = 'Leave them out, or use keep="nothing" (--keep nothing).'
+            raise sentence.error(
+                f"Constraints are not possible in a sentence of more than {plan.most_words:,} words.", hint=hint
+            )
+        if decided:
+            check_constraints(sentence, decided, plan.decoder, plan.model.vocabulary)
+            arcs = named_as_given(arcs, decided, plan.model.vocabulary)
+        yield ParseInput(sentence, arcs, decided, evidence=evidence)
     for _ in chain.from_iterable(parses):  # asking for one more also lets the iterator raise its own, clearer error
         raise TreefineError("The initial parser returned more parses than there are sentences.")
-    for _ in decided:
+    for _ in decisions or ():
         raise TreefineError("There are more constraints than sentences.")
 
 
@@ -272,3 +234,47 @@ def _checked(sentence: Sentence, arcs: Arcs | None) -> Arcs:
     if any(head is not None and not 0 <= head <= len(sentence) for head in heads):
         raise sentence.error("The initial parser returned a head that is not a word of this sentence.")
     return arcs
+
+
+def _weighed(plan: Plan, inputs: Iterator[ParseInput]) -> Iterator[ParseInput]:
+    """Yield the inputs with estimated weights. An error in the sample is raised after the inputs before it."""
+    sample, fault = read_sample(inputs)
+    weights = [
+        estimated if trust == AUTO else trust
+        for trust, estimated in zip(plan.trust, _weights(plan, sample), strict=True)
+    ]
+    for each in chain(sample, inputs if fault is None else ()):
+        evidence = tuple(arcs._replace(weight=weight) for arcs, weight in zip(each.evidence, weights, strict=True))
+        yield each._replace(evidence=evidence)
+    if fault is not None:
+        raise fault
+
+
+def _weights(plan: Plan, inputs: Sequence[ParseInput], gold: Sequence[Sequence[int]] | None = None) -> list[float]:
+    """Return the weight of each source of evidence, estimated, or fitted to gold heads. Long sentences do not count."""
+    is_short = [not is_long(plan, each.sentence) for each in inputs]
+    short = [*compress(inputs, is_short)]
+    known = None if gold is None else [*compress(gold, is_short)]
+    beliefs = [belief for _, belief in run_inputs(plan, map(without_graph, short), beliefs_of)]
+    weigh, weights = estimated_weight if gold is None else fitted_weight, []
+    for source in range(len(plan.trust)):
+        arcs = [each.evidence[source] for each in short]
+        heads, labels = choices_of(beliefs, arcs, source, plan.model.vocabulary, known)
+        weights.append(weigh(heads, labels) * plan.model.settings.confidence.arc_temperature)
+    return weights
+
+
+def fitted_weights(plan: Plan, sentences: Iterable[Sentence], gold: Iterable[Sentence]) -> tuple[float, ...]:
+    """Return the weight of each initial parse, fitted to correct trees of some of the sentences with the same words."""
+    heads = {each.forms: each.graph.heads[1:] for each in gold}
+    n_gold = len(heads)
+    inputs, gold_heads = list[ParseInput](), list[Sequence[int]]()
+    for each in _inputs_of(plan, sentences, None):
+        known = heads.pop(each.sentence.forms, None)
+        if known is not None:
+            inputs.append(each)
+            gold_heads.append(known)
+    if not inputs:
+        message = f"None of the {n_gold:,} sentences with correct trees occurs in the input."
+        raise TreefineError(message, hint="The words of a sentence must be the same in both.")
+    return tuple(_weights(plan, inputs, gold_heads))

@@ -38,15 +38,15 @@ class Confidence:
 
 
 def word_confidences(
-    scores: Scores, trees: Graphs, decoder: Decoder, settings: ConfidenceSettings
+    scores: Scores, trees: Graphs, decoder: Decoder, arc_temperature: Tensor | float, label_temperature: Tensor | float
 ) -> Float[Tensor, "batch word two"]:
     """Return the confidence in the head and in the label of each word. The rows of ROOT and padding are meaningless.
 
     The temperatures calibrate the probabilities but change no decision.
     """
     heads, labels = trees.heads.clamp(min=0), trees.labels.clamp(min=0)
-    arcs = (scores.arcs / settings.arc_temperature).softmax(-1)
-    of_labels = (decoder.labels_of(scores, trees) / settings.label_temperature).softmax(-1)
+    arcs = (scores.arcs / arc_temperature).softmax(-1)
+    of_labels = (decoder.labels_of(scores, trees) / label_temperature).softmax(-1)
     chosen = (arcs.gather(2, heads[..., None]), of_labels.gather(2, labels[..., None]))
     return torch.cat(chosen, dim=-1).nan_to_num(0.0)  # [batch, word, arc and label]
 
@@ -61,12 +61,12 @@ def sentence_confidence(words: Iterable[Confidence], settings: ConfidenceSetting
     >>> sentence_confidence([Confidence(math.exp(-1.0), 1.0)], ConfidenceSettings())
     0.5
     """
-    doubt = doubt_of(words)
+    doubt = negative_log_likelihood(words)
     odds = math.exp(min(700.0, settings.sentence_slope * math.log(doubt / settings.sentence_scale)))
     return 1 / (1 + odds)
 
 
-def doubt_of(words: Iterable[Confidence]) -> float:
+def negative_log_likelihood(words: Iterable[Confidence]) -> float:
     """Return the sum of -log p over the words of a sentence."""
     return sum(-math.log(max(LEAST, min(1 - LEAST, word.both))) for word in words)
 

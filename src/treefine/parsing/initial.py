@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from treefine.treebank.align import transferred
 from treefine.treebank.conllu import read_treebank
@@ -29,15 +30,15 @@ def given(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
         yield sentence.arcs
 
 
-@dataclass(frozen=True)
-class FromParser:
-    """An initial parser that uses another parser, such as SynTr or the biaffine one."""
+def from_parser(parse: Callable[[Iterable[Sentence]], Iterator[Sentence]]) -> InitialParser:
+    """Return an initial parser that uses another parser; `parse` is its `stream_trees`."""
+    return partial(_from_parser, parse)  # a closure could not be pickled
 
-    parse: Callable[[Iterable[Sentence]], Iterator[Sentence]]  # its `stream_trees`
 
-    def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Arcs]:
-        """Yield the arcs of each sentence."""
-        return given(self.parse(sentences))
+def _from_parser(
+    parse: Callable[[Iterable[Sentence]], Iterator[Sentence]], sentences: Iterable[Sentence]
+) -> Iterator[Arcs]:
+    return given(parse(sentences))
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,6 @@ class FromFile:
         return transferred(sentences, read_treebank(self.path, format=self.format), self.path)
 
 
-def from_parser(parse: Callable[[Iterable[Sentence]], Iterator[Sentence]]) -> InitialParser:
-    """Return an initial parser that uses another parser; `parse` is its `stream_trees`."""
-    return FromParser(parse)
-
-
 def from_file(path: str, *, format: str | None = None) -> InitialParser:
     """Return an initial parser that reads a treebank file of the same text."""
     return FromFile(path, format)
@@ -69,7 +65,7 @@ class Renamed:
     initial: InitialParser
     known: Collection[str]
     names: Mapping[str, str] | None
-    _found: dict[str, str] = field(default_factory=dict)
+    _cache: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Arcs]:
         """Yield the arcs of each sentence."""
@@ -79,12 +75,23 @@ class Renamed:
     def _name(self, head: int | None, label: str) -> str:
         if head is None:
             return label
-        found = self._found.get(label)
-        if found is None:
-            found = read_as(label, self.known, self.names)
-            if len(self._found) < MOST_NAMES:
-                self._found[label] = found
-        return found
+        if label in self._cache:
+            return self._cache[label]
+        name = read_as(label, self.known, self.names)
+        if len(self._cache) < MOST_NAMES:
+            self._cache[label] = name
+        return name
+
+
+def renamed(initial: InitialParser, known: Collection[str], names: Mapping[str, str] | None = None) -> InitialParser:
+    """Return an initial parser that maps its labels to known ones, as `read_as` does.
+
+    The known labels are those of a model, `parser.model.vocabulary.labels`. The mapping `names`, such as one from
+    `read_label_map`, takes precedence.
+    """
+    if isinstance(initial, SeveralParsers):
+        return SeveralParsers(tuple(renamed(each, known, names) for each in initial.sources))
+    return Renamed(initial, known, names)
 
 
 @dataclass(frozen=True)
@@ -106,10 +113,7 @@ def parsers_in(initial: InitialParser) -> tuple[InitialParser, ...]:
 
 
 def is_given(initial: InitialParser) -> bool:
-    """Return whether the initial parse, or the first of several, is the sentences' own trees.
-
-    Their labels may be renamed.
-    """
+    """Return whether the initial parse, or the first of several, is the sentences' own trees."""
     return _without_names(initial.sources[0] if isinstance(initial, SeveralParsers) else initial) is given
 
 
@@ -120,14 +124,3 @@ def is_of_others(initial: InitialParser) -> bool:
 
 def _without_names(initial: InitialParser) -> InitialParser:
     return initial.initial if isinstance(initial, Renamed) else initial
-
-
-def renamed(initial: InitialParser, known: Collection[str], names: Mapping[str, str] | None = None) -> InitialParser:
-    """Return an initial parser that maps its labels to known ones, as `read_as` does.
-
-    The known labels are those of a model, `parser.model.vocabulary.labels`. The mapping `names`, such as one from
-    `read_label_map`, takes precedence.
-    """
-    if isinstance(initial, SeveralParsers):
-        return SeveralParsers(tuple(renamed(each, known, names) for each in initial.sources))
-    return Renamed(initial, known, names)

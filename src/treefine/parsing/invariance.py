@@ -15,7 +15,7 @@ from torch import Tensor
 from treefine.model.batch import Batch, Graphs
 from treefine.model.scorer import Scores
 from treefine.parsing.decode import Decoder, dependents, labelled
-from treefine.parsing.refine import Tags, log_best, mean_of_words, stopping, sureness
+from treefine.parsing.refine import Tags, expected_stability, log_best, mean_of_words, stopping
 
 TOLERANCE = 1e-4  # the smallest safe lead of the best score, relative to the largest score
 LONGEST_SEARCH = 100  # words; scoring a longer sentence again may be faster than the search
@@ -42,24 +42,24 @@ def stable_scores(
     labels = decoder.best_labels(scores)
     best = labelled(scores.best_heads, labels, batch.is_word)
     is_same = best.same_words(graphs)
-    is_close, sure = close_calls(scores, labels, batch.is_word), None
+    is_close, stability = close_calls(scores, labels, batch.is_word), None
     if stop_above < 1:
         given = scores.arcs, labels, dependents(batch.is_word), is_same
-        sure = sureness(*given)
-        is_close = is_close | ~((sure - stop_above).abs() > unsteadiness(*given, _least_lead))
-    may_end = stopping(is_same, None, sure, stop_above=stop_above).ended
+        stability = expected_stability(*given)
+        is_close = is_close | ~((stability - stop_above).abs() > unsteadiness(*given, _least_lead))
+    may_end = stopping(is_same, None, stability, stop_above=stop_above).stops_early
     lacks_tree = (may_end | needs_trees) & ~decoder.are_trees(best, batch.is_word)
     rows = []
     for row, (is_one, lacks_one) in enumerate(torch.stack([is_close, lacks_tree], dim=1).tolist()):
         if is_one or (lacks_one and not leads_clearly(scores.only(row, batch.lengths[row] + 1), decoder)):
             rows.append(row)
-    alone = {}
+    rescored_rows = {}
     for row in rows:
         part = batch.select([row])
         index = torch.tensor([row], device=graphs.heads.device)
         part_tags = tags if tags is None else tags[index, : part.n_words]
-        alone[row] = score(part, graphs.select(index, part.n_words), part_tags)
-    return scores.with_rows(alone)
+        rescored_rows[row] = score(part, graphs.select(index, part.n_words), part_tags)
+    return scores.with_rows(rescored_rows)
 
 
 def close_calls(
@@ -102,7 +102,7 @@ def unsteadiness(
     is_same: Bool[Tensor, "batch dep"],
     noise: Callable[[Float[Tensor, "batch dep choice"]], Float[Tensor, "batch dep"]],
 ) -> Float[Tensor, " batch"]:
-    """Return how much the sureness can change if score differences within a word change by at most its noise.
+    """Return how much the expected stability can change if score differences within a word change by at most its noise.
 
     The probability p of a best choice changes by at most x eˣ (1 - p), where x is the noise. See docs/design.md, 'Batch
     invariance'.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -38,10 +38,9 @@ class LanguageChoice:
         if not asked:
             return known
         code = code_of(asked) or usual_code(asked)
-        if vocabulary.treebanks:
-            named = code if code in vocabulary.treebanks else main.get(code, "")
-            if named:
-                return replace(known, named=named)
+        named = code if code in vocabulary.treebanks else main.get(code, "")
+        if named:
+            return replace(known, named=named)
         own = [code_of(each) or each for each in languages] or list(settings.languages)
         if not vocabulary.treebanks and code in own:
             return known
@@ -65,19 +64,16 @@ class LanguageChoice:
 
     def of_text(self, text: str) -> str:
         """Return the code of the treebank whose habits fit a text; empty if no language can be identified."""
-        if not self.guesses:
-            return self.named
-        return self.main.get(identify(text, self.main).language, "")
+        return self.main.get(identify(text, self.main).language, "") if self.guesses else self.named
 
-    def of_chunks(self, chunks: Iterable[str], *, between: str = "") -> tuple[str, Iterator[str]]:
+    def of_chunks(self, chunks: Iterable[str], *, between: str = "") -> tuple[str, Iterable[str]]:
         """Return the treebank of a text that comes in chunks, and the same chunks. Reads only the start of the text.
 
         `between` is what stands between two chunks.
         """
-        chunks = iter(chunks)
         if not self.guesses:
             return self.named, chunks
-        first, n_chars = list[str](), 0
+        chunks, first, n_chars = iter(chunks), list[str](), 0
         for chunk in chunks:
             first.append(chunk)
             n_chars += len(chunk)
@@ -91,32 +87,24 @@ class LanguageChoice:
         A sentence that has a treebank of the model keeps it, unless the user named another one. A model of one treebank
         has no codes.
         """
-        if not self.treebanks:
-            yield from (replace(each, treebank="") if each.treebank else each for each in sentences)
-        elif self.named:
-            yield from (replace(each, treebank=self.named) for each in sentences)
-        else:
-            yield from self._identified(sentences)
-
-    def _identified(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-        waiting, n_chars = list[Sentence](), 0
+        group, n_chars = list[Sentence](), 0
         for each in sentences:
-            if each.treebank in self.treebanks:
-                yield from self._together(waiting)
-                yield each
-                waiting, n_chars = [], 0
+            if not self.guesses:
+                yield each if each.treebank == self.named else replace(each, treebank=self.named)
                 continue
-            if waiting and each.path != waiting[-1].path:
-                yield from self._together(waiting)
-                waiting, n_chars = [], 0
-            waiting.append(each)
+            if each.treebank in self.treebanks or (group and each.path != group[0].path):
+                yield from self._identified(group)
+                group, n_chars = [], 0
+            if each.treebank in self.treebanks:
+                yield each
+                continue
+            group.append(each)
             n_chars += len(own_text(each))
             if n_chars >= _SAMPLE_OF_SENTENCES:
-                yield from self._together(waiting)
-                waiting, n_chars = [], 0
-        yield from self._together(waiting)
+                yield from self._identified(group)
+                group, n_chars = [], 0
+        yield from self._identified(group)
 
-    def _together(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-        some = list(sentences)
-        treebank = self.of_text(" ".join(map(own_text, some))) if some else ""
-        return (replace(each, treebank=treebank) for each in some)
+    def _identified(self, group: Sequence[Sentence]) -> list[Sentence]:
+        treebank = self.of_text(" ".join(map(own_text, group))) if group else ""
+        return [replace(each, treebank=treebank) for each in group]

@@ -277,7 +277,7 @@ def options_from_text(values: Mapping[str, object]) -> ParserOptions:
     )
 
 
-_CHARACTERS_AT_ONCE = 1 << 16  # in the texts that `first_texts` reads, without the last one
+_CHARACTERS_AT_ONCE = 1 << 16  # in the texts that `next_texts` reads, without the last one
 _Context = TypeVar("_Context")  # what belongs to a text of `Parser.pipe`
 
 Words = Sentence | HasSentence | Sequence[str]
@@ -298,30 +298,30 @@ def sentence_of(words: Words) -> Sentence:
     return Sentence.of_words(cast("Sequence[str]", words))  # which checks the words
 
 
-def given_sentences(sentences: Iterable[Words]) -> Iterator[Sentence]:
+def sentences_of(sentences: Iterable[Words]) -> Iterator[Sentence]:
     """Return an iterator over these sentences; an error names the number of the sentence.
 
     The argument itself is checked before the first sentence is asked for.
     """
     if isinstance(sentences, str):
         raise TreefineError(f"{sentences[:40]!r} is a string, not a list of sentences.", hint=_ONE_TEXT)
-    if isinstance(sentences, bytes | Mapping) or not isinstance(sentences, Iterable):
+    if not is_list_like(sentences):
         raise TreefineError(f"The sentences must be a list or an iterator, not {described(sentences)}.")
     if sentence_in(sentences) is not None:
         raise TreefineError("This is one sentence, but several are needed.", hint="Put it into a list.")
-    return _numbered(iter(sentences))
 
+    def numbered() -> Iterator[Sentence]:
+        for number, each in enumerate(sentences, start=1):
+            try:
+                sentence = sentence_of(each)
+            except TreefineError as error:
+                if error.sentence is None:
+                    error.sentence = number
+                raise
+            is_from_file = sentence.line > 0
+            yield sentence if is_from_file else replace(sentence, number=number)
 
-def _numbered(sentences: Iterator[Words]) -> Iterator[Sentence]:
-    for number, each in enumerate(sentences, start=1):
-        try:
-            sentence = sentence_of(each)
-        except TreefineError as error:
-            if error.sentence is None:
-                error.sentence = number
-            raise
-        is_from_file = sentence.line > 0
-        yield sentence if is_from_file else replace(sentence, number=number)
+    return numbered()
 
 
 def one_or_several(sentences: Words | Iterable[Words]) -> tuple[list[Words], bool]:
@@ -340,8 +340,10 @@ ConstraintsLike = Constraints | Mapping[str, Mapping[int, Any]] | None
 """The constraints of one sentence: a Constraints, a dictionary with the names of its fields, or None."""
 
 
-def constraints_of(constraints: Iterable[ConstraintsLike]) -> Iterator[Constraints]:
-    """Return an iterator over the constraints of several sentences."""
+def constraints_of(constraints: Iterable[ConstraintsLike] | None) -> Iterator[Constraints] | None:
+    """Return an iterator over the constraints of several sentences; None for None."""
+    if constraints is None:
+        return None
     hint = "Pass a list with one for each sentence."
     if isinstance(constraints, Constraints | Mapping):
         raise TreefineError("There are several sentences but only one Constraints.", hint=hint)
@@ -380,7 +382,7 @@ def text_pairs(items: Iterable[Any], *, as_tuples: bool) -> Iterator[tuple[str, 
         yield text, context
 
 
-def first_texts(pairs: Iterator[tuple[str, _Context]], most: int) -> list[tuple[str, _Context]]:
+def next_texts(pairs: Iterator[tuple[str, _Context]], most: int) -> list[tuple[str, _Context]]:
     """Read the next texts of a `pipe`: at most this many, and fewer if they are long."""
     group: list[tuple[str, _Context]] = []
     n_characters = 0

@@ -100,6 +100,9 @@ class Change:
         return self.has_new_upos or self.has_new_xpos or self.has_new_feats or self.has_new_lemma
 
 
+_TAG_COLUMNS = ("upos", "xpos", "feats", "lemma")
+
+
 class WordTags(NamedTuple):
     """The tags, features and lemma of one word."""
 
@@ -125,12 +128,12 @@ class Parse:
     spans: tuple[Span, ...]  # the offsets of each word in the parsed text, or in `text` if the input was words
     word_confidences: tuple[Confidence, ...]  # the confidence in the head and label of each word
     confidence: float  # the probability that all heads and labels are right, and the sentence is cut right
-    steps: tuple[Graph, ...]  # the graphs G¹ … Gᵀ; they may have cycles, and the last one is usually the tree
+    steps: tuple[Graph, ...]  # the graphs G¹ … Gᵀ, which may have cycles; empty for more than 2,000 words
     initial: Arcs  # the initial parse G⁰; if it was empty, no word has a head
     initial_confidences: tuple[Confidence | None, ...]  # the confidence in the arcs of G⁰ after the last step
     converged: bool  # whether the last step repeated its input, so that further steps would change nothing
     trees: tuple[RankedTree, ...] = ()  # the k best trees, starting with the parse; empty if k is 1
-    was_sure: bool = False  # whether refinement stopped early because of `stop_above`
+    was_sure: bool = False  # whether refinement stopped because of `stop_above`
     step_confidences: tuple[tuple[Confidence, ...], ...] = ()  # the confidence of each step in its own arcs
     given_tags: tuple[WordTags, ...] = ()  # the tags of each word in the input; empty if they are not known
     trust: tuple[float, ...] = ()  # how much the arcs of each initial parse counted; empty if they did not
@@ -219,6 +222,8 @@ class Parse:
     @cached_property
     def words(self) -> tuple[ParsedWord, ...]:
         """The words with their tags, arcs, offsets and confidences."""
+        of_columns = zip(*map(self.confidences_in, COLUMNS), strict=True)
+        rows = zip(self.sentence.words, self.heads, self.spans, self.word_confidences, of_columns, strict=True)
         return tuple(
             ParsedWord(
                 word.number,
@@ -233,18 +238,11 @@ class Parse:
                 word.misc,
                 start,
                 end,
-                sure.arc,
-                sure.label,
+                confidence.arc,
+                confidence.label,
                 *of_tags,
             )
-            for word, head, (start, end), sure, *of_tags in zip(
-                self.sentence.words,
-                self.heads,
-                self.spans,
-                self.word_confidences,
-                *map(self.confidences_in, COLUMNS),
-                strict=True,
-            )
+            for word, head, (start, end), confidence, of_tags in rows
         )
 
     def confidences_in(self, column: Column) -> Sequence[float | None]:
@@ -252,14 +250,14 @@ class Parse:
 
         A value that equals that of the input counts as given.
         """
-        sure = self.tag_confidences.get(column)
-        if sure is None:
+        confidences = self.tag_confidences.get(column)
+        if confidences is None:
             return (None,) * len(self)
-        given = [getattr(each, column) for each in self.given_tags] or [BLANK] * len(self)
-        is_filled = column != "feats" or set(given) == {BLANK}  # otherwise a word with "_" has no features
+        before = [getattr(each, column) for each in self.given_tags] or [BLANK] * len(self)
+        is_filled = column != "feats" or set(before) == {BLANK}  # otherwise a word with "_" has no features
         return [
-            number if new != old or (is_filled and old == BLANK) else None
-            for number, new, old in zip(sure, getattr(self, column), given, strict=True)
+            confidence if new != old or (is_filled and old == BLANK) else None
+            for confidence, new, old in zip(confidences, getattr(self, column), before, strict=True)
         ]
 
     @property
@@ -269,32 +267,36 @@ class Parse:
 
     def head_of(self, word: ParsedWord) -> ParsedWord | None:
         """Return the head of a word of this sentence; None for the root."""
-        head = self._own(word).head
+        head = self.heads[self._place(word)]
         return self.words[head - 1] if head else None
 
     def children(self, word: ParsedWord) -> tuple[ParsedWord, ...]:
         """Return the words whose head is this word, in the order of the sentence."""
-        number = self._own(word).number
-        return tuple(each for each in self.words if each.head == number)
+        return tuple(self.words[place] for place in self._children[self._place(word)])
 
     def subtree(self, word: ParsedWord) -> tuple[ParsedWord, ...]:
         """Return this word and all words below it, in the order of the sentence."""
-        below: dict[int, list[int]] = {}
-        for number, head in enumerate(self.heads, start=1):
-            below.setdefault(head, []).append(number)
-        found, waiting = [], [self._own(word).number]
-        while waiting:
-            number = waiting.pop()
-            found.append(number)
-            waiting += below.get(number, ())
-        return tuple(self.words[number - 1] for number in sorted(found))
+        places = [self._place(word)]
+        for place in places:  # it grows
+            places += self._children[place]
+        return tuple(self.words[place] for place in sorted(places))
 
-    def _own(self, word: ParsedWord) -> ParsedWord:
-        if word not in self.words:
-            raise TreefineError(
-                f"{word!r} is not a word of this parse.", hint="Pass one of its words, such as parse[0]."
-            )
-        return word
+    @cached_property
+    def _children(self) -> list[list[int]]:
+        """The places of each word's children; the first word has place 0."""
+        children: list[list[int]] = [[] for _ in self.heads]
+        for place, head in enumerate(self.heads):
+            if head:
+                children[head - 1].append(place)
+        return children
+
+    def _place(self, word: ParsedWord) -> int:
+        """Return the place of a word, from 0; raise an error for a word of another sentence."""
+        place = getattr(word, "number", 0) - 1
+        if not 0 <= place < len(self) or self.words[place] != word:
+            message = f"{word!r} is not a word of this parse."
+            raise TreefineError(message, hint="Pass one of its words, such as parse[0].")
+        return place
 
     @property
     def agreement(self) -> tuple[float, ...]:
@@ -308,7 +310,7 @@ class Parse:
         They are all words if the parser started from an empty graph.
         """
         tags = self.given_tags or tags_of(self.sentence)
-        old = zip(*self.initial, self.initial_confidences, tags, strict=True)
+        before = zip(*self.initial, self.initial_confidences, tags, strict=True)
         compared = (
             Change(
                 word.number,
@@ -317,19 +319,12 @@ class Parse:
                 old_label,
                 word.head,
                 word.label,
-                None if sure is None else sure.both,
+                None if confidence is None else confidence.both,
                 word.confidence,
                 next((t for t, graph in enumerate(self.steps, start=1) if _has_arc(graph, word)), None),
-                given.upos,
-                word.upos,
-                given.xpos,
-                word.xpos,
-                given.feats,
-                word.feats,
-                given.lemma,
-                word.lemma,
+                *chain.from_iterable((getattr(old, column), getattr(word, column)) for column in _TAG_COLUMNS),
             )
-            for word, (old_head, old_label, sure, given) in zip(self.words, old, strict=True)
+            for word, (old_head, old_label, confidence, old) in zip(self.words, before, strict=True)
         )
         return tuple(each for each in compared if each.has_new_arc or each.has_new_tag)
 
@@ -409,6 +404,8 @@ class Parse:
             return [replace(first, **of_tree), *(replace(each, before=first.graph) for each in others)]
         if not steps:
             return [Picture(self.forms, shown_tags(self.upos), self.tree, tokens=tokens, **of_tree)]
+        if not self.steps:
+            raise self.sentence.error("The steps of so long a sentence cannot be drawn.", hint="Omit --show-steps.")
         heads = self.initial.heads
         known = [head for head in heads if head is not None]
         initial = Graph.of_words(known, self.initial.labels) if len(known) == len(heads) else None
@@ -509,23 +506,9 @@ class Parses(list[Parse]):
 
 
 _JSON_NAMES = (  # of the values of a word
-    "number",
-    "form",
-    "lemma",
-    "upos",
-    "xpos",
-    "feats",
-    "head",
-    "label",
-    "start",
-    "end",
-    "arc_confidence",
-    "label_confidence",
-    "confidence",
-    "upos_confidence",
-    "xpos_confidence",
-    "feats_confidence",
-    "lemma_confidence",
+    *("number", "form", "lemma", "upos", "xpos", "feats", "head", "label", "start", "end"),
+    *("arc_confidence", "label_confidence", "confidence"),
+    *(f"{column}_confidence" for column in _TAG_COLUMNS),
 )
 
 

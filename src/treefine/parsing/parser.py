@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import chain, islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import torch
 
 from treefine import fast
-from treefine.config import BATCH_PIECES, BiLSTMSettings, Precision, TagChoice
+from treefine.config import BATCH_PIECES, Precision, TagChoice
 from treefine.errors import (
     LanguageWarning,
     ModelError,
@@ -40,11 +39,11 @@ from treefine.parsing.options import (
     Words,
     checked_strings,
     constraints_of,
-    first_texts,
-    given_sentences,
+    next_texts,
     one_or_several,
     options_of,
     sentence_of,
+    sentences_of,
     text_pairs,
 )
 from treefine.parsing.parse import Parse, Parses
@@ -53,7 +52,7 @@ from treefine.parsing.results import Step, parses, steps, trees
 from treefine.segmenter.cut import Segmented
 from treefine.segmenter.language import LanguageCheck, code_of
 from treefine.segmenter.segmenter import Segmenter
-from treefine.treebank.constraints import Constraints, Keep, listed, unknown_labels
+from treefine.treebank.constraints import Constraints, Keep, unknown_labels
 from treefine.treebank.files import Source, path_of
 from treefine.treebank.label_schemes import label_map_of
 from treefine.treebank.raw_text import own_text, spans_in
@@ -117,11 +116,10 @@ class Parser:
 
     def __repr__(self) -> str:
         """Return the name of the model, its kind and its main options."""
-        settings = self.model.settings
-        kind = "biaffine" if isinstance(settings.encoder, BiLSTMSettings) else "SynTr"
+        languages = self._plan.language.languages(self.languages)
         parts = [
-            "RNGTr" if settings.reads_graph else kind,
-            *self._shown_languages(),
+            "RNGTr" if self.model.settings.reads_graph else "SynTr",
+            *(languages if len(languages) <= _MOST_SHOWN else [f"{len(languages)} languages"]),
             *filter(None, [self._treebank]),
             f"T={self.max_steps}",
             f"tags: {self.tags}",
@@ -131,10 +129,6 @@ class Parser:
         ]
         name = f" {self._name!r}" if self._name else ""
         return f"<Parser{name}: {', '.join(parts)}>"
-
-    def _shown_languages(self) -> Sequence[str]:
-        languages = self._plan.choice.languages(self.languages)
-        return languages if len(languages) <= _MOST_SHOWN else [f"{len(languages)} languages"]
 
     @classmethod
     def from_pretrained(cls, name: str | os.PathLike[str], **options: Any) -> Parser:
@@ -146,20 +140,20 @@ class Parser:
         if not isinstance(name, str | os.PathLike):
             hint = 'Write the name of a bundled model, such as "en", or the path of a model folder.'
             raise ModelError(f"The name of a model must be a string or a path, not {described(name)}.", hint=hint)
-        given = options_of(options).set_options
+        chosen = options_of(options).set_options
         if isinstance(name, str) and name not in bundled_models() and not Path(name).exists():
-            found = model_for(name)  # a language, such as "sv"
-            if found is not None:
-                name, given["language"] = found[0], given.get("language", found[1])
-        given["device"] = find_device(given.get("device"))  # report a wrong device before reading any file
+            model = model_for(name)  # a language, such as "sv"
+            if model is not None:
+                name, chosen["language"] = model[0], chosen.get("language", model[1])
+        chosen["device"] = find_device(chosen.get("device"))  # report a wrong device before reading any file
         folder = find_model(name)
-        if given.get("initial") is None and (folder / LAYOUT.initial).is_dir():
-            given["initial"] = folder / LAYOUT.initial
+        if "initial" not in chosen and (folder / LAYOUT.initial).is_dir():
+            chosen["initial"] = folder / LAYOUT.initial
         has_segmenter = (folder / LAYOUT.segmenter).is_dir()
         segmenter = Segmenter.from_folder(folder / LAYOUT.segmenter) if has_segmenter else None
         source = about(folder) if (folder / ABOUT).is_file() else None
         languages = () if source is None or source.languages else (source.language,)
-        parser = cls(load_model(folder), segmenter=segmenter, languages=languages, **given)
+        parser = cls(load_model(folder), segmenter=segmenter, languages=languages, **chosen)
         parser._name, parser._treebank = os.fspath(name), "" if source is None else source.treebank
         return parser
 
@@ -183,7 +177,7 @@ class Parser:
         other._name, other._treebank = self._name, self._treebank
         if other.precision == self.precision:
             other._running = self._running
-        if other._plan.choice == self._plan.choice:
+        if other._plan.language == self._plan.language:
             other._language_check = self._language_check
         return other
 
@@ -195,9 +189,9 @@ class Parser:
         if not isinstance(text, str):
             hint = "Use pipe(texts) for several texts, or parse(words) for a list of words."
             raise TreefineError(f"A text must be a string, not {described(text)}.", hint=hint)
-        found = self.stream_chunks([text])  # first, because the model may have no segmenter
+        parsed = self.stream_chunks([text])  # first, because the model may have no segmenter
         self._check_language(text, stacklevel=3)
-        return Parses(found)
+        return Parses(parsed)
 
     @overload
     def pipe(
@@ -226,18 +220,18 @@ class Parser:
         if not is_whole_number(batch_size) or batch_size < 1:
             raise TreefineError(f"batch_size must be a number of texts, at least 1, not {described(batch_size)}.")
         self.text_segmenter()  # raises an error if the model has none
-        found = self._pipe(text_pairs(texts, as_tuples=as_tuples), batch_size)
-        return found if as_tuples else (parses for parses, _ in found)
+        pairs = self._pipe(text_pairs(texts, as_tuples=as_tuples), batch_size)
+        return pairs if as_tuples else (parses for parses, _ in pairs)
 
     def _pipe(self, pairs: Iterator[tuple[str, Context]], batch_size: int) -> Iterator[tuple[Parses, Context]]:
         size = min(batch_size, _TEXTS_AT_FIRST)
-        while group := first_texts(pairs, size):
+        while group := next_texts(pairs, size):
             size = min(batch_size, 2 * size)
             for text, _ in group:
                 self._check_language(text, stacklevel=5)
-            cut = self.segment_all([text for text, _ in group])
-            parsed = self.stream_segmented(each for sentences in cut for each in sentences)
-            for sentences, (_, context) in zip(cut, group, strict=True):
+            segmented = self.segment_all([text for text, _ in group])
+            parsed = self.stream_segmented(chain.from_iterable(segmented))
+            for sentences, (_, context) in zip(segmented, group, strict=True):
                 yield Parses(islice(parsed, len(sentences))), context
 
     @overload
@@ -263,18 +257,13 @@ class Parser:
         if is_one and isinstance(constraints, Constraints | Mapping):
             constraints = [constraints]
         if isinstance(constraints, Sequence) and not isinstance(constraints, str | bytes):
-            listed_constraints = list(map(Constraints.of, constraints))
-            self._warn_of_labels(listed_constraints)
-            constraints = listed_constraints
-        found = Parses(self.stream(several, constraints=constraints))  # type: ignore[arg-type]  # it checks the type
-        return found[0] if is_one else found
-
-    def _warn_of_labels(self, constraints: Iterable[Constraints]) -> None:
-        known = self.model.vocabulary.labels
-        for each in constraints:
-            for unknown in islice(unknown_labels(each, known), 1):
+            listed, known = list(map(Constraints.of, constraints)), self.model.vocabulary.labels
+            constraints = listed
+            for unknown in chain.from_iterable(islice(unknown_labels(each, known), 1) for each in listed):
                 message = f"word {unknown.word}: {unknown.message} {unknown.warning(known)}"
-                warnings.warn(message, UnknownLabelWarning, stacklevel=3)
+                warnings.warn(message, UnknownLabelWarning, stacklevel=2)
+        parsed = Parses(self.stream(several, constraints=constraints))  # type: ignore[arg-type]  # it checks the type
+        return parsed[0] if is_one else parsed
 
     @overload
     def refine(
@@ -344,15 +333,14 @@ class Parser:
         TreefineError if no sentence occurs in both.
         """
         parser = self.using(initial="given") if self.initial is empty else self
-        gold_trees = list(given_sentences(gold))
-        return fitted_weights(parser.using(trust=1.0).plan(), given_sentences(sentences), gold_trees)
+        return fitted_weights(parser.using(trust=1.0).plan(), sentences_of(sentences), list(sentences_of(gold)))
 
     def stream(
         self, sentences: Iterable[Words], *, constraints: Iterable[ConstraintsLike] | None = None
     ) -> Iterator[Parse]:
         """Yield the Parse of each sentence, in order, in constant memory. The arguments are as in `parse`."""
-        found = (Segmented(each, spans_in(own_text(each), each)) for each in given_sentences(sentences))
-        return self.stream_segmented(found, constraints=constraints)
+        segmented = (Segmented(each, spans_in(own_text(each), each)) for each in sentences_of(sentences))
+        return self.stream_segmented(segmented, constraints=constraints)
 
     def stream_trees(
         self, sentences: Iterable[Words], *, constraints: Iterable[ConstraintsLike] | None = None, skip: int = 0
@@ -363,10 +351,10 @@ class Parser:
         """
         if not is_whole_number(skip) or skip < 0:
             raise TreefineError(f"skip must be a number of sentences, not {described(skip)}.")
-        plan, found = self.plan(constraints), given_sentences(sentences)
+        plan, read, decided = self.plan(), sentences_of(sentences), constraints_of(constraints)
         if self.engine is not None:
-            return self.engine.stream_sentences(plan, found, skip=skip)
-        return (parsed for _, parsed in run(plan, found, trees, skip=skip))
+            return self.engine.stream_sentences(plan, read, constraints=decided, skip=skip)
+        return (parsed for _, parsed in run(plan, read, trees, constraints=decided, skip=skip))
 
     def parse_file(
         self,
@@ -393,29 +381,27 @@ class Parser:
 
     def segment(self, chunks: Iterable[str]) -> Iterator[Segmented]:
         """Segment a text that comes in chunks into sentences and words, without parsing it."""
-        treebank, chunks = self._plan.choice.of_chunks(checked_strings(chunks, "chunks"))
-        return _of_treebank(self.text_segmenter(treebank).stream(chunks), treebank)
+        treebank, chunks = self._plan.language.of_chunks(checked_strings(chunks, "chunks"))
+        return self.text_segmenter(treebank).stream(chunks)
 
     def segment_all(self, texts: Sequence[str]) -> list[list[Segmented]]:
         """Segment several texts, as `segment` does; short texts in the same language share a batch."""
-        treebanks = [self._plan.choice.of_text(text) for text in texts]
-        found: dict[int, list[Segmented]] = {}
+        treebanks = [self._plan.language.of_text(text) for text in texts]
+        segmented: dict[int, list[Segmented]] = {}
         for treebank in dict.fromkeys(treebanks):
             numbers = [number for number, each in enumerate(treebanks) if each == treebank]
-            cut = self.text_segmenter(treebank).segment_all([texts[number] for number in numbers])
-            found.update(
-                (number, list(_of_treebank(each, treebank))) for number, each in zip(numbers, cut, strict=True)
-            )
-        return [found[number] for number in range(len(texts))]
+            results = self.text_segmenter(treebank).segment_all([texts[number] for number in numbers])
+            segmented.update(zip(numbers, results, strict=True))
+        return [segmented[number] for number in range(len(texts))]
 
     def segment_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
         """Segment a text with one sentence per line into words, without parsing it."""
-        treebank, lines = self._plan.choice.of_chunks(checked_strings(lines, "lines"), between="\n")
-        return _of_treebank(self.text_segmenter(treebank).stream_lines(lines), treebank)
+        treebank, lines = self._plan.language.of_chunks(checked_strings(lines, "lines"), between="\n")
+        return self.text_segmenter(treebank).stream_lines(lines)
 
     def stream_segmented(
         self,
-        found: Iterable[Segmented],
+        segmented: Iterable[Segmented],
         *,
         constraints: Iterable[ConstraintsLike] | None = None,
         skip: int = 0,
@@ -425,19 +411,10 @@ class Parser:
 
         With `each_step`, a Parse also has the confidence of each step in its own graph.
         """
-        waiting: deque[Segmented] = deque()  # the sentences being parsed
-
-        def sentences() -> Iterator[Sentence]:
-            for number, each in enumerate(found):
-                if number >= skip:
-                    waiting.append(each)
-                yield each.sentence
-
-        work = partial(parses, each_step=each_step)
-        for _, parse in run(self.plan(constraints), sentences(), work, skip=skip):
-            given = waiting.popleft()
-            sure = given.cut * parse.confidence
-            yield replace(parse, spans=given.spans, confidence=sure, cut_confidence=given.cut)
+        read, placed = tee(segmented)
+        work, decided = partial(parses, each_step=each_step), constraints_of(constraints)
+        parsed = run(self.plan(), (each.sentence for each in read), work, constraints=decided, skip=skip)
+        return (_placed(parse, each) for (_, parse), each in zip(parsed, islice(placed, skip, None), strict=False))
 
     def _check_language(self, text: str, *, stacklevel: int) -> None:
         """Issue a LanguageWarning, at most once, if the first texts are not in the model's language.
@@ -450,7 +427,7 @@ class Parser:
 
     def new_language_check(self) -> LanguageCheck:
         """Return a check that warns about texts in other languages, or in a language that is hard to identify."""
-        return self._plan.choice.check(self.languages)
+        return self._plan.language.check(self.languages)
 
     def text_segmenter(self, treebank: str = "") -> Segmenter:
         """Return the segmenter, with the encoder of the model if the model finds sentences too.
@@ -471,14 +448,14 @@ class Parser:
         `sentence` and `constraints` are as in `parse`.
         """
         decided = None if constraints is None else [Constraints.of(constraints)]
-        ((_, found),) = self.stream_steps([sentence_of(sentence)], constraints=decided)
-        return found
+        ((_, results),) = self.stream_steps([sentence_of(sentence)], constraints=decided)
+        return results
 
     def stream_steps(
         self, sentences: Iterable[Words], *, constraints: Iterable[ConstraintsLike] | None = None
     ) -> Iterator[tuple[Sentence, list[Step]]]:
         """Yield each sentence with all its steps, in order."""
-        return run(self.plan(constraints), given_sentences(sentences), steps)
+        return run(self.plan(), sentences_of(sentences), steps, constraints=constraints_of(constraints))
 
     def save(self, folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32, notes: str = "") -> None:
         """Write a self-contained model folder, which appears once it is complete and replaces an older model.
@@ -509,12 +486,10 @@ class Parser:
             (folder / LAYOUT.segmenter).mkdir()
             self.segmenter.write(folder / LAYOUT.segmenter)
 
-    def plan(self, constraints: Iterable[ConstraintsLike] | None = None) -> Plan:
+    def plan(self) -> Plan:
         """Return the plan by which sentences are parsed, for code that runs them in another way."""
         check_fork(self.device)
-        constrain = self._plan.constrain if constraints is None else listed(constraints_of(constraints))
-        confidence = self.model.settings.confidence  # calibration may have changed it since
-        return replace(self._plan, model=self.running, constrain=constrain, confidence=confidence)
+        return replace(self._plan, model=self.running)
 
     @property
     def running(self) -> ParserModel:
@@ -604,16 +579,15 @@ class Parser:
         if path.is_dir() and os.fspath(initial):
             return Parser.from_pretrained(path, device=self.options.device, batch_pieces=self.options.batch_pieces)
         if not path.is_file():
-            hint = "Choose empty, given, the folder of a SynTr or biaffine model, or a file of the same text."
+            hint = "Choose empty, given, the folder of a model, or a file of the same text."
             raise TreefineError(f"There is no initial parser {os.fspath(initial)!r}.", hint=hint)
         return from_file(os.fspath(initial))
 
 
-def _of_treebank(found: Iterable[Segmented], treebank: str) -> Iterator[Segmented]:
-    """Yield the sentences with the code of their treebank, if there is one."""
-    if not treebank:
-        return iter(found)
-    return (replace(each, sentence=replace(each.sentence, treebank=treebank)) for each in found)
+def _placed(parse: Parse, segmented: Segmented) -> Parse:
+    """Return a parse with its place in the text, and with the confidence of the segmenter."""
+    sure = segmented.boundary_confidence
+    return replace(parse, spans=segmented.spans, confidence=sure * parse.confidence, cut_confidence=sure)
 
 
 def _trees_of(initial: Parser | InitialParser) -> InitialParser:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal, NamedTuple, cast, get_args, get_type_hints
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from treefine import fast
@@ -22,7 +21,6 @@ from treefine.config import (
     Precision,
     PrecisionSettings,
     TagChoice,
-    TransformerSettings,
 )
 from treefine.errors import ModelError, TreefineError
 from treefine.model.batch import Batch, Evidence, Graphs, padded_length
@@ -35,8 +33,8 @@ from treefine.parsing.initial import InitialParser, empty, is_given, is_of_other
 from treefine.parsing.invariance import stable_scores
 from treefine.parsing.languages import LanguageChoice
 from treefine.parsing.options import ParserOptions, Trust
-from treefine.parsing.refine import BatchStep, Tags, refine, sureness
-from treefine.treebank.constraints import CONSTRAIN, Constrain, Constraints, Keep
+from treefine.parsing.refine import BatchStep, Tags, expected_stability, refine
+from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
@@ -46,7 +44,7 @@ DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 @dataclass(frozen=True)
 class Plan:
-    """The options of one parser, fully resolved: `ParserOptions` with every default filled in."""
+    """The options of a parser, resolved for one model: every default is filled in."""
 
     model: ParserModel
     device: torch.device
@@ -58,13 +56,11 @@ class Plan:
     replaces_tags: bool  # whether predicted tags replace those of the input; else they fill in blank ones
     decoder: Decoder
     keep: Keep
-    constrain: Constrain
     k: int
     precision: Precision
-    confidence: ConfidenceSettings
     shape: fast.BatchShape
     most_words: int  # a longer sentence is parsed in parts
-    choice: LanguageChoice
+    language: LanguageChoice
 
     @classmethod
     def of(
@@ -74,33 +70,39 @@ class Plan:
 
         `languages` are those of the model, if its settings do not state them.
         """
-        device = find_device(options.device)
-        starts_empty = initial is empty
-        keep: Keep = options.keep or "marked"
+        device, starts_empty = find_device(options.device), initial is empty
+        stop_above = model.settings.stop_above if starts_empty else 1.0  # which was measured from an empty graph
         return cls(
             model=model,
             device=device,
             initial=initial,
-            trust=resolved_trust(options.trust, parsers_in(initial)),
-            max_steps=resolved_steps(options.max_steps, model, starts_empty=starts_empty),
-            stop_above=resolved_stop(options.stop_above, model, starts_empty=starts_empty),
-            tags=resolved_tags(options.tags, model),
+            trust=_trust(options.trust, parsers_in(initial)),
+            max_steps=_max_steps(options.max_steps, model, starts_empty=starts_empty),
+            stop_above=float(stop_above if options.stop_above is None else options.stop_above),
+            tags=_tags(options.tags, model),
             replaces_tags=options.tags == "predicted" and is_given(initial),
             decoder=Decoder.of(model, is_projective=bool(options.is_projective)),
-            keep=keep,
-            constrain=CONSTRAIN[keep],
+            keep=options.keep or "marked",
             k=options.k or 1,
             precision=resolved_precision(options.precision, model, device),
-            confidence=model.settings.confidence,
             shape=fast.batch_shape(model, device, options.batch_pieces or BATCH_PIECES),
             most_words=MOST_WORDS,
-            choice=LanguageChoice.of(model.settings, model.vocabulary, options.language, languages=languages),
+            language=LanguageChoice.of(model.settings, model.vocabulary, options.language, languages=languages),
         )
 
-    def for_treebank(self, treebank: str) -> Plan:
-        """Return the plan with the calibration of a treebank, if the model has one."""
-        found = self.model.settings.calibration.get(treebank)
-        return self if found is None else replace(self, confidence=found)
+    def confidence_of(self, sentence: Sentence) -> ConfidenceSettings:
+        """Return the calibration of a sentence's treebank, or that of the model if its treebank has none."""
+        settings = self.model.settings
+        return settings.calibration.get(sentence.treebank, settings.confidence)
+
+    def temperatures(self, sentences: Sequence[Sentence]) -> Temperatures:
+        """Return the temperatures of the scores of each sentence in a batch."""
+        settings = list(map(self.confidence_of, sentences))
+        arc, label = (
+            torch.tensor([getattr(each, name) for each in settings], device=self.device)[:, None, None]
+            for name in ("arc_temperature", "label_temperature")
+        )
+        return Temperatures(arc, label)
 
     @property
     def predicts_tags(self) -> bool:
@@ -127,19 +129,22 @@ class Plan:
         return tuple(column for column in self.read_columns if column not in predicted)
 
     def size(self, sentence: Sentence, pieces: Sequence[Sequence[int]] | None = None) -> int:
-        """Return the number of pieces of a sentence in a batch, padding included; for a BiLSTM, of words and ROOT."""
-        n_pieces, encoder = self.model.n_pieces(sentence, pieces), self.model.settings.encoder
-        if not isinstance(encoder, TransformerSettings):
-            return n_pieces
-        return max(n_pieces, padded_length(n_pieces, self.shape.padded_to, encoder.n_positions))
+        """Return the number of pieces of a sentence in a batch, padding included."""
+        n_pieces = self.model.n_pieces(sentence, pieces)
+        return max(n_pieces, padded_length(n_pieces, self.shape.padded_to, self.model.settings.encoder.n_positions))
+
+
+class Temperatures(NamedTuple):
+    """The numbers that divide the scores of each sentence, so that probabilities are calibrated."""
+
+    arc: Float[Tensor, "batch 1 1"]
+    label: Float[Tensor, "batch 1 1"]
 
 
 def find_device(name: str | torch.device | None) -> torch.device:
     """Return the device of this name, or by default a GPU if there is one."""
     if name is None:
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        check_fork(device)
-        return device
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         if str(name).partition(":")[0] not in DEVICES:  # torch would list devices that treefine does not support
             raise RuntimeError(f"it is not one of {', '.join(DEVICES)}")
@@ -159,8 +164,7 @@ def check_fork(device: torch.device) -> None:
         raise TreefineError("A forked process cannot use the GPU of its parent process.", hint=hint)
 
 
-def resolved_steps(max_steps: int | None, model: ParserModel, *, starts_empty: bool) -> int:
-    """Return T: the requested value, or by default that of the model's training."""
+def _max_steps(max_steps: int | None, model: ParserModel, *, starts_empty: bool) -> int:
     reads_graph, trained = model.settings.reads_graph, model.settings.max_steps
     if max_steps is None:
         return 1 if not reads_graph else trained or (STEPS_FROM_EMPTY if starts_empty else STEPS)
@@ -169,36 +173,25 @@ def resolved_steps(max_steps: int | None, model: ParserModel, *, starts_empty: b
     return max_steps
 
 
-def resolved_trust(trust: Trust | Sequence[Trust] | None, sources: Sequence[InitialParser]) -> tuple[Trust, ...]:
+def _trust(trust: Trust | Sequence[Trust] | None, sources: Sequence[InitialParser]) -> tuple[Trust, ...]:
     """Return the trust in each source: the requested one, or by default "auto" in trees that the user supplied.
 
     The result is empty if no source counts, so that the scores stay as they are.
     """
-    found: list[Trust]
+    trusts: list[Trust]
     if trust is None:
-        found = [AUTO if is_of_others(each) else 0.0 for each in sources]
+        trusts = [AUTO if is_of_others(each) else 0.0 for each in sources]
     elif isinstance(trust, (list, tuple)):
-        found = list(trust)
-        if sources and len(found) != len(sources):
-            message = f"trust has {len(found)} values, but the number of initial parses is {len(sources)}."
+        trusts = list(trust)
+        if sources and len(trusts) != len(sources):
+            message = f"trust has {len(trusts)} values, but the number of initial parses is {len(sources)}."
             raise TreefineError(message, hint="Give one value for all of them, or one for each.")
     else:
-        found = [cast("Trust", trust)] * len(sources)
-    return tuple(each if each == AUTO else float(each) for each in found) if any(found) and sources else ()
+        trusts = [cast("Trust", trust)] * len(sources)
+    return tuple(each if each == AUTO else float(each) for each in trusts) if any(trusts) and sources else ()
 
 
-def resolved_stop(stop_above: float | None, model: ParserModel, *, starts_empty: bool) -> float:
-    """Return the limit above which a sentence stops: the requested one, or by default the one measured for the model.
-
-    The default was measured from an empty graph. Other parsers' trees are refined until nothing changes.
-    """
-    if stop_above is None:
-        return model.settings.stop_above if starts_empty else 1.0
-    return float(stop_above)
-
-
-def resolved_tags(tags: TagChoice | None, model: ParserModel) -> TagChoice:
-    """Return the choice of tags: the requested one, or by default that of the model's training."""
+def _tags(tags: TagChoice | None, model: ParserModel) -> TagChoice:
     source = model.settings.tags.source
     if (tags == "given" and source == "none") or (tags == "predicted" and source != "predicted"):
         what = "reads no tags" if tags == "given" else "has no tagger"
@@ -211,20 +204,20 @@ def resolved_precision(precision: Precision | None, model: ParserModel, device: 
 
     A CPU without int8 instructions uses int8 only on request, because it is no faster there.
     """
-    known = precisions_of(model, device)
+    known = precisions_of(device)
     if precision is None:
         own: Precision = getattr(model.settings.precision, device.type, "float32")
         is_quick = own in known and (own != "int8" or fast.is_int8_quick())
         return own if is_quick else "float32"
     if precision not in known:
-        where = f"on {device.type}" if isinstance(model.settings.encoder, TransformerSettings) else "by a BiLSTM"
-        raise TreefineError(f"Precision {precision!r} is not supported {where}.", hint=f"Use {' or '.join(known)}.")
+        message = f"Precision {precision!r} is not supported on {device.type}."
+        raise TreefineError(message, hint=f"Use {' or '.join(known)}.")
     return precision
 
 
-def precisions_of(model: ParserModel, device: torch.device) -> tuple[Precision, ...]:
-    """Return the precisions that the model supports on this device."""
-    by_device = get_type_hints(PrecisionSettings) if isinstance(model.settings.encoder, TransformerSettings) else {}
+def precisions_of(device: torch.device) -> tuple[Precision, ...]:
+    """Return the precisions that are supported on this device."""
+    by_device = get_type_hints(PrecisionSettings)
     if device.type not in by_device or (device.type == "cuda" and not fast.has_kernels(device)):
         return ("float32",)
     return get_args(by_device[device.type])
@@ -237,7 +230,7 @@ class WeightedArcs(NamedTuple):
     weight: float  # added to the score of each arc, and of its label
 
 
-class Item(NamedTuple):
+class ParseInput(NamedTuple):
     """A sentence to parse, with its initial arcs and the user's constraints."""
 
     sentence: Sentence
@@ -247,34 +240,33 @@ class Item(NamedTuple):
     evidence: tuple[WeightedArcs, ...] = ()  # the arcs that add to the scores
 
 
-def refine_items(plan: Plan, items: Sequence[Item], *, wants_trees: bool) -> Iterator[BatchStep]:
+def refine_inputs(plan: Plan, inputs: Sequence[ParseInput], *, wants_trees: bool) -> Iterator[BatchStep]:
     """Yield the refinement steps of one batch of sentences.
 
     With `wants_trees`, the caller reads the trees of every step, not only of the last. Sentences then stop only when
     they have converged.
     """
-    model, decoder = plan.model, plan.decoder
-    sentences, constraints = [item.sentence for item in items], [item.constraints for item in items]
-    initial = Graphs.of([item.constraints.put_into(item.initial) for item in items], model.vocabulary)
+    model, vocabulary = plan.model, plan.model.vocabulary
+    sentences, constraints = [each.sentence for each in inputs], [each.constraints for each in inputs]
+    initial = Graphs.of([each.constraints.put_into(each.initial) for each in inputs], vocabulary)
     if model.settings.relations.decided:
-        initial = with_decisions(initial, constraints, model.vocabulary)
-    allowed = allowed_of(constraints, list(map(len, sentences)), decoder, model.vocabulary)
-    pieces = [item.pieces for item in items]
-    batch = model.batch_of(sentences, pieces, padded_to=plan.shape.padded_to)
-    batch = replace(batch, allowed=allowed, evidence=evidence_of(items, model.vocabulary))
+        initial = with_decisions(initial, constraints, vocabulary)
+    batch = model.batch_of(sentences, [each.pieces for each in inputs], padded_to=plan.shape.padded_to)
+    allowed = allowed_of(constraints, list(map(len, sentences)), plan.decoder, vocabulary)
+    batch = replace(batch, allowed=allowed, evidence=evidence_of(inputs, vocabulary))
     tags = model.tag_inputs(sentences, read=plan.read_columns)
     return refine_batch(plan, batch, initial, tags, wants_trees=wants_trees)
 
 
-def evidence_of(items: Sequence[Item], vocabulary: Vocabulary) -> Evidence | None:
+def evidence_of(inputs: Sequence[ParseInput], vocabulary: Vocabulary) -> Evidence | None:
     """Return what other parsers found for each sentence of a batch, or None if their arcs have no weight.
 
     All sentences of a stream have the same sources with the same weights.
     """
-    weights = tuple(each.weight for each in items[0].evidence) if items else ()
+    weights = tuple(each.weight for each in inputs[0].evidence) if inputs else ()
     if not any(weights):
         return None
-    graphs = [Graphs.of([item.evidence[number].arcs for item in items], vocabulary) for number in range(len(weights))]
+    graphs = [Graphs.of([each.evidence[number].arcs for each in inputs], vocabulary) for number in range(len(weights))]
     heads, labels = (torch.stack([getattr(each, name) for each in graphs]) for name in ("heads", "labels"))
     return Evidence(heads, labels, weights)
 
@@ -286,23 +278,18 @@ def refine_batch(
     decoder, first_trees = plan.decoder, made_trees(plan.model, initial)
     stop_above = 1.0 if wants_trees else plan.stop_above
 
+    def score_once(batch: Batch, graphs: Graphs, tags: Tags | None) -> Scores:
+        return _score(plan, batch, graphs, tags)
+
     def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
         needs_trees = wants_trees or t == plan.max_steps or (t == 1 and bool(first_trees))
-        return stable_scores(
-            partial(_score, plan),
-            decoder,
-            batch,
-            graphs,
-            tags,
-            needs_trees=needs_trees,
-            stop_above=stop_above,
-        )
+        return stable_scores(score_once, decoder, batch, graphs, tags, needs_trees=needs_trees, stop_above=stop_above)
 
     def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
         return decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
 
-    def sure(scores: Scores, batch: Batch, is_same: Tensor) -> Tensor:
-        return sureness(scores.arcs, decoder.best_labels(scores), dependents(batch.is_word), is_same)
+    def stability(scores: Scores, batch: Batch, is_same: Tensor) -> Tensor:
+        return expected_stability(scores.arcs, decoder.best_labels(scores), dependents(batch.is_word), is_same)
 
     return refine(
         score,
@@ -312,7 +299,7 @@ def refine_batch(
         decode=decode,
         tags=None if tags is None else tags.to(plan.device),
         predict_tags=plan.predicts_tags,
-        sure=sure if stop_above < 1 else None,
+        stability=stability if stop_above < 1 else None,
         stop_above=stop_above,
     )
 
@@ -320,12 +307,9 @@ def refine_batch(
 def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None) -> Scores:
     """Score a batch. If memory runs out, encode the windows of a single long sentence in smaller parts."""
     rows_at_once = min(batch.inputs.n_rows, plan.shape.windows_at_once) if len(batch) == 1 else None
-    # tf32 would round an LSTM to 10 bits. A CPU has no such setting, and its threads must not change a global one.
-    is_cpu = plan.device.type == "cpu"
     while True:
         try:
-            with nullcontext() if is_cpu else torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-                scores: Scores = plan.model(batch, graphs, tags, rows_at_once=rows_at_once)
+            scores: Scores = plan.model(batch, graphs, tags, rows_at_once=rows_at_once)
             if batch.evidence is not None:
                 scores = scores.supported_by(batch.evidence)
             return scores if batch.allowed is None else scores.within(batch.allowed)

@@ -17,7 +17,7 @@ from treefine.model.scorer import Scores
 Tags = Int[Tensor, "batch word column"]
 Scorer = Callable[[Batch, Graphs, Tags | None, int], Scores]  # the int, here and below, is t
 Decode = Callable[[Scores, Batch, int], Graphs]
-Sure = Callable[[Scores, Batch, Bool[Tensor, "batch word"]], Float[Tensor, " batch"]]  # the mask: unchanged words
+Stability = Callable[[Scores, Batch, Bool[Tensor, "batch word"]], Float[Tensor, " batch"]]  # the mask: unchanged words
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ def refine(
     tags: Tags | None = None,
     predict_tags: bool = False,
     stops: bool = True,
-    sure: Sure | None = None,
+    stability: Stability | None = None,
     stop_above: float = 1.0,
     correct: Correct | None = None,
 ) -> Iterator[BatchStep]:
     """Yield G¹ … Gᵀ. A sentence that has ended (see `stopping`) leaves the batch, so later steps cost less.
 
     With `stops=False`, no sentence leaves before T, which only training needs: a parser would repeat converged graphs.
-    `sure` returns the sureness of each sentence; without it, a sentence ends only when it has converged.
+    `stability` returns the expected stability of each sentence; without it, a sentence ends only when it has converged.
     Decided arcs stay marked as such in every graph. `correct` may decide more of them after a step: it returns the
     batch and the graphs that the next step reads.
 
@@ -75,8 +75,8 @@ def refine(
             is_new = best > 0 if tags is None else (best > 0) & (tags == 0)
             tags = best if tags is None else torch.where(is_new, best, tags)
             has_new_tags = is_new.flatten(1).any(1)
-        of_sentence = None if sure is None else sure(scores, batch, is_same)
-        converged, leaves = stopping(is_same, has_new_tags, of_sentence, stop_above=stop_above)
+        expected = None if stability is None else stability(scores, batch, is_same)
+        converged, leaves = stopping(is_same, has_new_tags, expected, stop_above=stop_above)
         arriving = Arriving(leaves)  # read after the caller has queued more GPU work, such as an update
         step = BatchStep(t, sentences, batch, scores, refined, tags, converged, (leaves & stops) | (t == max_steps))
         yield step
@@ -101,28 +101,28 @@ class Stopping(NamedTuple):
     """The sentences that stop after a step, apart from those that have reached T."""
 
     converged: Bool[Tensor, " batch"]
-    ended: Bool[Tensor, " batch"]  # converged, or sure enough
+    stops_early: Bool[Tensor, " batch"]  # converged, or expected to be stable
 
 
 def stopping(
     is_same: Bool[Tensor, "batch word"],
     has_new_tags: Bool[Tensor, " batch"] | None,
-    sureness: Float[Tensor, " batch"] | None,
+    stability: Float[Tensor, " batch"] | None,
     *,
     stop_above: float,
 ) -> Stopping:
     """Decide which sentences stop. This loop, the GPU engine and `invariance` all use this rule.
 
     A sentence has converged if each word repeats the head and label that the step read (`is_same`, true for ROOT and
-    padding) and the next step reads no new tags. It also ends if its sureness exceeds `stop_above`.
+    padding) and the next step reads no new tags. It also stops if its expected stability exceeds `stop_above`.
     """
     converged = is_same.all(1)
     if has_new_tags is not None:
         converged = converged & ~has_new_tags
-    return Stopping(converged, converged if sureness is None else converged | (sureness > stop_above))
+    return Stopping(converged, converged if stability is None else converged | (stability > stop_above))
 
 
-def sureness(
+def expected_stability(
     arcs: Float[Tensor, "batch dep head"],
     labels: Float[Tensor, "batch dep label"],
     is_dependent: Bool[Tensor, "batch dep"],
@@ -131,7 +131,7 @@ def sureness(
     """Return the share of each sentence's words that a further step is expected to leave unchanged.
 
     A word counts with the probability of its best head and label, or as 1 if the step read the same head and label
-    (`is_same`). `labels` are the label scores for the best heads. A sentence with a NaN score is never sure. See
+    (`is_same`). `labels` are the label scores for the best heads. A NaN score makes the result NaN. See
     docs/design.md, 'The refinement loop and its stopping rule'.
     """
     best = (log_best(arcs) + log_best(labels)).exp()  # [batch, dep]

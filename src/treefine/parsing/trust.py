@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from treefine.model.batch import Graphs
 from treefine.model.vocabulary import UNSEEN, Vocabulary
-from treefine.parsing.plan import Item, Plan, WeightedArcs, refine_items
+from treefine.parsing.plan import ParseInput, Plan, WeightedArcs, refine_inputs
 from treefine.treebank.constraints import FREE
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK
@@ -150,33 +150,34 @@ def _stacked(choices: Sequence[tuple[np.ndarray, int]]) -> Choices:
 
 
 @torch.no_grad()
-def beliefs_of(plan: Plan, items: Sequence[Item]) -> list[Beliefs]:
+def beliefs_of(plan: Plan, inputs: Sequence[ParseInput]) -> list[Beliefs]:
     """Return what the model believes after the last step, for each sentence of a batch."""
     found: dict[int, Beliefs] = {}
-    settings, decoder, vocabulary = plan.confidence, plan.decoder, plan.model.vocabulary
-    for step in refine_items(plan, items, wants_trees=False):
-        heads = (step.scores.arcs / settings.arc_temperature).softmax(-1).cpu().numpy()
-        given = [items[number].evidence for number in step.sentences]
+    decoder, vocabulary = plan.decoder, plan.model.vocabulary
+    for step in refine_inputs(plan, inputs, wants_trees=False):
+        temperatures = plan.temperatures([inputs[row].sentence for row in step.sentences])
+        heads = (step.scores.arcs / temperatures.arc).softmax(-1).cpu().numpy()
+        given = [inputs[number].evidence for number in step.sentences]
         labels = []
         for arcs in zip(*([each.arcs for each in evidence] for evidence in given), strict=True):
             graphs = Graphs.of(arcs, vocabulary).to(plan.device)
             scores = decoder.allowed_labels(step.scores, graphs.heads.clamp(min=0))
-            labels.append((scores / settings.label_temperature).softmax(-1).nan_to_num(0.0).cpu().numpy())
+            labels.append((scores / temperatures.label).softmax(-1).nan_to_num(0.0).cpu().numpy())
         for row, number in enumerate(step.sentences):
             words = slice(1, step.batch.lengths[row] + 1)
             of_heads = heads[row, words, : step.batch.lengths[row] + 1]
             found[number] = Beliefs(of_heads, tuple(each[row, words] for each in labels))
-    return [found[number] for number in range(len(items))]
+    return [found[number] for number in range(len(inputs))]
 
 
-def without_graph(item: Item) -> Item:
+def without_graph(item: ParseInput) -> ParseInput:
     """Return the sentence without initial graph and constraints, and with evidence of no weight.
 
     The model then decides on its own.
     """
     n_words = len(item.sentence)
     evidence = tuple(each._replace(weight=0.0) for each in item.evidence)
-    return Item(item.sentence, Arcs((None,) * n_words, (BLANK,) * n_words), FREE, item.pieces, evidence)
+    return ParseInput(item.sentence, Arcs((None,) * n_words, (BLANK,) * n_words), FREE, item.pieces, evidence)
 
 
 def arcs_with_labels(arcs: Arcs) -> Arcs:
@@ -184,9 +185,9 @@ def arcs_with_labels(arcs: Arcs) -> Arcs:
     return Arcs(tuple(None if label == BLANK else head for head, label in zip(*arcs, strict=True)), arcs.labels)
 
 
-def read_sample(items: Iterator[Item]) -> tuple[list[Item], Exception | None]:
+def read_sample(items: Iterator[ParseInput]) -> tuple[list[ParseInput], Exception | None]:
     """Read the first sentences of a stream; also return the error that ended it, if there was one."""
-    sample, n_words = list[Item](), 0
+    sample, n_words = list[ParseInput](), 0
     try:
         while len(sample) < SAMPLE_SENTENCES and n_words < SAMPLE_WORDS and (item := next(items, None)) is not None:
             sample.append(item)

@@ -49,7 +49,9 @@ class Segmented:
 
     sentence: Sentence
     spans: tuple[Span, ...]  # of each word; the words of a multiword token share its span
-    cut: float = 1.0  # the probability that it starts and ends here and contains no other boundary; 1 if not known
+    boundary_confidence: float = (
+        1.0  # the probability that it starts and ends here and contains no other boundary; 1 if not known
+    )
 
 
 class _Token(NamedTuple):
@@ -62,11 +64,17 @@ class _Token(NamedTuple):
 
 
 def sentences_of(
-    cuts: Iterable[Cuts], multiwords: Multiwords, *, most_spaces: int = 0, blank_lines_end: bool = True
+    cuts: Iterable[Cuts],
+    multiwords: Multiwords,
+    *,
+    most_spaces: int = 0,
+    blank_lines_end: bool = True,
+    treebank: str = "",
 ) -> Iterator[Segmented]:
     """Yield the sentences of a text that comes in stretches. A token may contain `most_spaces` spaces.
 
-    A blank line always ends a sentence, unless `blank_lines_end` is False. Text of only white space has no sentence.
+    `treebank` is the code that the sentences get. A blank line always ends a sentence,
+    unless `blank_lines_end` is False. Text of only white space has no sentence.
     """
     unfinished: list[_Token] = []
     before, number, follows_blank = "", 1, False
@@ -77,7 +85,9 @@ def sentences_of(
             before = token.gap
             continue
         if waiting is not None:
-            yield _segmented(waiting, multiwords, number, before=before, follows_blank=follows_blank, doubt=doubt)
+            yield _segmented(
+                waiting, multiwords, number, treebank, before=before, follows_blank=follows_blank, doubt=doubt
+            )
             before, number, follows_blank = "", number + 1, has_blank_line(waiting[-1].gap)
             doubt, waiting = waiting[-1].doubt, None
         is_long = token.ends_sentence == IF_LONG and len(unfinished) + 1 >= MANY_TOKENS
@@ -90,7 +100,7 @@ def sentences_of(
     if last:
         last[-1] = last[-1]._replace(doubt=0.0)  # the end of the text is certain
         yield _segmented(
-            last, multiwords, number, before=before, follows_blank=follows_blank, doubt=doubt, is_last=True
+            last, multiwords, number, treebank, before=before, follows_blank=follows_blank, doubt=doubt, is_last=True
         )
 
 
@@ -185,6 +195,7 @@ def _segmented(
     tokens: Sequence[_Token],
     multiwords: Multiwords,
     number: int,
+    treebank: str,
     *,
     before: str,
     follows_blank: bool,
@@ -217,5 +228,6 @@ def _segmented(
     blank = (BLANK,) * len(ids)
     columns = (tuple(ids), tuple(forms), *[blank] * 7, tuple(notes))
     lines = range(len(ids)) if len(ids) == len(word_lines) else tuple(word_lines)
-    cut = exp(-doubt - sum([token.doubt for token in tokens]))
-    return Segmented(Sentence(comments, columns, lines, number=number), tuple(spans), cut)
+    confidence = exp(-doubt - sum([token.doubt for token in tokens]))
+    sentence = Sentence(comments, columns, lines, number=number, treebank=treebank)
+    return Segmented(sentence, tuple(spans), confidence)

@@ -46,7 +46,7 @@ _CLOSE = 1e-3  # a smaller margin may have the other sign in another batch
 
 
 @dataclass(frozen=True)
-class Habits:
+class TokenizationRules:
     """The rules by which a treebank cuts text into tokens and words, apart from what the network learns."""
 
     multiwords: Multiwords = field(default_factory=Multiwords)
@@ -68,20 +68,21 @@ class Segmenter:
         self,
         network: SegmenterNetwork,
         alphabet: Alphabet,
-        habits: Mapping[str, Habits],
+        habits: Mapping[str, TokenizationRules],
         *,
         treebanks: Sequence[str] = (),
         sentence_ends: SentenceEnds | None = None,
     ) -> None:
         self.network, self.alphabet = network.eval(), alphabet
-        self.habits, self.treebanks = {"": Habits(), **habits}, tuple(treebanks)
-        self.treebank = ""
+        self.habits, self.treebanks = {"": TokenizationRules(), **habits}, tuple(treebanks)
+        self.treebank = ""  # whose habits the segmenter follows; empty if it is unknown
+        self.code = ""  # that the sentences get
         self.sentence_ends = sentence_ends
 
     def for_treebank(self, code: str) -> Segmenter:
         """Return a segmenter with the same network and the habits of this treebank; neutral ones if it is unknown."""
         other = copy(self)  # it shares the weights
-        other.treebank = code if code in self.treebanks else ""
+        other.treebank, other.code = code if code in self.treebanks else "", code
         if self.sentence_ends is not None:
             other = other.with_encoder(self.sentence_ends.scorer, self.sentence_ends.settings)
         return other
@@ -94,7 +95,7 @@ class Segmenter:
         return other
 
     @property
-    def own_habits(self) -> Habits:
+    def own_habits(self) -> TokenizationRules:
         """The habits of the treebank that this segmenter is for."""
         return self.habits[self.treebank]
 
@@ -209,26 +210,28 @@ class Segmenter:
         return self._sentences(self._cuts(chunks))
 
     def _sentences(self, cuts: Iterable[Cuts]) -> Iterator[Segmented]:
-        return sentences_of(cuts, self.multiwords, most_spaces=self.most_spaces)
+        return sentences_of(cuts, self.multiwords, most_spaces=self.most_spaces, treebank=self.code)
 
     def stream_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
         """Yield each line of a text, such as an open file, as one sentence; skip lines without a token."""
         found = self._cuts_of_lines(lines)
-        return sentences_of(found, self.multiwords, most_spaces=self.most_spaces, blank_lines_end=False)
+        return sentences_of(
+            found, self.multiwords, most_spaces=self.most_spaces, blank_lines_end=False, treebank=self.code
+        )
 
     def _cuts(self, chunks: Iterable[str]) -> Iterator[Cuts]:
         r"""Yield the decisions about a text, block by block. The network reads \n instead of \r\n, as in training."""
-        unread = list[str]()  # chunks of the original text
+        pending_chunks = list[str]()  # chunks of the original text
 
         def plain() -> Iterator[str]:
             for chunk in _whole_breaks(chunks):
-                unread.append(chunk)
+                pending_chunks.append(chunk)
                 yield chunk.replace(_CRLF, "\n")
 
         scored = self.scored(plain())
         if self.sentence_ends is not None:
             scored = self.sentence_ends.of_stream(scored, most_spaces=self.most_spaces)
-        yield from _restored(self._decided(scored), unread)
+        yield from _restored(self._decided(scored), pending_chunks)
 
     def _decided(self, scored: Iterable[Scored]) -> Iterator[Cuts]:
         return cuts_of(scored, are_log_odds=self.sentence_ends is not None)
@@ -255,14 +258,14 @@ class Segmenter:
             before = block[-CONTEXT:]
 
     def _block(self, before: str, block: str, after: str) -> Scored:
-        return Scored(block, *self._said([(before + block + after, len(before), len(before) + len(block))]))
+        return Scored(block, *self._score_windows([(before + block + after, len(before), len(before) + len(block))]))
 
     def _cuts_of_lines(self, lines: Iterable[str]) -> Iterator[Cuts]:
         """Yield the decisions about each line on its own. A sentence ends only with the last token of its line."""
         lines = (line for line in lines if line)
         while group := list(islice(lines, AT_ONCE)):
             plain = [line.replace(_CRLF, "\n") for line in group]
-            token, _ = self._said([(line, 0, len(line)) for line in plain])
+            token, _ = self._score_windows([(line, 0, len(line)) for line in plain])
             ends, stop = np.zeros(len(token), dtype=bool), 0
             for line in plain:
                 in_token = np.flatnonzero(~is_gap(line))
@@ -273,7 +276,7 @@ class Segmenter:
             cuts = Cuts("".join(plain), token, ends, np.zeros(len(token), np.float32))
             yield _with_returns(cuts, "".join(group), np.concatenate([*map(_is_read, group)]))
 
-    def _said(self, places: Sequence[tuple[str, int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    def _score_windows(self, places: Sequence[tuple[str, int, int]]) -> tuple[np.ndarray, np.ndarray]:
         """Return the token decisions and sentence scores for the characters of each (text, start, stop)."""
         windows = [
             (text[max(0, left - CONTEXT) : left + STRIDE + CONTEXT], min(left, CONTEXT), min(STRIDE, stop - left))
@@ -322,13 +325,13 @@ def _whole_breaks(chunks: Iterable[str]) -> Iterator[str]:
     yield held
 
 
-def _restored(found: Iterable[Cuts], unread: list[str]) -> Iterator[Cuts]:
-    r"""Yield the decisions about the original text, with each \r; take its chunks from `unread`."""
+def _restored(found: Iterable[Cuts], pending_chunks: list[str]) -> Iterator[Cuts]:
+    r"""Yield the decisions about the original text, with each \r; take its chunks from `pending_chunks`."""
     text, start = "", 0
     for cuts in found:
-        if unread:
-            text, start = "".join([text[start:], *unread]), 0
-            unread.clear()
+        if pending_chunks:
+            text, start = "".join([text[start:], *pending_chunks]), 0
+            pending_chunks.clear()
         around = text[start : start + 2 * len(cuts.text)]  # each \n may have a \r before it
         restored = _with_returns(cuts, around, _is_read(around))
         start += len(restored.text)
@@ -377,7 +380,7 @@ def _listed_habits(config: Mapping[str, Any], path: Path) -> tuple[tuple[str, ..
     return tuple(treebanks), habits
 
 
-def _habits(values: Mapping[str, Any], multiwords: Multiwords, path: Path) -> Habits:
+def _habits(values: Mapping[str, Any], multiwords: Multiwords, path: Path) -> TokenizationRules:
     most_spaces, whole_spans = values.get("most_spaces"), values.get("whole_spans", [])
     if type(most_spaces) is not int or most_spaces < 0:
         raise ModelError(f"most_spaces must be 0 or more, not {most_spaces!r}.", hint=_AGAIN, path=str(path))
@@ -387,7 +390,7 @@ def _habits(values: Mapping[str, Any], multiwords: Multiwords, path: Path) -> Ha
     marks_ends = values.get("marks_ends", True)
     if type(marks_ends) is not bool:
         raise ModelError(f"marks_ends must be true or false, not {marks_ends!r}.", hint=_AGAIN, path=str(path))
-    return Habits(multiwords, most_spaces, tuple(whole_spans), marks_ends)
+    return TokenizationRules(multiwords, most_spaces, tuple(whole_spans), marks_ends)
 
 
 def _read_multiwords(tables: Mapping[str, Any], codes: Iterable[str], path: Path) -> dict[str, Multiwords]:

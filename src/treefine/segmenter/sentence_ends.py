@@ -108,16 +108,18 @@ class SentenceEnds:
         windows = [window for each in places for window in _windows(each, 0, len(each))]
         scores = iter(self._scores(windows))
         return [
-            self._with(text, 0, found, [next(scores) for _ in range(0, len(found), WINDOW_TOKENS)])
+            self._replace_scores(text, 0, found, [next(scores) for _ in range(0, len(found), WINDOW_TOKENS)])
             for text, found in zip(texts, places, strict=True)
         ]
 
     def _rescored(self, text: Scored, start: int, places: Sequence[Place], first: int) -> Scored:
         """Return the text, which starts at `start`, with new scores for its tokens: at most WINDOWS_AT_ONCE windows."""
         stop = min(len(places), first + WINDOW_TOKENS * WINDOWS_AT_ONCE)
-        return self._with(text, start, places[first:stop], self._scores(_windows(places, first, stop)))
+        return self._replace_scores(text, start, places[first:stop], self._scores(_windows(places, first, stop)))
 
-    def _with(self, text: Scored, start: int, places: Sequence[Place], encoder: Sequence[np.ndarray]) -> Scored:
+    def _replace_scores(
+        self, text: Scored, start: int, places: Sequence[Place], encoder: Sequence[np.ndarray]
+    ) -> Scored:
         if not places:
             return text
         last = np.array([each.last for each in places]) - start

@@ -18,7 +18,7 @@ from treefine.parsing.parser import Parser
 from treefine.segmenter.cut import Segmented
 from treefine.serving.hosts import AnswerKind
 from treefine.serving.limits import ServerLimits, TooLargeError, work_of
-from treefine.treebank.constraints import CONSTRAIN, Constraints
+from treefine.treebank.constraints import Constraints, decisions_in
 from treefine.treebank.raw_text import own_text, spans_in
 from treefine.treebank.sentence import Sentence
 from treefine.wording import count
@@ -60,7 +60,7 @@ class ParseJob:
 
     def constraints_of(self, number: int, sentence: Sentence) -> Constraints:
         """Return the constraints of a sentence; those of the request replace the marks of the same words."""
-        own = next(CONSTRAIN[self.options.keep or "marked"]([sentence]))
+        own = decisions_in(sentence, self.options.keep or "marked")
         asked = self.constraints.get(number)
         if asked is None or not own:
             return asked or own
@@ -74,7 +74,7 @@ class ParseJob:
         The sentences get the treebank of their language, so that they can be parsed together with those of other jobs.
         """
         if self.text is None:
-            found = parser.plan().choice.of_sentences(self.sentences or ())
+            found = parser.plan().language.of_sentences(self.sentences or ())
             return (Segmented(each, spans_in(own_text(each), each)) for each in found)
         if self.lines:
             return parser.segment_lines(StringIO(self.text, newline="\n"))

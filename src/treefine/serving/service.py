@@ -72,7 +72,7 @@ class Service:
     ) -> None:
         self.name, self.limits, self._metrics = name, limits, metrics
         own = (
-            parser.plan().choice.named
+            parser.plan().language.named
         )  # the default of requests; the sentences of other requests keep their treebanks
         self.parser = shared = parser.using(language="") if own else parser
         self._parser_for = lru_cache(maxsize=_N_LANGUAGES)(  # only for segmenting

@@ -45,7 +45,7 @@ class FineTuner:
         self.start = self._loaded(request.model)
         self.model = with_labels(self.start.model, (label for each in request.train for label in each.labels))
         plan = self._parser().plan()
-        sentences = list(plan.choice.of_sentences(request.train))
+        sentences = list(plan.language.of_sentences(request.train))
         parses = None if plan.initial is empty else list(plan.initial(sentences))
         self.epochs = max(1, min(settings.epochs, settings.most_words // sum(map(len, sentences))))
         recipe = self._recipe(plan.max_steps)
@@ -109,7 +109,7 @@ def recalibrated(parser: Parser, held_back: Sequence[Sentence]) -> ModelSettings
     whole sentences are too few to fit it, and nobody may have checked the tags.
     """
     settings = parser.model.settings
-    codes = {each.treebank for each in parser.plan().choice.of_sentences(held_back)} & settings.calibration.keys()
+    codes = {each.treebank for each in parser.plan().language.of_sentences(held_back)} & settings.calibration.keys()
 
     def adapted(old: ConfidenceSettings) -> ConfidenceSettings:
         return replace(old, arc_temperature=new.arc_temperature, label_temperature=new.label_temperature)

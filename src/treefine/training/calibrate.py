@@ -9,7 +9,7 @@ import numpy as np
 
 from treefine.config import Column, ConfidenceSettings
 from treefine.model.vocabulary import flat_tags, lemma_tag, ruled_scripts
-from treefine.parsing.confidence import doubt_of
+from treefine.parsing.confidence import negative_log_likelihood
 from treefine.parsing.parser import Parser
 from treefine.training.data import by_treebank
 from treefine.treebank.sentence import BLANK, Sentence
@@ -117,7 +117,7 @@ def _with_sentences(parser: Parser, dev: Sequence[Sentence], settings: Confidenc
     before, model.settings = model.settings, replace(model.settings, confidence=settings)
     try:
         pairs = [
-            (doubt_of(parse.word_confidences), parse.tree == gold.graph)
+            (negative_log_likelihood(parse.word_confidences), parse.tree == gold.graph)
             for parse, gold in zip(parser.stream(dev), dev, strict=True)
         ]
     finally:

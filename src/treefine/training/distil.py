@@ -22,7 +22,7 @@ from treefine.model.folder import fetch, load_model
 from treefine.model.parser_model import ParserModel
 from treefine.model.vocabulary import tag_names
 from treefine.parsing.annotate import with_parse
-from treefine.parsing.batches import batches, free_memory, halving
+from treefine.parsing.batches import batches, free_memory, retry_in_halves
 from treefine.parsing.decode import Decoder
 from treefine.parsing.initial import empty
 from treefine.parsing.refine import BatchStep
@@ -141,7 +141,7 @@ def compute_targets(
     longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else shape.most_pieces
     sizes = [first.n_pieces(sentence) for sentence in sentences]
     for numbers in batches(sizes, shape.most_pieces, longest, with_padding=shape.with_padding):
-        halving(numbers, parse, too_long)
+        retry_in_halves(numbers, parse, too_long)
         processes.same(True)
         done += len(numbers)
         share, state = done / len(sentences), TrainingState(epoch=int(done == len(sentences)))

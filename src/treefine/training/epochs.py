@@ -21,7 +21,7 @@ from treefine.evaluation.scores import compared_labels, rule_of
 from treefine.evaluation.words import load_words
 from treefine.model.folder import load_model
 from treefine.model.parser_model import ParserModel
-from treefine.parsing.batches import batches, halving
+from treefine.parsing.batches import batches, retry_in_halves
 from treefine.parsing.decode import Decoder
 from treefine.parsing.initial import InitialParser, empty
 from treefine.parsing.parser import Parser
@@ -139,7 +139,7 @@ class Scorer:
         longest = shape.n_positions if isinstance(shape, TransformerSettings) else max(sizes)
         total = np.zeros(max_steps + 2 + len(columns), dtype=np.int64)
         for numbers in batches(sizes, batch_pieces, longest):
-            total += np.sum(halving(numbers, right_words, too_long), axis=0)
+            total += np.sum(retry_in_halves(numbers, right_words, too_long), axis=0)
         *by_step, uas, las = (total[: max_steps + 2] / self.total).tolist()
         right = zip(columns, total[max_steps + 2 :].tolist(), strict=True)
         tags = {name.upper(): number / self._n_tagged(name) for name, number in right}

@@ -31,7 +31,7 @@ from treefine.segmenter.network import (
     SegmenterNetwork,
     Windows,
 )
-from treefine.segmenter.segmenter import Habits, Segmenter
+from treefine.segmenter.segmenter import Segmenter, TokenizationRules
 from treefine.segmenter.sentence_ends import ends_finally
 from treefine.segmenter.whole_spans import WHOLE_SPANS, agreeing_rules
 from treefine.training.data import balanced_shares, by_treebank
@@ -329,17 +329,17 @@ def new_segmenter(train: Sequence[Sentence], settings: SegmenterTraining) -> Seg
     codes = tuple(filter(None, treebanks))
     if codes and "" not in habits:  # no treebank is without a code
         agreed = [name for name in WHOLE_SPANS if all(name in each.whole_spans for each in habits.values())]
-        habits[""] = Habits(whole_spans=tuple(agreed))
+        habits[""] = TokenizationRules(whole_spans=tuple(agreed))
     network = SegmenterNetwork(settings.network, n_chars=len(alphabet), n_treebanks=len(codes))
     return Segmenter(network, alphabet, habits, treebanks=codes)
 
 
-def _habits(train: Sequence[Sentence], text: RawText, code: str) -> Habits:
+def _habits(train: Sequence[Sentence], text: RawText, code: str) -> TokenizationRules:
     tokens = [token.form for sentence in train for token in sentence.tokens()]
     most_spaces = max(sum(map(str.isspace, form)) for form in tokens)
     last = [text.text[slice(*span)] for span, ends in zip(text.spans, text.ends_sentence, strict=True) if ends]
     marks_ends = not code or sum(map(ends_finally, last)) >= _MARKED * len(last)
-    return Habits(learn_multiwords(train), most_spaces, agreeing_rules(text), marks_ends)
+    return TokenizationRules(learn_multiwords(train), most_spaces, agreeing_rules(text), marks_ends)
 
 
 def overall(scores: Mapping[str, Mapping[str, Score]]) -> Mapping[str, Score | MeanScore]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal, NamedTuple
@@ -191,44 +191,22 @@ def label_warning(sentence: Sentence, constraints: Constraints, known: Collectio
 
 
 FREE = Constraints()
-Constrain = Callable[[Iterable[Sentence]], Iterator[Constraints]]
-"""A function that yields the constraints of each sentence of a stream."""
 
 
-def unconstrained(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
-    """Yield no decisions, whatever the sentences say."""
-    return (FREE for _ in sentences)
+def decisions_in(sentence: Sentence, keep: Keep) -> Constraints:
+    """Return the decisions in a sentence that a parser keeps.
 
-
-def marked(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
-    """Yield the decisions marked in MISC: Keep=Arc, Keep=Head or Keep=Label, NotHead=2,5, NotLabel=obj,iobj."""
-    return map(marks_of, sentences)
-
-
-def all_given(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
-    """Yield every head and label that is not blank, and the heads and labels that marks in MISC forbid."""
-    for sentence in sentences:
-        found = marks_of(sentence)
-        heads = {word: head for word, head in enumerate(sentence.arcs.heads, start=1) if head is not None}
-        labels = {word: label for word, label in enumerate(sentence.labels, start=1) if label != BLANK}
-        yield Constraints(heads, labels, found.not_heads, found.not_labels)
-
-
-def listed(constraints: Iterable[Constraints]) -> Constrain:
-    """Return a function that yields these constraints, one per sentence."""
-
-    def constrain(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
-        ours = iter(constraints)
-        for _ in sentences:
-            for each in ours:
-                yield each
-                break
-        yield from ours  # more constraints than sentences: the caller reports it
-
-    return constrain
-
-
-CONSTRAIN: Mapping[Keep, Constrain] = {"marked": marked, "given": all_given, "nothing": unconstrained}
+    "marked" are those marked in MISC: Keep=Arc, Keep=Head or Keep=Label, NotHead=2,5, NotLabel=obj,iobj. "given" are
+    all heads and labels that are not blank, and what marks forbid. "nothing" ignores the sentence.
+    """
+    if keep == "nothing":
+        return FREE
+    marked = marks_of(sentence)
+    if keep == "marked":
+        return marked
+    heads = {word: head for word, head in enumerate(sentence.arcs.heads, start=1) if head is not None}
+    labels = {word: label for word, label in enumerate(sentence.labels, start=1) if label != BLANK}
+    return Constraints(heads, labels, marked.not_heads, marked.not_labels)
 
 
 def marks_of(sentence: Sentence) -> Constraints:
