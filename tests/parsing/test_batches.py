@@ -1,19 +1,17 @@
 """Split a stream of sentences into batches, and halve them when memory runs out."""
 
 import threading
-from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tiny import sample, short, tiny_model, tiny_parser
+from tests.support.tiny import sample, short, tiny_parser
 from tests.support.wrapped_models import Crowded, Wrapped
-from treefine import fast
 from treefine.cores import torch_threads
 from treefine.errors import TreefineError
-from treefine.parsing.batches import FIRST_BATCHES, MOST_SENTENCES, batches, chunks, run
+from treefine.parsing.batches import batches, run
 from treefine.parsing.parser import Parser
 from treefine.segmenter.cut import Segmented
 
@@ -43,37 +41,6 @@ def test_padding_can_have_a_separate_limit(sizes, batch_pieces, longest, times):
         assert len(one) == 1 or max(lengths) <= longest
         if following and (size := sizes[following[0]]) <= longest:  # a batch ends only if one more sentence is too much
             assert sum(lengths) + size > batch_pieces or (len(one) + 1) * size > most
-
-
-def test_sentences_of_similar_length_are_together():
-    assert batches([5, 1, 5, 1], 10, longest=100) == [[1, 3], [0, 2]]
-
-
-@given(SIZES, st.integers(1, 5), st.integers(1, 20))
-def test_chunks_start_small_and_double_up_to_the_maximum(sizes, batch_pieces, most_batches):
-    found = list(chunks(sizes, lambda size: size, batch_pieces, most_batches))
-
-    assert [size for chunk in found for size in chunk] == sizes
-    for number, chunk in enumerate(found[:-1]):
-        expected = min(FIRST_BATCHES * 2**number, most_batches) * batch_pieces
-        assert sum(chunk) >= expected > sum(chunk[:-1])
-
-
-def test_the_number_of_short_sentences_in_a_chunk_is_limited():
-    found = list(chunks([1] * 10_000, lambda size: size, 1_000_000, 16))
-
-    assert [len(chunk) for chunk in found] == [MOST_SENTENCES, MOST_SENTENCES, 10_000 - 2 * MOST_SENTENCES]
-
-
-@pytest.mark.parametrize(
-    ("device", "width", "expected"), [("cpu", 16, 16), ("cpu", 384, 6), ("cpu", 768, 2), ("cuda", 768, 16)]
-)
-def test_on_a_cpu_chunks_of_a_large_model_are_smaller_so_that_results_come_every_few_seconds(device, width, expected):
-    model = tiny_model()
-    shape = replace(model.settings.encoder, n_layers=12, width=width, inner_width=4 * width)
-    model.settings = replace(model.settings, encoder=shape)
-
-    assert fast.batch_shape(model, torch.device(device), 4000).chunk_batches == expected
 
 
 def test_the_first_sentences_come_before_most_of_the_stream_is_read(parser):
@@ -153,17 +120,6 @@ def test_when_memory_runs_out_the_batch_is_halved_and_nothing_is_lost(parser, er
     assert parsed == 8 * parser.parse(short(2))
 
 
-def test_when_memory_runs_out_for_a_long_sentence_its_windows_are_encoded_separately(parser, monkeypatch):
-    monkeypatch.setattr(fast, "_WINDOWS_ON_CPU", 8)  # by default, a CPU takes one at a time
-    long = [form for sentence in sample(5) for form in sentence.forms]
-    crowded = Crowded(parser.model, 128, MemoryError())
-
-    parsed = Parser(crowded, device="cpu", max_steps=1).parse(long)
-
-    assert crowded.refusals
-    assert parsed == parser.parse(long)
-
-
 def test_too_little_memory_for_one_sentence_is_an_error(parser):
     crowded = Crowded(parser.model, 1, MemoryError())
 
@@ -174,13 +130,6 @@ def test_too_little_memory_for_one_sentence_is_an_error(parser):
         "-0002) There is not enough memory to parse this sentence. Use another device or a smaller model."
     )
     assert crowded.refusals == 1  # a single sentence cannot be split, so it is not tried again
-
-
-def test_other_errors_are_not_mistaken_for_a_lack_of_memory(parser):
-    crowded = Crowded(parser.model, 1, RuntimeError("something else"))
-
-    with pytest.raises(RuntimeError, match="something else"):
-        Parser(crowded, device="cpu").parse(["A", "dog"])
 
 
 @pytest.mark.parametrize("batch_pieces", [60, 1000])

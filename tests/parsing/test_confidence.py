@@ -6,7 +6,7 @@ import pytest
 from tests.parsing.test_trees import every_tree
 from tests.support.tiny import sample, tiny_model, tiny_parser
 from treefine import Parser
-from treefine.config import ConfidenceSettings, DecodeSettings
+from treefine.config import ConfidenceSettings
 from treefine.treebank.constraints import Constraints
 
 WORDS = ("The", "old", "man", "sleeps")
@@ -82,16 +82,6 @@ def test_only_projective_trees_are_ranked_if_trees_must_be_projective(parser):
     }
 
 
-def test_trees_are_ranked_by_the_sum_of_probabilities_if_the_decoder_maximises_it():
-    parser = Parser(tiny_model(decode=DecodeSettings(tree_over="probabilities")), device="cpu", max_steps=1)
-    arcs = last_step(parser).arc_probabilities
-
-    (parse,) = parser.using(k=20).stream([WORDS])
-
-    sums = [sum(arcs[word, each.tree.heads[word]] for word in range(1, 5)) for each in parse.trees]
-    assert sums == pytest.approx(sorted(sums, reverse=True))
-
-
 @pytest.mark.parametrize("projective", [False, True])
 def test_among_equal_trees_the_parse_comes_first_and_no_tree_comes_twice(parser, projective):
     """With equal scores, different searches may find different trees first."""
@@ -104,12 +94,6 @@ def test_among_equal_trees_the_parse_comes_first_and_no_tree_comes_twice(parser,
 
         assert parse.trees[0].tree == parse.tree
         assert len({each.tree.heads for each in parse.trees}) == len(parse.trees) == min(3, len(every_tree(n_words)))
-
-
-def test_without_k_there_are_no_other_trees(parser):
-    (parse,) = parser.stream([WORDS])
-
-    assert parse.trees == ()
 
 
 def test_agreement_is_the_share_of_steps_that_had_the_arc(parser):

@@ -1,8 +1,5 @@
 """Trees that satisfy a user's constraints."""
 
-import re
-import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,13 +8,12 @@ from hypothesis import strategies as st
 
 from tests.parsing.test_trees import every_tree
 from tests.support.generated import random_heads
-from tests.support.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
+from tests.support.tiny import sample, tiny_model, tiny_parser
 from treefine import Graph, Parser, Sentence, TreebankError, TreefineError
 from treefine.config import DecodeSettings, RelationSettings
 from treefine.errors import UnknownLabelWarning
 from treefine.model.batch import HEAD, LABEL, NOTHING, Graphs
 from treefine.parsing.constrained import with_decisions
-from treefine.parsing.decode import Decoder
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.initial import renamed
 from treefine.treebank.constraints import Constraints
@@ -119,26 +115,6 @@ def test_no_tree_that_satisfies_the_constraints_has_a_higher_score(syntr, decide
     assert total(tree.heads) == pytest.approx(max(allowed), abs=1e-5)
 
 
-@pytest.mark.parametrize("tree_over", ["log-probabilities", "probabilities"])
-def test_every_tree_search_satisfies_the_constraints(tree_over):
-    parser = Parser(tiny_model(decode=DecodeSettings(tree_over=tree_over)), device="cpu")
-    for root in range(1, 6):
-        decided = Constraints(heads={root: 0}, not_heads={word: [root] for word in range(1, 6) if word != root % 5 + 1})
-
-        tree = parser.parse(WORDS, constraints=decided).tree
-
-        assert tree.is_tree
-        assert obeys(tree, decided)
-
-
-def test_a_biaffine_parser_satisfies_constraints_too():
-    decided = Constraints(heads={1: 5, 5: 0}, labels={2: "amod"})
-
-    tree = Parser(tiny_biaffine(), device="cpu").parse(WORDS, constraints=decided).tree
-
-    assert obeys(tree, decided)
-
-
 def test_constraints_hold_in_every_batch(parser):
     """Sentences without constraints do not change."""
     sentences = sample(20)
@@ -208,16 +184,6 @@ def test_an_initial_parser_ignores_constraints(parser):
     assert parse.initial == inner.parse(WORDS).tree.arcs
     assert (parse.heads[0], parse.labels[0]) == (5, "obj")
     assert parser.using(initial=inner, keep="nothing").parse(other).tree.is_tree
-
-
-def test_steps_read_the_fixed_arcs(parser):
-    """Step 1 starts from the fixed arcs, so the other words are predicted around them."""
-    free, bound = (
-        parser.steps(WORDS, constraints=each)[0]
-        for each in (Constraints(), Constraints(heads={1: 5, 5: 3}, labels={1: "nsubj", 5: "obj"}))
-    )
-
-    assert not np.allclose(free.arc_scores[2], bound.arc_scores[2])
 
 
 def marked(notes, heads=(3, 3, 4, 0, 4), labels=("det", "amod", "nsubj", "root", "punct")):
@@ -306,44 +272,6 @@ def test_parse_warns_about_an_unknown_label(parser):
     )
 
 
-def no_root(n_words):
-    """Return constraints that contradict each other only all together: no word may be the root."""
-    return Constraints(not_heads={word: [0] for word in range(1, n_words + 1)})
-
-
-@pytest.mark.parametrize(("projective", "n_trials"), [(False, 20), (True, 10)])
-@pytest.mark.parametrize("n_more", [0, 3000])  # unrelated constraints
-def test_the_search_for_contradictions_is_limited(parser, monkeypatch, n_more, projective, n_trials):
-    trials, has_tree = [], Decoder.has_tree
-    monkeypatch.setattr(Decoder, "has_tree", lambda *each: trials.append(1) or has_tree(*each))
-    n_arcs = 101**2
-    monkeypatch.setattr("treefine.parsing.constrained.MOST_WORK", n_trials * (n_arcs * (1 + projective) + 100 + n_more))
-    decided = replace(no_root(100), not_labels={1: ["det"] * n_more})
-
-    with pytest.raises(TreebankError) as caught:
-        parser.using(is_projective=projective).parse(["The"] * 100, constraints=decided)
-
-    assert len(trials) == 1 + n_trials  # the first trial detects the contradiction
-    n_listed = int(re.search(r"satisfies all of these (\d+) constraints", str(caught.value))[1])
-    assert 100 <= n_listed < 100 + n_more or n_listed == 100
-    assert "constraints: word 1 'The' must not be the root; " in str(caught.value)
-    assert str(caught.value).endswith(f"; and {n_listed - 8} more. Some of them contradict each other; remove some.")
-
-
-def test_the_search_for_contradictions_is_complete_for_a_hundred_constraints(parser):
-    with pytest.raises(TreebankError, match="satisfies all of these constraints: .* and 92 more. Change one"):
-        parser.parse(["The"] * 100, constraints=no_root(100))
-
-
-def test_an_error_names_file_and_line(parser, tmp_path):
-    sentence = marked(["Keep=Head", "Keep=Head", "Keep=Head", "_", "_"], heads=(2, 3, 1, 0, 4))
-
-    with pytest.raises(TreebankError, match="word 1 'The' must attach to 2 'old'; word 2 .* word 3 ") as caught:
-        parser.parse([marked(["_"] * 5), sentence])
-
-    assert caught.value.word == "1"
-
-
 def test_crossing_arcs_contradict_a_projective_tree(parser):
     decided = Constraints(heads={1: 3, 2: 4})
 
@@ -376,34 +304,6 @@ def test_constraints_on_missing_words_are_an_error(parser, decided, message):
 def test_there_must_be_one_constraints_per_sentence(parser, n_more):
     with pytest.raises(TreefineError, match="There are (fewer|more) constraints than sentences"):
         parser.parse([WORDS, WORDS], constraints=[Constraints(heads={1: 0})] * (2 + n_more))
-
-
-def test_a_long_sentence_may_have_nearly_all_arcs_fixed(parser):
-    words = ["The"] * 300
-    decided = Constraints(heads={word: word - 1 for word in range(1, 301) if word % 50})
-
-    tree = parser.parse(words, constraints=decided).tree
-
-    assert tree.is_tree
-    assert obeys(tree, decided)
-
-
-def test_a_cycle_of_very_many_constraints_is_found_fast(parser):
-    words = ["The"] * 3000
-    decided = Constraints(heads={word: word % 3000 + 1 for word in range(1, 3001)})
-
-    start = time.process_time()
-    with pytest.raises(TreebankError, match="word 1 'The' must attach to 2 'The'; .* and 2992 more"):
-        parser.parse(words, constraints=decided)
-
-    assert time.process_time() - start < 20
-
-
-def test_one_constraints_object_does_not_fit_a_list_of_sentences(parser):
-    with pytest.raises(
-        TreefineError, match="There are several sentences but only one Constraints. Pass a list with one for each"
-    ):
-        parser.parse([WORDS, WORDS], constraints=Constraints(heads={1: 0}))
 
 
 def test_a_graph_of_one_word_has_one_root(parser):
@@ -450,32 +350,3 @@ def test_a_label_that_the_model_does_not_know_is_not_marked_as_decided():
     )
 
     assert graphs.decided.tolist() == [[NOTHING, HEAD, NOTHING, LABEL]]
-
-
-def test_a_decided_arc_is_not_read_like_a_predicted_one():
-    parser = decided_parser()
-    arcs = Arcs((3, None, None, None, None), ("det", "_", "_", "_", "_"))
-    predicted = parser.using(initial=lambda sentences: iter([arcs for _ in sentences]))
-
-    found = first_probabilities(parser, Constraints(heads={1: 3}, labels={1: "det"}))
-
-    assert not np.allclose(found, first_probabilities(predicted), atol=1e-4)
-
-
-def test_an_older_model_reads_a_decided_arc_like_a_predicted_one(parser):
-    arcs = Arcs((3, None, None, None, None), ("det", "_", "_", "_", "_"))
-    predicted = parser.using(initial=lambda sentences: iter([arcs for _ in sentences]), max_steps=3)
-
-    found = first_probabilities(parser, Constraints(heads={1: 3}, labels={1: "det"}))
-
-    np.testing.assert_array_equal(found, first_probabilities(predicted))
-
-
-def test_sentences_without_decisions_have_the_same_trees_beside_others():
-    parser, sentences = decided_parser(), sample(6)
-    decided = [Constraints(heads={1: sentences[0].graph.heads[1]}), *[Constraints()] * 5]
-
-    together = list(parser.stream_trees(sentences, constraints=decided))
-    alone = list(parser.stream_trees(sentences[1:]))
-
-    assert together[1:] == alone

@@ -131,44 +131,6 @@ def test_a_sentence_whose_best_heads_are_a_tree_is_not_searched(monkeypatch):
     assert trees.heads.tolist() == [[-1, 0, 1, 2, 3, 4, 5, 6, 7], [-1, 0, 1, 2, -1, -1, -1, -1, -1]]
 
 
-def test_only_the_requested_sentences_are_searched():
-    cycle = [[0.0, 0, 0], [0, 0, 5], [0, 5, 0]]
-    scores, is_word = scored([cycle, cycle])
-    decoder = Decoder(ROOT_LABEL)
-
-    trees = decoder.trees(scores, decoder.graphs(scores, is_word), is_word, rows={1})
-
-    assert are_trees(trees.heads, is_word).tolist() == [False, True]
-
-
-def test_product_and_sum_of_probabilities_disagree_on_flat_scores():
-    rng = np.random.default_rng(1)
-    matrices = [rng.normal(size=(5, 5)) for _ in range(200)]
-    scores, is_word = scored(matrices)
-    graphs = Decoder().graphs(scores, is_word)
-
-    product = Decoder().trees(scores, graphs, is_word)
-    total = Decoder(tree_over="probabilities").trees(scores, graphs, is_word)
-
-    n_different = int((product.heads != total.heads).any(1).sum())
-    assert 0 < n_different < 40
-
-
-@pytest.mark.parametrize("tree_over", ["log-probabilities", "probabilities"])
-def test_adding_a_number_to_all_scores_of_a_word_changes_no_tree(tree_over):
-    rng = np.random.default_rng(1)
-    matrices = [rng.normal(size=(6, 6)) for _ in range(100)]
-    moved = [matrix + rng.normal(scale=3, size=(6, 1)) for matrix in matrices]
-    decoder = Decoder(tree_over=tree_over)
-
-    heads = []
-    for each in (matrices, moved):
-        scores, is_word = scored(each)
-        heads.append(decoder.trees(scores, decoder.graphs(scores, is_word), is_word).heads)
-
-    assert torch.equal(*heads)
-
-
 @given(arc_scores(max_words=4).filter(lambda arcs: len(arcs) > 2), st.booleans())
 def test_the_lead_is_the_difference_between_the_two_best_of_all_trees(arcs, is_projective):
     weights = scored([arcs])[0].arcs[0].double().log_softmax(-1)
@@ -178,7 +140,3 @@ def test_the_lead_is_the_difference_between_the_two_best_of_all_trees(arcs, is_p
 
     totals = sorted(total(weights.numpy(), heads) for heads in trees)
     assert lead == pytest.approx(totals[-1] - totals[-2], abs=1e-9)
-
-
-def test_the_only_tree_of_one_word_has_an_infinite_lead():
-    assert Decoder().lead(torch.tensor([[-torch.inf, 0], [3, -torch.inf]])) == np.inf

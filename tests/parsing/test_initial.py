@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.tiny import sample, tiny_model
-from treefine.errors import AlignmentError, TreefineError
+from treefine.errors import AlignmentError
 from treefine.parsing.initial import from_file, given, renamed
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import write_treebank
@@ -47,27 +47,6 @@ def test_a_word_that_differs_is_named_with_both_places(parses):
     )
 
 
-def test_the_error_names_the_place_in_an_input_file(parses, data):
-    initial = parses("From the AP comes this tale :")
-
-    with pytest.raises(AlignmentError) as error:
-        list(initial(sample(1)))
-
-    assert f"word 6 is 'tale' here but 'story' in the input ({data}/en_ewt-sample.conllu:1)." in str(error.value)
-
-
-def test_a_truncated_sentence_is_an_error_that_names_the_missing_word(parses):
-    initial = parses("A dog")
-
-    with pytest.raises(AlignmentError) as error:
-        list(initial(words("A dog barks")))
-
-    assert str(error.value) == (
-        "initial.conllu: The file of initial parses ends before word 3 of sentence 1. "
-        "Parse the whole input with the initial parser."
-    )
-
-
 def test_differently_split_words_keep_the_arcs_they_share(tmp_path):
     theirs = Sentence.of_words(["I", "cannot", "go"]).with_graph(Graph.of_words([3, 3, 0], ["nsubj", "aux", "root"]))
     write_treebank([theirs], tmp_path / "parses.conllu")
@@ -101,19 +80,6 @@ def test_a_file_that_is_too_long_is_an_error(parses):
     )
 
 
-def test_a_word_without_a_head_has_no_arc(parses):
-    initial = parses("A dog barks")
-
-    assert list(initial(words("A dog barks"))) == [Arcs((None, None, None), ("_", "_", "_"))]
-
-
-def test_a_missing_initial_parser_is_an_error():
-    with pytest.raises(
-        TreefineError, match=r"There is no initial parser 'syntr'\. Choose empty, given, the folder of a SynTr"
-    ):
-        Parser(tiny_model(), initial="syntr", device="cpu")
-
-
 def arcs_of(*labels):
     return lambda sentences: (Arcs((None, *range(len(labels) - 1)), labels) for _ in sentences)
 
@@ -132,18 +98,6 @@ def test_the_users_label_map_takes_precedence_and_can_blank_a_label():
     (found,) = initial(words("a b c"))
 
     assert found.labels == ("_", "nsubj", "_")
-
-
-def test_the_cache_of_label_names_is_limited_and_changes_no_result(monkeypatch):
-    monkeypatch.setattr("treefine.parsing.initial.MOST_NAMES", 3)
-    labels = [f"{kind}:{number}" for number in range(5) for kind in ("nsubj", "obj")]
-    initial = renamed(arcs_of("_", *labels), ("nsubj", "obj"))
-
-    for _ in range(2):
-        (found,) = initial(words("a b c d e f g h i j k"))
-        assert found.labels == ("_", *["nsubj", "obj"] * 5)
-
-    assert len(initial._found) == 3
 
 
 def test_an_older_label_gives_the_same_tree_as_its_newer_name():

@@ -11,6 +11,7 @@ from tests.support.tiny import ALL_TAGS, sample, tiny_model
 from tests.support.tiny_segmenter import tiny_network
 from treefine.config import ConfidenceSettings, TagSettings
 from treefine.errors import LanguageWarning, ModelError
+from treefine.model.parser_model import ParserModel
 from treefine.parsing.parser import Parser
 from treefine.segmenter.network import Alphabet
 from treefine.segmenter.segmenter import Segmenter, TokenizationRules
@@ -47,10 +48,6 @@ def test_each_treebank_gives_other_scores():
 @pytest.mark.parametrize("asked", ["fr", "French", "FR", "fr_sequoia"])
 def test_a_language_stands_for_its_main_treebank(asked):
     assert parser(language=asked).parse(WORDS).sentence.treebank == "fr_sequoia"
-
-
-def test_any_treebank_of_the_model_can_be_named():
-    assert parser(language="fr_gsd").parse(WORDS).sentence.treebank == "fr_gsd"
 
 
 def test_an_unknown_language_is_refused_with_the_list_and_the_nearest():
@@ -100,14 +97,6 @@ def test_a_sentence_keeps_its_treebank_unless_the_user_names_one():
     assert parser(language="de").parse(known).sentence.treebank == "de_gsd"
 
 
-def test_trees_full_parses_and_steps_follow_the_same_treebank():
-    chosen = parser(language="fr_gsd")
-
-    (tree,) = chosen.stream_trees([WORDS])
-
-    assert tree.graph == chosen.parse(WORDS).tree == chosen.steps(WORDS)[-1].tree
-
-
 @pytest.mark.parametrize(
     "text", [SENTENCES["pl"] * 3, SENTENCES["de"] * 3 + "\n\n" + SENTENCES["fr"] * 3], ids=["unknown", "mixed"]
 )
@@ -127,48 +116,10 @@ def test_files_are_identified_apart():
     assert [each.treebank for each in found] == ["de_gsd", "de_gsd", "fr_sequoia"]
 
 
-def test_a_model_of_one_treebank_does_not_keep_the_language_of_another_model():
-    known = parser(language="fr").parse(WORDS)
-
-    assert Parser(tiny_model(), device="cpu").parse(known.sentence).language == ""
-
-
-def test_an_empty_language_means_identification_again():
-    named = parser(language="fr")
-
-    assert named.using(language="").parse(replace(WORDS, treebank="ja_gsd")).language == "ja"
-
-
-@pytest.mark.parametrize("asked", ["de-AT", "German"])
-def test_regions_and_names_of_languages_are_accepted(asked):
-    assert parser(language=asked).parse(WORDS).language == "de"
-
-
-def test_the_languages_of_a_parser_are_accepted_if_the_model_states_none():
-    assert Parser(tiny_model(), device="cpu", languages=["English"], language="en").parse(WORDS).language == ""
-
-
 def test_lines_without_line_ends_are_identified_as_separate_words():
     lines = ["mon chien", "dort sous", "la table", "de la cuisine"]
 
     assert {each.sentence.treebank for each in parser().segment_lines(lines)} == {"fr_sequoia"}
-
-
-def test_a_text_in_another_script_after_others_gives_a_warning_and_trees():
-    several = parser()
-    several(SENTENCES["de"] * 2)
-
-    with pytest.warns(LanguageWarning, match="Greek"):
-        parses = several(SENTENCES["el"] * 3)
-
-    assert len(parses) >= 1
-
-
-def test_each_text_with_a_guessed_language_gets_its_own_warning():
-    with pytest.warns(LanguageWarning) as seen:
-        list(parser().pipe([SENTENCES["de"] * 3, SENTENCES["pl"] * 3, SENTENCES["el"] * 3]))
-
-    assert len(seen) == 2
 
 
 def test_a_doubtful_guess_gives_a_warning_that_names_the_guess():
@@ -217,3 +168,18 @@ def test_a_saved_model_knows_its_treebanks_and_its_calibration(tmp_path):
     assert loaded.model.vocabulary.treebanks == TREEBANKS
     assert loaded.model.settings.calibration == calibration
     assert loaded.parse(sample(1)[0]).sentence.treebank == "fr_gsd"
+
+
+def test_sentences_of_several_treebanks_share_a_batch(monkeypatch):
+    sizes, forward = [], ParserModel.forward
+    monkeypatch.setattr(
+        ParserModel,
+        "forward",
+        lambda model, batch, *rest, **named: sizes.append(len(batch)) or forward(model, batch, *rest, **named),
+    )
+    monkeypatch.setattr("treefine.parsing.plan.stable_scores", lambda score, _, *rest, **__: score(*rest))
+    sentences = [replace(WORDS, treebank=each) for each in TREEBANKS]
+
+    parser(max_steps=1).parse(sentences)
+
+    assert sizes == [len(TREEBANKS)]

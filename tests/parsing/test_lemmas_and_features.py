@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.tiny import sample, short, tiny_model
+from tests.support.tiny import short, tiny_model
 from treefine import Graph, Parser, Sentence
 from treefine.config import COLUMNS, TagSettings
 from treefine.parsing.confidence import Confidence
@@ -51,15 +51,6 @@ def test_the_drawing_shows_lemmas_after_the_words_and_features_at_the_end():
     ]
 
 
-def test_the_table_of_a_page_has_lemmas_and_features():
-    page = children().to_html()
-
-    for cell in ("lemma", "features"):
-        assert f'<th scope="col">{cell}</th>' in page
-    for cell in ("child", "Tense=Past|VerbForm=Fin"):
-        assert f'<td dir="auto">{cell}</td>' in page
-
-
 def test_json_has_lemmas_features_and_their_confidence():
     word = children().to_dict()["words"][1]
 
@@ -83,12 +74,6 @@ def test_a_word_without_features_among_words_with_features_was_given():
     assert [word.feats_confidence for word in children(given)] == [None, 0.7, 0.7, 0.7, None]
 
 
-def test_a_model_without_a_tagger_has_no_confidence_in_tags():
-    parse = replace(children(), tag_confidences={})
-
-    assert {getattr(word, f"{column}_confidence") for word in parse for column in COLUMNS} == {None}
-
-
 def test_changes_list_replaced_features_and_lemmas():
     given = Sentence.of_words(WORDS, lemma=["the", "childs", *["_"] * 3], feats=["PronType=Dem", *["_"] * 4])
     parse = replace(children(given), initial=children().sentence.arcs)
@@ -109,14 +94,3 @@ def test_a_tagger_fills_blank_columns_of_a_treebank_and_keeps_others(column):
         assert [getattr(parse, each) for each in others] == [getattr(given, each) for each in others]
         assert None not in [getattr(word, f"{column}_confidence") for word in parse]
         assert {getattr(word, f"{each}_confidence") for word in parse for each in others} == {None}
-
-
-def test_a_sentence_that_is_parsed_in_parts_has_confidence_in_its_tags():
-    sentence = Sentence.of_words(next(each for each in sample() if len(each) > 20).forms)
-    parser = PARSER.using()
-    parser._plan = replace(parser._plan, most_words=10)
-
-    with pytest.warns(Warning, match="parsed in"):
-        (parse,) = parser.stream([sentence])
-
-    assert all(0 < word.lemma_confidence <= 1 for word in parse)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.tiny import sample, short, tiny_biaffine, tiny_model, tiny_parser
 from treefine.config import DecodeSettings, RelationSettings, TagSettings, with_preset
-from treefine.errors import ModelError, TreebankError, TreefineError
+from treefine.errors import ModelError, TreefineError
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.parser import Parser
 from treefine.treebank.graph import Arcs, Graph
@@ -18,28 +18,6 @@ from treefine.treebank.sentence import Sentence
 PARSER = tiny_parser()
 TAGGER = Parser(tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))), device="cpu")
 SYNTR = Parser(tiny_model(relations=RelationSettings(graph="none")), device="cpu")
-
-
-def test_words_become_a_sentence_with_a_tree():
-    parsed = PARSER.parse(["A", "dog", "barks"])
-
-    assert parsed.forms == ("A", "dog", "barks")
-    assert parsed.tree.is_tree
-    assert set(parsed.labels) <= set(PARSER.model.vocabulary.labels)
-
-
-def test_a_list_of_sentences_gives_a_list():
-    parsed = PARSER.parse([["A", "dog", "barks"], sample(1)[0]])
-
-    assert [each.forms for each in parsed] == [("A", "dog", "barks"), sample(1)[0].forms]
-    assert PARSER.parse([]) == []
-    assert PARSER.parse(sample(1)[0]) == PARSER.parse(sample(1))[0]
-
-
-def test_sentences_and_words_may_come_from_generators():
-    parsed = PARSER.parse((word for word in words) for words in (["A", "dog"], ["It", "sleeps"]))
-
-    assert parsed == PARSER.parse([["A", "dog"], ["It", "sleeps"]])
 
 
 def test_only_the_tree_of_a_sentence_changes():
@@ -61,22 +39,6 @@ def test_a_string_instead_of_words_is_an_error():
             PARSER.parse(wrong)
 
 
-def test_anything_but_a_list_of_words_is_an_error():
-    for wrong in (5, [1, 2], [["A"], None]):
-        with pytest.raises(TreefineError, match="A sentence must be a list of words or a Sentence, not "):
-            PARSER.parse(wrong)
-    for wrong in ([["A", 2]], [[["A"]]]):
-        with pytest.raises(TreefineError, match=r"\(sentence 1\) Item \d of the words is "):
-            PARSER.parse(wrong)
-    with pytest.raises(TreefineError, match="Item 1 of the words is the list "):
-        PARSER.steps([["A", "dog"]])
-
-
-def test_a_sentence_without_words_is_an_error():
-    with pytest.raises(TreebankError, match="A sentence must have at least one word."):
-        PARSER.parse([["A"], []])
-
-
 def test_a_single_word_attaches_to_root():
     for parser in (PARSER, TAGGER, SYNTR, Parser(tiny_biaffine(), device="cpu")):
         assert parser.parse(["Hello"]).tree.arcs == Arcs((0,), ("root",))
@@ -86,15 +48,6 @@ def test_a_single_word_attaches_to_root():
     st.lists(st.text(st.characters(blacklist_categories=("Cs", "Cc")), min_size=1, max_size=5), min_size=1, max_size=5)
 )
 def test_any_words_can_be_parsed(words):
-    parsed = PARSER.parse(words)
-
-    assert parsed.forms == tuple(words)
-    assert parsed.tree.is_tree
-
-
-def test_words_with_only_unknown_pieces_or_none_are_parsed():
-    words = ["\u200b", "\u00ad\u200d", "狗", "🙂🙃", "\ufeff"]
-
     parsed = PARSER.parse(words)
 
     assert parsed.forms == tuple(words)
@@ -126,17 +79,6 @@ def test_an_unknown_label_is_read_as_its_main_type_or_ignored():
     columns[6] = ("_", "0", "2")
     blank = Sentence((), tuple(columns), range(3))
     np.testing.assert_array_equal(scores(["foo", "root", "advmod"]), parser.steps(blank)[0].arc_scores)
-
-
-@pytest.mark.parametrize("n_positions", [128, 20])
-def test_a_sentence_of_two_thousand_words_keeps_them_all(n_positions):
-    words = [f"w{number}" for number in range(2000)]
-    parser = Parser(tiny_model(n_positions=n_positions), device="cpu", max_steps=2)
-
-    parsed = parser.parse(words)
-
-    assert parsed.forms == tuple(words)
-    assert parsed.tree.is_tree
 
 
 def test_a_long_sentence_among_short_ones_changes_none_of_them():
@@ -194,15 +136,6 @@ def test_the_last_step_says_whether_the_sentence_has_converged(max_steps):
         assert last.converged or len(steps) == max_steps
 
 
-def test_some_sentences_of_the_sample_converge():
-    assert any(steps[-1].converged for steps in steps_of_sample(7))
-
-
-@pytest.mark.parametrize("max_steps", [1, 2, 7])
-def test_the_caller_can_limit_the_number_of_steps(max_steps):
-    assert max(map(len, steps_of_sample(max_steps))) == max_steps
-
-
 def test_steps_are_four_from_an_empty_graph_three_from_another_and_one_without_graphs():
     assert PARSER.max_steps == 4
     assert PARSER.using(initial=given_arcs).max_steps == 3
@@ -226,11 +159,6 @@ def test_options_that_are_left_out_stay_the_same(tmp_path):
     assert not parser.using(is_projective=False).plan().decoder.is_projective
 
 
-def test_an_initial_parser_without_a_name_is_an_error():
-    with pytest.raises(TreefineError, match="There is no initial parser ''."):
-        tiny_parser(initial="")
-
-
 @pytest.mark.parametrize(
     ("arcs", "message"),
     [
@@ -252,34 +180,11 @@ def test_invalid_results_of_an_initial_parser_are_errors(arcs, message):
     assert error.value.message == message
 
 
-def test_a_word_that_is_its_own_head_has_no_arc():
-    words = Sentence.of_words(["dogs", "bark", "loudly"])
-    parser = PARSER.using(max_steps=1)
-    own, none = (
-        parser.using(initial=lambda _, heads=heads: iter([Arcs(heads, ("nsubj", "root", "advmod"))]), max_steps=1)
-        for heads in ((2, 0, 3), (2, 0, None))
-    )
-
-    np.testing.assert_array_equal(own.steps(words)[0].arc_scores, none.steps(words)[0].arc_scores)
-
-
 def test_a_model_that_reads_no_graph_cannot_refine():
     with pytest.raises(ModelError, match="This model reads no graph, so it cannot take more than one step."):
         SYNTR.using(max_steps=2)
     with pytest.raises(ModelError, match="This model reads no graph, so it cannot refine an initial parse."):
         SYNTR.using(initial=given_arcs)
-
-
-def test_the_initial_parse_is_read():
-    sentence = sample(2)[1]
-    other = sentence.with_graph(
-        Graph.of_words([0, *[1] * (len(sentence) - 1)], ["root"] + ["dep"] * (len(sentence) - 1))
-    )
-    parser = PARSER.using(initial=given_arcs, max_steps=1)
-
-    scores = [parser.steps(each)[0].arc_scores for each in (sentence, other)]
-
-    assert not np.array_equal(*scores)
 
 
 def test_heads_in_the_input_are_not_read_when_parsing():
@@ -291,25 +196,6 @@ def test_heads_in_the_input_are_not_read_when_parsing():
     assert [each.tree for each in PARSER.parse(chains)] == [each.tree for each in PARSER.parse(sentences)]
 
 
-def test_predicted_tags_fill_blanks_and_change_nothing_else():
-    words = Sentence.of_words(["A", "dog", "barks"], upos=["DET", "_", "FOO"])
-
-    parsed = TAGGER.parse(words)
-
-    assert parsed.upos[0] == "DET"
-    assert parsed.upos[1] in TAGGER.model.vocabulary.upos
-    assert parsed.upos[2] == "FOO"
-    assert set(parsed.xpos) <= set(TAGGER.model.vocabulary.xpos)
-    assert TAGGER.steps(words)[0].tags[0][1] == parsed.upos[1]
-
-
-def test_predicted_tags_do_not_depend_on_those_given():
-    for parser in (TAGGER, Parser(TAGGER.model, tags="none", device="cpu")):
-        with_tags, without = sample(3)[2], Sentence.of_words(sample(3)[2].forms)
-        assert parser.parse(with_tags).tree == parser.parse(without).tree
-    assert TAGGER.using(tags="none").parse(["A", "dog"]).upos == ("_", "_")
-
-
 def test_given_tags_can_be_read_by_a_model_that_predicts_its_own():
     sentence = sample(2)[1]
 
@@ -318,23 +204,6 @@ def test_given_tags_can_be_read_by_a_model_that_predicts_its_own():
 
     np.testing.assert_array_equal(none, predicted)
     assert not np.array_equal(given_tags, none)
-
-
-@pytest.mark.parametrize(
-    ("source", "wish", "message"),
-    [
-        ("none", "given", "tags cannot be 'given': this model reads no tags."),
-        ("given", "predicted", "tags cannot be 'predicted': this model has no tagger."),
-        ("none", "predicted", "tags cannot be 'predicted': this model has no tagger."),
-    ],
-)
-def test_unsupported_tag_sources_are_errors(source, wish, message):
-    model = tiny_model(tags=TagSettings(source))
-
-    with pytest.raises(TreefineError) as error:
-        Parser(model, tags=wish, device="cpu")
-
-    assert str(error.value) == message
 
 
 def test_trees_can_be_required_to_be_projective():

@@ -6,19 +6,13 @@ from collections.abc import Iterator
 from itertools import count, islice
 
 import pytest
-from hypothesis import given as draw
-from hypothesis import settings
-from hypothesis import strategies as st
 
 import treefine
 from tests.support.refine_commands import damaged
 from tests.support.tiny import sample, tiny_model, tiny_parser
 from treefine import Constraints, Graph, Parse, Parses, Sentence, TreefineError
 from treefine.config import RelationSettings
-from treefine.parsing.confidence import Confidence, RankedTree
-from treefine.parsing.parse import Change, ParsedWord
 from treefine.parsing.parser import Parser
-from treefine.treebank.sentence import Token
 
 PARSER = tiny_parser()
 TEXTS = ["Ab a. B c.", "", "a b a b.\n\nc", "  \n", "b."]
@@ -40,12 +34,6 @@ def test_pipe_gives_the_parses_of_each_text_as_if_it_were_alone(nlp, batch_size)
     assert [len(each) for each in found][1::2] == [0, 0]
 
 
-@settings(max_examples=5)
-@draw(texts=st.lists(st.text("ab .\n\r", max_size=30), max_size=4))
-def test_pipe_gives_the_parses_of_any_texts(nlp, texts):
-    assert list(map(trees, nlp.pipe(texts))) == [trees(nlp(text)) for text in texts]
-
-
 def test_pipe_returns_the_context_of_each_text(nlp):
     found = list(nlp.pipe([("a b.", {"file": 1}), ["", None]], as_tuples=True))
 
@@ -60,23 +48,6 @@ def test_pipe_reads_only_the_texts_that_it_parses_together(nlp):
 
     assert len(found) == 4
     assert len(read) == 6
-
-
-def test_pipe_starts_with_few_texts_so_that_the_first_comes_early(nlp):
-    read = []
-
-    next(nlp.pipe(read.append(number) or "a." for number in range(1000)))
-
-    assert len(read) == 16
-
-
-def test_pipe_reads_fewer_texts_if_they_are_long(nlp, monkeypatch):
-    monkeypatch.setattr("treefine.parsing.options._CHARACTERS_AT_ONCE", 10)
-    read = []
-
-    next(nlp.pipe(read.append(text) or text for text in ["a b a b a b.", "a."]))
-
-    assert len(read) == 1
 
 
 @pytest.mark.parametrize(
@@ -117,15 +88,6 @@ def test_words_sentences_and_earlier_parses_give_the_same_parse():
     assert isinstance(PARSER.parse([words]), Parses)
 
 
-def test_slices_and_sums_of_parses_are_parses():
-    parses = PARSER.parse(sample(3))
-
-    assert isinstance(parses[0], Parse)
-    assert (type(parses[1:]), parses[1:]) == (Parses, list(parses)[1:])
-    assert (type(parses[:1] + parses[1:]), parses[:1] + parses[1:]) == (Parses, parses)
-    assert type(parses.copy()) is Parses
-
-
 def test_parses_can_be_written_in_every_format(tmp_path):
     parses = PARSER.parse(sample(2))
 
@@ -140,40 +102,7 @@ def test_parses_can_be_written_in_every_format(tmp_path):
     assert parses[0].to_html().startswith("<!DOCTYPE html>")
 
 
-def test_a_sentence_of_a_treebank_can_be_drawn():
-    sentence = sample(1)[0]
-
-    assert all(word.form in sentence.to_text() for word in sentence)
-    assert sentence.to_svg() == treefine.to_svg([sentence]) in sentence._repr_html_()
-    assert sentence.to_html() == treefine.to_html(iter([sentence]))
-    assert treefine.to_html([sentence, PARSER.parse(sentence)]).count("<section>") == 2
-
-
-def test_parses_can_be_evaluated():
-    gold = sample(5)
-
-    scores = treefine.evaluate(gold, PARSER.parse(gold))
-
-    assert scores == treefine.evaluate(gold, list(PARSER.stream_trees(gold)))
-
-
 # Words
-
-
-def test_words_can_be_iterated_and_indexed_and_are_not_tuples():
-    parse = PARSER.parse(["A", "dog"])
-
-    assert [word.form for word in parse] == [word.form for word in parse.sentence] == ["A", "dog"]
-    assert parse[-1] == parse.words[1]
-    assert parse.sentence[0] == parse.sentence.words[0]
-    for kind in (treefine.Word, ParsedWord, Change, Confidence, RankedTree, Token):
-        assert not {"count", "index", "_asdict"} & set(dir(kind))
-
-
-def test_a_ranked_tree_has_the_heads_and_labels_of_its_words():
-    parse = PARSER.using(k=2).parse(["A", "dog"])
-
-    assert (parse.trees[0].heads, parse.trees[0].labels) == (parse.heads, parse.labels)
 
 
 # What objects say about themselves
@@ -217,10 +146,6 @@ def test_an_error_about_words_or_constraints_names_their_sentence(nlp):
 # Options
 
 
-def test_load_takes_the_options_of_a_parser(text_model):
-    assert treefine.load(text_model, k=3, device="cpu").k == 3
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -235,11 +160,6 @@ def test_a_wrong_option_is_a_clear_error(text_model, options, message):
             call()
 
         assert str(error.value).startswith(message)
-
-
-def test_a_parser_is_not_created_from_a_name():
-    with pytest.raises(TreefineError, match=r'A Parser needs a model, not the str \'en\'. Use treefine.load\("en"\).'):
-        Parser("en")
 
 
 # Refinement

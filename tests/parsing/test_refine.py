@@ -97,28 +97,6 @@ def test_a_sentence_that_repeats_its_input_leaves_the_batch():
         assert not any(converged for *_, converged in steps[:-1])
 
 
-def test_the_loop_stops_when_all_sentences_have_converged():
-    model = tiny_model(scale=1.5)
-    sentences = short(30)
-    fixed = fixed_points(model, sentences, run(model, sentences, blank(sentences), max_steps=8)[0])
-
-    found, sizes = run(model, *fixed, max_steps=8)
-
-    assert sizes == [len(fixed[0])]
-    assert all(len(steps) == 1 and steps[0][-1] for steps in found)
-
-
-@pytest.mark.parametrize("max_steps", [1, 2, 3])
-def test_there_are_no_more_steps_than_the_caller_allows(max_steps):
-    model = tiny_model()
-    sentences = sample(10)
-
-    found, sizes = run(model, sentences, blank(sentences), max_steps=max_steps)
-
-    assert len(sizes) == max_steps
-    assert max(map(len, found)) == max_steps
-
-
 def test_tags_predicted_in_the_first_step_are_read_in_the_later_ones():
     model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
     sentences = sample(4)
@@ -184,18 +162,6 @@ def test_given_tags_are_read_at_every_step_and_only_missing_ones_are_predicted()
             for column in (0, 1):
                 was = int(given[row, word, column])
                 assert second[row, word, column] == (was or predicted[row, word, column])
-
-
-def test_a_sentence_whose_tags_are_all_given_may_converge_at_once():
-    model = tiny_model(tags=TagSettings("predicted"), scale=1.5)
-    sentences = short(30)
-    tags = model.given_tags(sentences)
-    first, _ = run(model, sentences, blank(sentences), max_steps=8, tags=tags)
-    chosen, arcs = fixed_points(model, sentences, first)
-
-    found, _ = run(model, chosen, arcs, max_steps=8, tags=model.given_tags(chosen), predict_tags=True)
-
-    assert all(len(steps) == 1 for steps in found)
 
 
 # Learning with the loop

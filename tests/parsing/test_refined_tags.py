@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.tiny import ALL_TAGS, sample, short, sure_of_tags, tiny_biaffine, tiny_model
+from tests.support.tiny import ALL_TAGS, sample, short, tiny_biaffine, tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import Parser, Sentence
 from treefine.config import COLUMNS, TagSettings
-from treefine.model.vocabulary import ruled_scripts, tag_names
+from treefine.model.vocabulary import ruled_scripts
 from treefine.parsing.annotate import with_parse
 from treefine.parsing.batches import run
-from treefine.parsing.results import parses, steps, trees
+from treefine.parsing.results import steps
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK
 
@@ -22,7 +22,6 @@ REFINING, FIRST = (
     Parser(tiny_model(tags=replace(ALL_TAGS, refined=refined)), device="cpu", max_steps=4, segmenter=tiny_segmenter())
     for refined in (True, False)
 )
-BIAFFINE = Parser(tiny_biaffine(tags=ALL_TAGS), device="cpu")
 every_parser = pytest.mark.parametrize("parser", [REFINING, FIRST], ids=["refined", "of the first step"])
 
 
@@ -71,29 +70,6 @@ def test_trees_and_full_parses_agree_and_each_tag_has_its_probability(parser):
             np.testing.assert_allclose(ours[chosen], best[chosen], rtol=1e-4)
         sure = [np.array(parse.tag_confidences[column])[~is_free] for column in ("lemma", "xpos")]
         np.testing.assert_allclose(*sure, rtol=1e-6)  # a rule is as sure as its tag, before calibration
-
-
-def test_the_temperature_of_a_column_changes_only_its_own_probabilities():
-    sentences = untagged(short(3))
-    model = tiny_model(tags=ALL_TAGS)
-    model.settings = replace(model.settings, confidence=replace(model.settings.confidence, feats_temperature=5.0))
-
-    plain, hotter = REFINING.using(max_steps=4).parse(sentences), Parser(model, device="cpu").parse(sentences)
-
-    for ours, theirs in zip(plain, hotter, strict=True):
-        assert ours.sentence == theirs.sentence
-        changed = {name for name in COLUMNS if ours.tag_confidences[name] != theirs.tag_confidences[name]}
-        assert changed == {"feats"}
-
-
-@every_parser
-def test_the_tags_of_a_step_are_those_with_the_highest_scores(parser):
-    for sentence in untagged(short(4)):
-        for step in parser.steps(sentence):
-            for column, scores in zip(COLUMNS, step.tag_scores, strict=True):
-                assert scores.shape == (len(sentence) + 1, len(parser.model.vocabulary.tags(column)))
-            best = [scores[1:].argmax(-1).tolist() for scores in step.tag_scores]
-            assert list(map(list, step.tags)) == tag_names(parser.model.vocabulary, COLUMNS, best, sentence)
 
 
 @pytest.mark.parametrize("columns", ["all given", "lemmas", "features", "nothing given"])
@@ -148,49 +124,6 @@ def test_a_word_without_features_gets_some_only_if_no_word_of_the_sentence_has_a
     assert found.lemma == ("the", "dog")
 
 
-@pytest.mark.filterwarnings("ignore::treefine.errors.LongSentenceWarning")
-@pytest.mark.parametrize("tags", ["given", "predicted"])
-@every_parser
-def test_a_sentence_in_parts_has_the_tags_of_its_parts(parser, tags):
-    forms = [form for each in sample(3) for form in each.forms][:20]
-    plan = replace(parser.using(tags=tags).plan(), most_words=6)
-    sentence = Sentence.of_words(forms)
-
-    ((_, tree),) = run(plan, [sentence], trees)
-    ((_, parse),) = run(plan, [sentence], parses)
-    ((_, found),) = run(plan, [sentence], steps)
-
-    assert tree == parse.sentence
-    assert BLANK not in tree.lemma
-    assert {name: len(each) for name, each in parse.tag_confidences.items()} == dict.fromkeys(COLUMNS, len(forms))
-    if parser is FIRST:
-        assert tags_of(tree) == found[0].tags
-
-
-@pytest.mark.filterwarnings("ignore::treefine.errors.LongSentenceWarning")
-@pytest.mark.parametrize("tags", [None, "given"])
-def test_a_long_sentence_keeps_its_features_and_lemmas(tags):
-    (sentence,) = [each for each in sample() if len(each) > 20][:1]
-    lemma = [f"my-{each}" for each in sentence.lemma]
-    model = sure_of_tags(tiny_model(tags=ALL_TAGS), 1e-6)  # so that it replaces no tag
-    parser = Parser(model, device="cpu", initial="given", trust=0, tags=tags)
-    plan = replace(parser.plan(), most_words=10)
-
-    ((_, tree),) = run(plan, [sentence.with_tags(lemma=lemma)], trees)
-
-    assert tree.lemma == tuple(lemma)
-    assert tree.feats == sentence.feats
-
-
-@pytest.mark.filterwarnings("ignore::treefine.errors.LongSentenceWarning")
-def test_the_parts_of_a_long_sentence_read_its_lemmas():
-    (sentence,) = [each for each in sample() if len(each) > 20][:1]
-    plan = replace(REFINING.using(tags="given").plan(), most_words=10)
-    blank = sentence.with_tags(lemma=[BLANK] * len(sentence))
-
-    ((_, with_lemmas),), ((_, without),) = (run(plan, [each], steps) for each in (sentence, blank))
-
-    assert not np.array_equal(with_lemmas[0].arc_scores, without[0].arc_scores)
 
 
 @pytest.mark.parametrize("parser", [REFINING, BIAFFINE], ids=["transformer", "bilstm"])

@@ -1,13 +1,8 @@
 """Sentences as a table with one row per word, the same in pyarrow, pandas and Polars."""
 
 import json
-import os
-import re
-import subprocess
 import sys
 from dataclasses import replace
-from itertools import chain, repeat
-from pathlib import Path
 
 import polars
 import pyarrow
@@ -15,17 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import treefine
 from tests.support.data import DATA
 from tests.support.refine_commands import damaged
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
-from treefine import Graph, Parser, Sentence, TreefineError, read_treebank
+from treefine import Parser, Sentence, TreefineError, read_treebank
 from treefine.config import TagSettings
 from treefine.parsing import table
 from treefine.parsing.initial import given as given_trees
 from treefine.parsing.parse import Parses
-from treefine.parsing.table import CONFIDENCE, INITIAL, TREES, WORDS, Content, record_batches, table_of, to_table
+from treefine.parsing.table import CONFIDENCE, WORDS, Content, record_batches, to_table
 
 TEXT = "Dogs bark. Don't you\n\nhear them?  "
 
@@ -103,13 +97,6 @@ def test_the_table_of_a_treebank_has_the_cells_of_its_words(name):
     assert next(rows, None) is None  # empty nodes have no row
 
 
-def test_a_blank_head_is_null():
-    table = to_table([Sentence.of_words(["a", "b"])])
-
-    assert table["head"].to_pylist() == table["head_form"].to_pylist() == [None, None]
-    assert table["label"].to_pylist() == ["_", "_"]
-
-
 def test_each_of_the_k_best_trees_has_rows_and_only_the_first_has_confidences(nlp):
     sentences = [each for each in sample(10) if len(each) > 2]
     parses = Parses(nlp.using(k=3).stream(sentences))
@@ -138,10 +125,6 @@ def test_the_initial_trees_are_included_on_request(nlp):
     assert table["initial_label"].to_pylist() == [label for each in before for label in each.labels]
 
 
-def test_a_stream_of_parses_gives_the_same_table_as_a_list(nlp):
-    assert to_table(parse for parse in nlp(TEXT)).equals(nlp(TEXT).to_arrow())
-
-
 def test_an_empty_table_has_its_columns(nlp):
     assert to_table([]).num_rows == 0
     assert tuple(to_table([]).column_names) == tuple(column.name for column in WORDS)
@@ -158,31 +141,11 @@ def test_the_size_of_record_batches_makes_no_difference(size):
     assert all(size <= len(batch) < size + max(map(len, sentences)) for batch in found[:-1])
 
 
-def test_sentences_are_read_only_as_rows_are_needed():
-    read = []
-    sentences = (read.append(each) or each for each in chain.from_iterable(repeat(sample(3))))
-
-    next(record_batches(sentences, Content(), size=100))
-
-    assert sum(map(len, read[:-1])) < 100 <= sum(map(len, read))
-
-
 def test_long_strings_are_split_into_several_record_batches(monkeypatch):
     monkeypatch.setattr(table, "CHARACTERS", 1000)
     sentences = [Sentence.of_words(["x" * 600])] * 4
 
     assert [len(batch) for batch in record_batches(sentences, Content())] == [2, 2]
-
-
-def test_a_long_head_form_is_stored_once():
-    n_words, long = 1000, "x" * 10_000
-    words = Sentence.of_words([long, *["y"] * n_words])
-    tree = Graph.of_words([0, *[1] * n_words], ["root", *["dep"] * n_words])
-
-    found = to_table([words.with_graph(tree)])
-
-    assert found["head_form"].to_pylist() == [None, *[long] * n_words]
-    assert found.get_total_buffer_size() < 10 * len(long) + 100 * n_words
 
 
 CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\r\0"), min_size=1, max_size=9)
@@ -203,37 +166,6 @@ def test_any_string_survives_a_round_trip(forms, path):
     ):
         assert (rows["form"], rows["upos"], rows["xpos"]) == (flat, flat, backwards)
         assert set(rows["file"]) == {path}
-
-
-def test_a_file_name_that_is_not_utf8_is_escaped():
-    path = os.fsdecode(b"caf\xe9.conllu")
-
-    found = to_table([replace(Sentence.of_words(["a"]), path=path)])
-
-    assert found["file"].to_pylist() == ["caf\\udce9.conllu"]
-
-
-def test_columns_have_small_types_and_descriptions():
-    schema = table_of([], Content(confidence=True, trees=True, initial=True)).schema
-
-    assert schema.names == [column.name for column in WORDS + CONFIDENCE + TREES + INITIAL]
-    assert {str(kind) for kind in schema.types} == {
-        "string",
-        "int32",
-        "int64",
-        "float",
-        "dictionary<values=string, indices=int32, ordered=0>",
-    }
-    assert all(field.metadata[b"description"] for field in schema)
-
-
-def test_two_tables_can_be_compared_in_pandas():
-    """Two categoricals cannot be compared, so values that belong to one word are plain strings."""
-    gold, other = (to_table(each).to_pandas() for each in (sample(5), damaged(sample(5))))
-
-    assert 0 < (gold.label != other.label).sum() < len(gold)
-    assert (gold.form == other.form).all()
-    assert (gold.head_form == gold.form.shift(-1)).any()  # a dictionary can be compared with a string
 
 
 def test_parses_and_sentences_cannot_be_mixed_with_each_other_or_anything_else(nlp):
@@ -261,24 +193,3 @@ def test_a_missing_package_is_answered_with_the_command_that_installs_it(nlp, mo
 
     with pytest.raises(TreefineError, match=f"The package {package} is not installed. Install it: {command}$"):
         parses.to_polars() if package == "polars" else parses.to_pandas()
-
-
-def test_a_table_of_a_treebank_loads_no_torch_and_the_command_no_table_package():
-    def loaded_by(statement):
-        code = f"{statement}\nimport sys\nprint(*sys.modules)"
-        return subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()
-
-    path = str(DATA / "constructs.conllu")
-    of_treebank = loaded_by(f"import treefine; treefine.to_table(treefine.read_treebank({path!r}))")
-
-    assert "pyarrow" in of_treebank
-    assert not {"torch", "polars"} & set(of_treebank)  # pyarrow may import pandas
-    assert not {"pyarrow", "pandas", "polars"} & set(loaded_by("from treefine.cli import app, outputs"))
-
-
-def test_the_page_describes_each_column():
-    page = (Path(treefine.__file__).parents[2] / "docs" / "tables.md").read_text()
-
-    described = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", page, re.MULTILINE)
-
-    assert described == [tuple(column) for column in WORDS + CONFIDENCE + TREES + INITIAL]

@@ -1,7 +1,6 @@
 """Trust in other parsers: their arcs add a weight to the scores, which is given, estimated or fitted."""
 
 import math
-from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -10,15 +9,13 @@ import torch
 
 from tests.fast.test_engine import by_engine, parser_of
 from tests.support.tiny import sample, short, tiny_biaffine, tiny_model
-from treefine import Graph, Parser, Sentence, TreefineError
-from treefine.config import ConfidenceSettings
-from treefine.errors import LongSentenceWarning
+from treefine import Graph, Parser, TreefineError
 from treefine.model.batch import Evidence
 from treefine.model.vocabulary import Vocabulary
 from treefine.parsing import batches, trust
-from treefine.parsing.initial import empty, given, renamed
+from treefine.parsing.initial import empty, given
 from treefine.parsing.plan import WeightedArcs
-from treefine.parsing.trust import NO_CHOICES, Beliefs, Choices, choices_of, estimated_weight, fitted_weight
+from treefine.parsing.trust import Beliefs, Choices, choices_of, estimated_weight, fitted_weight
 from treefine.treebank.graph import Arcs
 
 PARSER = Parser(tiny_model(), device="cpu", max_steps=3)
@@ -48,12 +45,6 @@ def test_no_trust_leaves_the_scores_alone():
     assert all(each.trust == () for each in refined(trust=0))
 
 
-def test_a_parse_from_an_empty_graph_has_no_evidence():
-    plain, trusting = (list(PARSER.using(initial="empty", trust=each).stream(GOLD)) for each in (0, 5))
-
-    assert plain == trusting
-
-
 def test_given_trees_with_a_huge_weight_are_returned():
     assert graphs(refined(trust=HUGE)) == [each.graph for each in GOLD]
 
@@ -68,29 +59,11 @@ def test_a_larger_weight_keeps_more_arcs():
     assert kept[0] < kept[-1]
 
 
-def test_trust_makes_the_model_more_confident_in_the_given_arcs():
-    low, high = (refined(trust=weight) for weight in (0, 20))
-
-    def mean(parses):
-        return np.mean([each.both for parse in parses for each in parse.initial_confidences if each is not None])
-
-    assert mean(high) > mean(low)
-
-
 def test_trees_do_not_depend_on_the_batch():
     together = refined(trust=4.0)
     alone = [PARSER.using(initial="given", trust=4.0).parse(each) for each in GOLD]
 
     assert graphs(together) == graphs(alone)
-
-
-def test_the_order_of_further_parsers_does_not_matter():
-    sources = [renamed(_listed(other_trees(seed=seed)), PARSER.model.vocabulary.labels) for seed in (2, 3)]
-
-    one = refined(initial=["given", *sources], trust=[1, 2, 3])
-    other = refined(initial=["given", *reversed(sources)], trust=[1, 3, 2])
-
-    assert graphs(one) == graphs(other)
 
 
 def test_two_parsers_that_agree_count_as_one_with_the_sum_of_their_weights():
@@ -107,24 +80,6 @@ def test_the_engine_returns_the_trees_of_the_parser():
     assert by_engine(parser, GOLD) == [each.to_conllu() for each in parser.stream_trees(GOLD)]
 
 
-def test_the_k_best_trees_respect_the_evidence():
-    for parse in refined(GOLD[:4], trust=HUGE, k=2):
-        assert parse.trees[0].tree == parse.tree
-        assert parse.trees[0].probability == pytest.approx(1.0)
-
-
-@pytest.mark.filterwarnings(f"ignore::{LongSentenceWarning.__module__}.LongSentenceWarning")
-def test_the_parts_of_a_long_sentence_get_their_evidence():
-    n_words = PARSER.plan().most_words + 10
-    heads = [0, *range(1, n_words)]
-    long = Sentence.of_words(["word"] * n_words).with_graph(Graph.of_words(heads, ["root"] + ["dep"] * (n_words - 1)))
-
-    found = PARSER.using(initial="given", trust=HUGE, max_steps=1).parse(long)
-
-    assert sum(a == b for a, b in zip(found.heads, heads, strict=True)) >= n_words - 2  # one arc joins the parts
-    assert found.trust == (HUGE,)
-
-
 def test_an_unknown_label_is_evidence_for_its_head_only():
     old = GOLD[1]
     strange = old.with_graph(Graph.of_words(old.graph.heads[1:], ["root" if not h else "strange" for h in old.heads]))
@@ -133,12 +88,6 @@ def test_an_unknown_label_is_evidence_for_its_head_only():
 
     assert found.heads == old.heads
     assert "strange" not in found.labels
-
-
-def test_a_missing_or_blank_arc_is_no_evidence():
-    arcs = trust.arcs_with_labels(Arcs((2, None, 2), ("det", "_", "_")))
-
-    assert arcs == Arcs((2, None, None), ("det", "_", "_"))
 
 
 def test_evidence_is_cut_and_selected_with_its_batch():
@@ -196,12 +145,6 @@ def test_slips_limit_the_weight_of_a_good_parser_but_do_not_make_it_weak():
     assert 2 < careless < careful
 
 
-def test_few_words_give_a_cautious_weight():
-    usual, sure = (estimated_weight(simulated(1.2, n_words=n), simulated(1.2, n_words=n)) for n in (3, 5000))
-
-    assert 0.2 < usual < 1 < sure
-
-
 @pytest.mark.parametrize("weight", [0.0, 1.0, 3.0])
 def test_the_fitted_weight_makes_the_right_heads_most_probable(weight):
     choices = simulated(1.0, weight)
@@ -215,12 +158,6 @@ def test_the_fitted_weight_makes_the_right_heads_most_probable(weight):
         return total
 
     assert fitted_weight(choices, TRUE_LABELS) == pytest.approx(min(np.arange(0, 6, 0.2), key=surprise), abs=0.21)
-
-
-def test_a_weight_fitted_to_few_words_is_near_the_estimated_one():
-    few = simulated(0.7, 3.0, n_words=5)
-
-    assert abs(fitted_weight(few, NO_CHOICES) - estimated_weight(few, NO_CHOICES)) < 0.5
 
 
 def test_choices_have_the_given_head_first_and_find_the_right_one():
@@ -261,7 +198,7 @@ def test_no_more_than_the_sample_is_read_ahead(monkeypatch):
             read.append(each)
             yield each
 
-    next(batches.items_of(PARSER.using(initial="given").plan(), sentences()))
+    next(batches.inputs_of(PARSER.using(initial="given").plan(), sentences()))
 
     assert len(read) == 3
 
@@ -271,7 +208,7 @@ def test_an_error_in_the_sample_comes_after_the_sentences_before_it():
         yield from GOLD[:2]
         raise TreefineError("The file ends here.")
 
-    items = batches.items_of(PARSER.using(initial="given").plan(), sentences())
+    items = batches.inputs_of(PARSER.using(initial="given").plan(), sentences())
 
     assert [item.sentence for item in islice(items, 2)] == GOLD[:2]
     with pytest.raises(TreefineError, match="ends here"):
@@ -287,31 +224,6 @@ def test_given_trees_and_files_are_weighed_by_default_and_other_initial_parsers_
     assert PARSER.using(initial=path).trust == ("auto",)
     assert PARSER.using(initial=biaffine).trust == ()
     assert PARSER.using(initial=biaffine, trust=2).trust == (2.0,)
-
-
-def test_the_weight_has_the_units_of_the_scores(monkeypatch):
-    model = tiny_model()
-    model.settings = replace(model.settings, confidence=ConfidenceSettings(arc_temperature=3.0))
-    monkeypatch.setattr(batches, "estimated_weight", lambda heads, labels: 0.5)
-
-    assert refined(GOLD[:1], Parser(model, device="cpu"))[0].trust == (1.5,)
-
-
-def test_a_new_initial_parse_resets_the_trust():
-    several = PARSER.using(initial=["given", "given"], trust=[1, 2])
-
-    assert several.using(initial="given").trust == ("auto",)
-    assert several.refine(GOLD[0]).trust != ()
-    assert PARSER.using(initial="given", trust=2.0).refine(GOLD[0]).trust == (2.0,)
-
-
-def test_a_number_of_numpy_is_a_weight():
-    assert PARSER.using(initial="given", trust=np.float32(1.5)).trust == (1.5,)
-
-
-def test_refine_takes_a_weight():
-    assert PARSER.refine(GOLD[0], trust=HUGE).tree == GOLD[0].graph
-    assert PARSER.refine(GOLD[0], trust=0).trust == ()
 
 
 def test_trust_is_fitted_to_the_sentences_that_have_correct_trees():

@@ -21,7 +21,7 @@ from treefine.model.batch import padded
 from treefine.parsing import decode
 from treefine.parsing.decode import are_trees
 from treefine.parsing.parser import Parser
-from treefine.parsing.plan import Item, refine_items
+from treefine.parsing.plan import ParseInput, refine_inputs
 from treefine.parsing.results import trees
 from treefine.treebank.constraints import FREE
 
@@ -183,7 +183,7 @@ class Clear(Wrapped):
 
 
 def items_of_batch(parser, sentences):
-    return [Item(each, next(parser.initial([each])), FREE) for each in sentences]
+    return [ParseInput(each, next(parser.initial([each])), FREE) for each in sentences]
 
 
 @pytest.mark.parametrize("n_sentences", [2, 40])
@@ -192,7 +192,7 @@ def test_the_host_waits_twice_per_step_for_three_bytes_per_sentence(n_sentences)
     parser = Parser(Clear(tiny_model(tags=TagSettings("none")), sentences), device="cpu")
 
     with torch.no_grad(), Waits() as waits, Kernels() as kernels:
-        steps = list(refine_items(parser.plan(), items_of_batch(parser, sentences), wants_trees=False))
+        steps = list(refine_inputs(parser.plan(), items_of_batch(parser, sentences), wants_trees=False))
 
     assert [len(step.batch) for step in steps] == [n_sentences] * 2
     assert waits.number == 2 * 2  # sentences with close scores or without a tree; sentences that leave

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treefine import Graph, Sentence, TreebankError, TreefineError, read_treebank
-from treefine.treebank.constraints import FREE, Constraints, all_given, listed, marks_of
+from treefine.treebank.constraints import FREE, Constraints, decisions_in, marks_of
 from treefine.treebank.graph import Arcs
 
 WORDS = ("The", "old", "man", "sleeps")
@@ -93,7 +93,7 @@ def test_blank_heads_and_labels_cannot_be_kept(note, column):
 def test_all_given_keeps_every_head_and_label_that_is_not_blank():
     partial = sentence(["_", "NotHead=1", "_", "_"], heads=(3, None, None, 0), labels=("det", "_", "nsubj", "_"))
 
-    (found,) = all_given([partial])
+    found = decisions_in(partial, "given")
 
     assert found == Constraints({1: 3, 4: 0}, {1: "det", 3: "nsubj"}, {2: (1,)}, {})
 
@@ -143,11 +143,6 @@ def test_a_sentence_without_arcs_can_be_marked():
     assert marked.to_conllu().splitlines()[3].split("\t")[6:] == ["0", "root", "_", "Keep=Arc"]
 
 
-@pytest.mark.parametrize("n_more", [-1, 0, 1])
-def test_listed_decisions_come_one_per_sentence_with_the_rest_at_the_end(n_more):
-    decided = [Constraints(heads={1: 0})] * (2 + n_more)
-
-    assert list(listed(decided)([sentence(), sentence()])) == decided
 
 
 def test_constraints_without_decisions_are_false():
