@@ -1,6 +1,5 @@
 """Trees that satisfy a user's constraints."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -11,7 +11,7 @@ from hypothesis import event
 from hypothesis import given as given_by_hypothesis
 from hypothesis import strategies as st
 
-from tests.support.tiny import sample, short, tiny_biaffine, tiny_model, tiny_parser
+from tests.support.tiny import sample, short, tiny_model, tiny_parser
 from tests.support.wrapped_models import Noisy, Sure
 from treefine import fast
 from treefine.config import TagSettings
@@ -30,7 +30,6 @@ MODELS = {
     "given tags": lambda: tiny_model(),
     "predicted tags": lambda: tiny_model(tags=PREDICTED),
     "windows": lambda: tiny_model(n_positions=16),
-    "biaffine": lambda: tiny_biaffine(),
 }
 
 

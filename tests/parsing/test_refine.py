@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.support.tiny import sample, short, tiny_biaffine, tiny_model
+from tests.support.tiny import sample, short, tiny_model
 from tests.support.tiny_learner import blank, learn, learner_of, without_dropout
 from treefine.config import RelationSettings, TagSettings
 from treefine.model.batch import Graphs
@@ -171,7 +171,6 @@ KINDS = {
     "unlabelled": lambda: tiny_model(relations=RelationSettings("unlabelled", none="zero"), scale=1.0),
     "syntr": lambda: tiny_model(relations=RelationSettings(graph="none"), scale=1.0),
     "tagger": lambda: tiny_model(tags=TagSettings("predicted", ("upos", "xpos")), scale=1.0),
-    "biaffine": lambda: tiny_biaffine(scale=1.0),
 }
 
 

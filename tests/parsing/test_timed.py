@@ -1,10 +1,10 @@
 """The trees and times of each step, compared with the parser's own steps."""
 
-
 import pytest
 
-from tests.support.tiny import sample, tiny_biaffine, tiny_parser
+from tests.support.tiny import sample, tiny_model, tiny_parser
 from treefine import Parser
+from treefine.config import RelationSettings
 from treefine.parsing.initial import given
 from treefine.parsing.results import timed_steps
 
@@ -27,7 +27,7 @@ def test_trees_equal_those_of_the_parsers_steps_and_a_stopped_sentence_keeps_its
 
 
 def test_the_initial_parses_are_t_0_and_are_computed_once():
-    inner = Parser(tiny_biaffine(), device="cpu")
+    inner = Parser(tiny_model(relations=RelationSettings(graph="none")), device="cpu")
     parser, sentences = tiny_parser(initial=inner, max_steps=3), sample(12)
 
     timed = timed_steps(parser, sentences)

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from tests.fast.test_engine import by_engine, parser_of
-from tests.support.tiny import sample, short, tiny_biaffine, tiny_model
+from tests.support.tiny import sample, short, tiny_model
 from treefine import Graph, Parser, TreefineError
+from treefine.config import RelationSettings
 from treefine.model.batch import Evidence
 from treefine.model.vocabulary import Vocabulary
 from treefine.parsing import batches, trust
@@ -218,12 +219,12 @@ def test_an_error_in_the_sample_comes_after_the_sentences_before_it():
 def test_given_trees_and_files_are_weighed_by_default_and_other_initial_parsers_are_not(tmp_path):
     path = tmp_path / "theirs.conllu"
     path.write_text(GOLD[0].to_conllu(), "utf-8")
-    biaffine = Parser(tiny_biaffine(), device="cpu")
+    syntr = Parser(tiny_model(relations=RelationSettings(graph="none")), device="cpu")
 
     assert PARSER.using(initial="given").trust == ("auto",)
     assert PARSER.using(initial=path).trust == ("auto",)
-    assert PARSER.using(initial=biaffine).trust == ()
-    assert PARSER.using(initial=biaffine, trust=2).trust == (2.0,)
+    assert PARSER.using(initial=syntr).trust == ()
+    assert PARSER.using(initial=syntr, trust=2).trust == (2.0,)
 
 
 def test_trust_is_fitted_to_the_sentences_that_have_correct_trees():

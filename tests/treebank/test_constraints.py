@@ -143,8 +143,6 @@ def test_a_sentence_without_arcs_can_be_marked():
     assert marked.to_conllu().splitlines()[3].split("\t")[6:] == ["0", "root", "_", "Keep=Arc"]
 
 
-
-
 def test_constraints_without_decisions_are_false():
     assert not FREE
     assert Graph.of_words([0], ["root"]).arcs == FREE.put_into(Arcs((0,), ("root",)))
