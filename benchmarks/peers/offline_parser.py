@@ -11,10 +11,9 @@ from typing import Any
 from benchmarks.peers.answers import Built, Way, answer, heads_in_file
 from benchmarks.server.loads import Offline, Tree, trees_of_parse
 from treefine import Parser
-from treefine.cli.inputs import find_inputs
-from treefine.cli.outputs import OutputOptions, plan_jobs
-from treefine.cli.stream import run_jobs
 from treefine.config import Precision
+from treefine.jobs.outputs import OutputOptions
+from treefine.jobs.run import parse_files
 from treefine.treebank.sentence import Sentence
 
 
@@ -25,8 +24,8 @@ def build(model: str, precision: Precision | None, treebank: str, text: str) -> 
 
     def parsed(source: str, name: str) -> Callable[[], Path]:
         def work() -> Path:
-            target, wanted = folder / name, OutputOptions()
-            run_jobs(parser, plan_jobs(find_inputs([source]), str(target), None, wanted), wanted)
+            target = folder / name
+            parse_files(parser, [source], str(target), options=OutputOptions(force=True))
             return target
 
         return work

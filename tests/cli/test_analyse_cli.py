@@ -300,13 +300,13 @@ def test_an_output_never_overwrites_an_input_or_a_folder():
     Path("folder.html").mkdir()
 
     assert run("in.csv", "in.csv", "-o", "in.csv", code=1).stderr == (
-        "treefine: in.csv: The output would overwrite the input. Choose a different output file.\n"
+        "treefine: in.csv: The output would overwrite an input. Choose a different output file.\n"
     )
     assert run("in.csv", "in.csv", "-o", "folder.html", code=1).stderr == (
         "treefine: folder.html: This is a directory. Name a file to write.\n"
     )
     assert run("gold.conllu", "--model", "m", "--initial", "in.csv", "-o", "in.csv", code=1).stderr == (
-        "treefine: in.csv: The output would overwrite the input. Choose a different output file.\n"
+        "treefine: in.csv: The output would overwrite an input. Choose a different output file.\n"
     )
     assert Path("in.csv").read_text() == GOOD
 

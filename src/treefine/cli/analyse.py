@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treefine.cli.replacing import ForceOption, Kind, check_replaced
 from treefine.cli.terminal import completing, progress, say
 from treefine.cli.treebanks import (
+    ForceOption,
     FormatOption,
     NamesOption,
     RuleOption,
@@ -25,10 +25,11 @@ from treefine.drawing.characters import visible
 from treefine.errors import ModelError, TreebankError, TreefineError
 from treefine.evaluation.scores import rule_of
 from treefine.evaluation.words import load_words
+from treefine.jobs.outputs import check_output, identity
 from treefine.model.bundled import bundled_models, trained_model
 from treefine.model.weight_files import LAYOUT
 from treefine.treebank.conllu import read_treebank
-from treefine.treebank.files import not_written, open_output
+from treefine.treebank.files import open_output
 from treefine.treebank.sentence import BLANK, Sentence
 from treefine.wording import count
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
     from treefine.parsing.results import TimedSteps
 
-_ENDINGS: dict[str, Kind] = {".html": "html", ".json": "report.json", ".csv": "report.csv"}
+_ENDINGS = (".html", ".json", ".csv")
 
 
 def analyse_command(
@@ -323,22 +324,14 @@ def _write_reports(
 
 
 def _check_outputs(outputs: Sequence[str], inputs: Sequence[str], *, force: bool) -> None:
-    """Raise an error if an output cannot be written, or would replace a file that is not an earlier report."""
+    """Raise an error if an output cannot be written, or if it exists and `force` is not set."""
     for output in outputs:
         path = Path(output)
         if path.suffix.lower() not in _ENDINGS:
             message = "analyse cannot write this kind of file."
             hint = f"Choose a file name that ends in {', '.join(_ENDINGS)}."
             raise TreefineError(message, hint=hint, path=output)
-        if path.is_dir():
-            raise TreebankError("This is a directory.", hint="Name a file to write.", path=output)
-        if not path.resolve().parent.is_dir():
-            raise not_written("No such file or directory", output)
-        if any(path.exists() and Path(each).exists() and path.samefile(each) for each in inputs):
-            hint = "Choose a different output file."
-            raise TreefineError("The output would overwrite the input.", hint=hint, path=output)
-        if not force:
-            check_replaced(output, _ENDINGS[path.suffix.lower()])
+        check_output(output, set(map(identity, inputs)), force=force)
 
 
 def _notes(treebanks: Sequence[ParsedTreebank]) -> Iterator[str]:

@@ -264,25 +264,30 @@ def bytes_in(inputs: Sequence[Input]) -> int | None:
 
 
 @contextmanager
-def open_source(source: Input, *, on_bytes: Callable[[int], None] | None = None) -> Iterator[BinaryIO]:
-    """Open the input as bytes."""
+def open_source(
+    source: Input, *, on_bytes: Callable[[int], None] | None = None
+) -> Iterator[tuple[BinaryIO, InputKind]]:
+    """Open the input as bytes; return its format too, detected if it is not known."""
     if source.text is not None:
-        yield io.BytesIO(source.text.encode())
+        yield io.BytesIO(source.text.encode()), source.kind or "text"
     else:
         with open_input(source.name, on_bytes=on_bytes) as stream:
-            yield stream
+            if source.kind is None and not hasattr(stream, "peek"):
+                stream = cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, stream)))
+            yield stream, source.kind or _kind_of_content(stream)
 
 
 def read_input(
+    stream: BinaryIO,
+    kind: InputKind,
     source: Input,
     parser: Parser,
     numbers: Iterator[int],
     *,
     generator: str = "",
     check: TextCheck | None = None,
-    on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[Segmented]:
-    """Yield the sentences of an input; split text with the parser's segmenter and number its sentences.
+    """Yield the sentences of an open input; split text with the parser's segmenter and number its sentences.
 
     `check` watches the sentences of a text. Text that is not a treebank starts with the comments `# generator`, if one
     is given, and `# newdoc`.
@@ -290,32 +295,31 @@ def read_input(
     from treefine.segmenter.cut import Segmented  # loads torch
 
     path = "" if source.text is not None else name_of(source.name)
-    with open_source(source, on_bytes=on_bytes) as stream:
-        kind = source.kind or _kind_of_content(stream)
-        if kind in FORMATS:
-            for sentence in read_treebank(stream, format=kind, name=path):
-                yield Segmented(sentence, spans_in(own_text(sentence), sentence))
-            return
-        if kind == "words":
-            sentences = (Segmented(each, spans_in(own_text(each), each)) for each in read_words(stream, path))
-        else:
-            sentences = _segmented(stream, path, parser, is_lines=kind == "lines")
-        comments = [f"# generator = {generator}"] if generator else []
-        comments.append(newdoc(source.name if source.is_file else ""))
-        comments += ["# newpar"] * (kind == "text")
-        first: list[Sentence] | None = None if check is None or kind == "words" else []
-        for segmented in sentences:
-            sentence, number = segmented.sentence, f"# sent_id = {next(numbers)}"
-            comments += [number if each.startswith("# sent_id = ") else each for each in sentence.comments]
-            sentence = replace(sentence, comments=tuple(comments))
-            comments = []
-            if first is not None and check is not None and len(first) < _MOST_CHECKED:
-                first.append(sentence)
-                if len(first) == _MOST_CHECKED:
-                    check(first, path, is_running_text=kind == "text")
-            yield replace(segmented, sentence=sentence)
+    if kind in FORMATS:
+        for sentence in read_treebank(stream, format=kind, name=path):
+            yield Segmented(sentence, spans_in(own_text(sentence), sentence))
+        return
+    sentences: Iterator[Segmented]
+    if kind == "words":
+        sentences = (Segmented(each, spans_in(own_text(each), each)) for each in read_words(stream, path))
+    else:
+        sentences = _segmented(stream, path, parser, is_lines=kind == "lines")
+    comments = [f"# generator = {generator}"] if generator else []
+    comments.append(newdoc(source.name if source.is_file else ""))
+    comments += ["# newpar"] * (kind == "text")
+    first: list[Sentence] | None = None if check is None or kind == "words" else []
+    for segmented in sentences:
+        sentence, number = segmented.sentence, f"# sent_id = {next(numbers)}"
+        comments += [number if each.startswith("# sent_id = ") else each for each in sentence.comments]
+        sentence = replace(sentence, comments=tuple(comments))
+        comments = []
         if first is not None and check is not None and len(first) < _MOST_CHECKED:
-            check(first, path, is_running_text=kind == "text")
+            first.append(sentence)
+            if len(first) == _MOST_CHECKED:
+                check(first, path, is_running_text=kind == "text")
+        yield replace(segmented, sentence=sentence)
+    if first is not None and check is not None and len(first) < _MOST_CHECKED:
+        check(first, path, is_running_text=kind == "text")
 
 
 def _segmented(stream: BinaryIO, path: str, parser: Parser, *, is_lines: bool) -> Iterator[Segmented]:
@@ -331,7 +335,8 @@ def _segmented(stream: BinaryIO, path: str, parser: Parser, *, is_lines: bool) -
             yield chunk
 
     line, is_empty = 1, True
-    for segmented in (parser.segment_lines if is_lines else parser.segment)(chunks()):
+    segment = parser.segment_lines if is_lines else parser.segment
+    for segmented in segment(chunks()):
         is_empty = False
         while newlines and newlines[0] < segmented.spans[0][0]:
             newlines.popleft()

@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -19,6 +19,7 @@ from treefine.drawing.characters import visible
 from treefine.drawing.sentences import Drawing, drawing_of, html_of, svg_of
 from treefine.drawing.text import BOLD, StyledText, draw_text
 from treefine.errors import TreebankError, TreefineError
+from treefine.jobs.changes import check_changes
 from treefine.jobs.inputs import Input
 from treefine.jobs.part_file import Part, check_leftover, open_part, part_of
 from treefine.parsing.table import Content, Placed, csv_texts, import_package, record_batches, schema_of
@@ -96,14 +97,17 @@ class OutputFile:
         return Path(self.path).exists() and not part_of(self.path).exists()
 
     @property
+    def names_inputs(self) -> bool:
+        """Whether the output is a treebank whose comments name the inputs, because there are several."""
+        return self.shape == "conllu" and len(self.inputs) > 1
+
+    @property
     def title(self) -> str:
         """The heading of a page of drawings: the name of its only input file; empty for other inputs."""
         return self.inputs[0].name if len(self.inputs) == 1 and self.inputs[0].is_file else ""
 
 
-def plan_outputs(
-    inputs: Sequence[Input], output: str, shape: Shape | None, options: OutputOptions
-) -> list[OutputFile]:
+def plan_outputs(inputs: Sequence[Input], output: str, shape: Shape | None, options: OutputOptions) -> list[OutputFile]:
     """Return the outputs; raise an error if one of them cannot be written with these options."""
     if options.review is not None and output == "-":
         if shape is not None or options.steps or options.confidence or options.k > 1:
@@ -112,11 +116,11 @@ def plan_outputs(
         files = [OutputFile(tuple(inputs), "-", "conllu")]
     else:
         files = _output_files(inputs, output, shape)
-    reads = {_identity(source.name) for source in inputs if source.is_file} | set(map(_identity, options.also_read))
+    reads = {identity(source.name) for source in inputs if source.is_file} | set(map(identity, options.also_read))
     for file in files:
         _check_options(file, options)
-        own = {_identity(source.name) for source in file.inputs if source.is_treebank and file.shape == "conllu"}
-        if options.resume and file.is_finished:
+        own = {identity(source.name) for source in file.inputs if source.is_treebank and file.shape == "conllu"}
+        if options.resume and file.is_finished and identity(file.path) not in reads:
             continue
         is_resumed = options.resume and part_of(file.path).exists()
         check_output(file.path, reads, () if options.resume else own, force=options.force or is_resumed)
@@ -126,7 +130,8 @@ def plan_outputs(
         if options.resume:
             message = "--changes cannot be combined with --resume: it would miss the sentences of the earlier run."
             raise TreefineError(message, hint="Leave out one of them.")
-        check_output(options.changes, reads | {_identity(file.path) for file in files}, force=options.force)
+        check_changes(options.changes)
+        check_output(options.changes, reads | {identity(file.path) for file in files}, force=options.force)
     return files
 
 
@@ -251,7 +256,7 @@ def check_output(path: str, reads: Collection[object], own: Collection[object] =
     if path == "-":
         return
     check_place(path)
-    if (found := _identity(path)) in reads and not (force and found in own):
+    if (found := identity(path)) in reads and not (force and found in own):
         hint = "Choose a different output file, or replace the treebank with --force." if found in own else ""
         raise TreefineError("The output would overwrite an input.", hint=hint or _OTHER_OUTPUT, path=path)
     if not force and Path(path).is_file() and Path(path).stat().st_size:
@@ -281,7 +286,7 @@ def check_table(path: str) -> None:
     import_package("pyarrow.parquet")
 
 
-def _identity(path: str) -> object:
+def identity(path: str) -> object:
     """Return a value that is the same for all paths of a file, even if it does not exist yet."""
     try:
         found = Path(path).stat()
@@ -316,12 +321,12 @@ def open_sink(file: OutputFile, options: OutputOptions) -> Iterator[Sink | Part]
         with open_part(file.path, is_json=file.shape == "json", is_resumed=options.resume) as part:
             yield part
     else:
-        with _open_whole(file.path, file.shape) as sink:
+        with open_whole(file.path, file.shape) as sink:
             yield sink
 
 
 @contextmanager
-def _open_whole(path: str, shape: Shape) -> Iterator[Sink]:
+def open_whole(path: str, shape: Shape) -> Iterator[Sink]:
     """Open an output that cannot be resumed; standard output gets drawings in the encoding of the terminal."""
     with open_output(path) as stream:
         if path != "-":
@@ -330,6 +335,12 @@ def _open_whole(path: str, shape: Shape) -> Iterator[Sink]:
             yield Sink(stream, pen_for_stdout().encoding, is_flushed=True)
         else:
             yield Sink(stream, is_terminal=sys.stdout.isatty(), is_flushed=True)
+
+
+def drop_stdout() -> None:
+    """Send all further output nowhere, after the reader of standard output has stopped."""
+    with suppress(OSError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - OSError: standard output is not a file
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 class Pen(NamedTuple):
@@ -441,7 +452,7 @@ def write_treebank_as(
         texts = csv_texts(counted(), Content(), delimiter=DELIMITERS[shape])
     else:
         texts = _drawn(map(drawing_of, sentences), shape, path, title)
-    with _open_whole(path, shape) as sink:
+    with open_whole(path, shape) as sink:
         for text in texts:
             sink.write(text)
     return lost

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.support.disks import full_disk
 from tests.support.generated import conllu_files
-from treefine.cli.part_file import open_part
 from treefine.errors import AlignmentError, TreebankError, TreefineError
+from treefine.jobs.part_file import open_part
 from treefine.treebank.conllu import read_treebank, texts_in_file, write_treebank
 from treefine.treebank.sentence import Sentence
 
@@ -73,21 +73,6 @@ def test_only_the_last_complete_sentence_is_written_again(tmp_path):
     (tmp_path / "out.part").write_bytes(WHOLE[:-3])
 
     assert write(tmp_path / "out", SENTENCES, is_resumed=True) == 1
-
-
-def test_each_sentence_is_in_the_file_at_once(tmp_path):
-    with open_part(tmp_path / "out", is_json=False, is_resumed=False) as part:
-        for number, sentence in enumerate(SENTENCES, start=1):
-            part.write(sentence.to_conllu())
-            written = (tmp_path / "out.part").read_bytes()
-            assert written == "".join(each.to_conllu() for each in SENTENCES[:number]).encode()
-
-
-def test_without_resume_an_old_part_is_replaced(tmp_path):
-    (tmp_path / "out.part").write_bytes(b"1\tother\n\n" * 9)
-
-    assert write(tmp_path / "out", SENTENCES, is_resumed=False) == 0
-    assert (tmp_path / "out").read_bytes() == WHOLE
 
 
 def test_a_compressed_file_has_the_same_bytes_after_a_resume(tmp_path):
@@ -156,19 +141,6 @@ def test_an_error_leaves_the_part_file_and_says_how_to_resume(tmp_path, error, m
     assert not (tmp_path / "out").exists()
 
 
-def test_an_output_that_cannot_be_continued_is_started_over(tmp_path):
-    def stop():
-        with open_part(tmp_path / "out", is_json=False, is_resumed=False, can_be_continued=False) as part:
-            part.write(SENTENCES[0].to_conllu())
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        stop()
-
-    hint = "The finished sentences are in out.part. To start over, run again with --force."
-    assert str(stopped.value) == hint
-
-
 def test_a_full_disk_leaves_the_part_file_and_says_how_to_resume(tmp_path):
     sentences = SENTENCES * 1000
 
@@ -194,24 +166,6 @@ def test_a_second_run_on_the_same_file_fails_and_changes_nothing(tmp_path, is_re
     assert "--resume" in str(error.value)
     assert (tmp_path / "out").read_bytes() == WHOLE
     write(tmp_path / "out", SENTENCES, is_resumed=False)
-
-
-def test_a_missing_folder_is_reported(tmp_path):
-    with pytest.raises(TreebankError, match="No such file or directory. Create the folder .*/no first."):
-        write(tmp_path / "no" / "out", SENTENCES, is_resumed=False)
-
-
-@pytest.mark.parametrize(
-    "error", [TreebankError("Bad."), AlignmentError("Different words."), RuntimeError("A bug."), SystemExit("Now.")]
-)
-def test_no_error_leaves_an_empty_part_file(tmp_path, error):
-    before = str(error)
-
-    with pytest.raises(type(error)) as raised, open_part(tmp_path / "out", is_json=False, is_resumed=False):
-        raise error
-
-    assert str(raised.value) == before
-    assert names_in(tmp_path) == []
 
 
 @pytest.mark.parametrize("kind", ["link", "hard link", "other user", "pipe"])

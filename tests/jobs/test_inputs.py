@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treefine.cli import inputs as reading
-from treefine.cli.inputs import Input, bytes_in, files_in, find_inputs, treebank_note
 from treefine.errors import TreefineError
-from treefine.treebank.files import Rejoined
+from treefine.jobs import inputs as reading
+from treefine.jobs.inputs import Input, bytes_in, find_inputs, treebank_note
 
 ROW = "1\tDogs" + "\t_" * 8 + "\n"
 
@@ -42,45 +41,6 @@ def test_an_argument_is_a_file_if_it_exists_and_otherwise_a_text(tmp_path, monke
     assert find_inputs([argument]) == [expected]
 
 
-@pytest.mark.parametrize("argument", ["notes.txt", "dir/x.conllu", "a.b.gz"])
-def test_a_missing_file_is_not_read_as_text_unless_the_user_says_so(argument):
-    with pytest.raises(TreefineError, match=f"{argument}: There is no such file. To parse this as text, add --text."):
-        find_inputs([argument])
-
-    assert find_inputs([argument], is_text=True) == [Input("", argument, "text")]
-
-
-def test_an_argument_with_a_treebank_format_is_never_a_text():
-    with pytest.raises(TreefineError, match="no such thing: There is no such file.$"):
-        find_inputs(["no such thing"], kind="conllu")
-
-
-def test_standard_input_can_be_used_only_once():
-    with pytest.raises(TreefineError, match="^Standard input can be used only once. Write - once.$"):
-        find_inputs(["-", "-"])
-
-    assert find_inputs(["-", "-"], is_text=True) == [Input("", "-", "text")] * 2
-
-
-def test_an_error_is_one_line_even_if_the_file_name_is_not():
-    with pytest.raises(TreefineError) as error:
-        find_inputs(["two\nlines"], kind="conllu")
-
-    assert str(error.value) == "two\\nlines: There is no such file."
-
-
-def test_without_arguments_standard_input_is_read():
-    assert find_inputs([]) == [Input("-")]
-
-
-def test_a_file_without_read_permission_is_reported(tmp_path, monkeypatch):
-    (tmp_path / "secret").touch()
-    monkeypatch.setattr("os.access", lambda path, mode: False)
-
-    with pytest.raises(TreefineError, match="secret: Permission denied."):
-        find_inputs([str(tmp_path / "secret")])
-
-
 def test_the_size_is_unknown_if_an_input_is_a_stream(tmp_path):
     (tmp_path / "a").write_bytes(b"123")
 
@@ -106,19 +66,12 @@ def test_the_size_is_unknown_if_an_input_is_a_stream(tmp_path):
         ("# " + "x" * 200_000 + "\n" + ROW, "text"),
     ],
 )
-def test_a_treebank_is_detected_by_its_first_line_after_comments(content, kind):
-    assert reading._look(io.BytesIO(content.encode()))[0] == kind
+def test_a_treebank_is_detected_by_its_first_line_after_comments(tmp_path, content, kind):
+    path = tmp_path / "in"
+    path.write_text(content)
 
-
-@given(st.binary(max_size=40), st.integers(1, 9))
-def test_the_lines_read_for_detection_are_read_again_with_the_rest(content, size):
-    stream = io.BytesIO(content)
-    _, head = reading._look(stream)
-
-    rejoined = Rejoined(head, stream, "in")
-
-    assert b"".join(iter(lambda: rejoined.read(size), b"")) == content
-    assert io.BufferedReader(rejoined).name == "in"
+    with reading.open_source(Input(str(path))) as (stream, found):
+        assert (found, stream.read()) == (kind, content.encode())
 
 
 @given(st.text(), st.integers(1, 5))
@@ -140,7 +93,9 @@ def test_a_named_pipe_is_read_once(tmp_path):
     writer = Thread(target=pipe.write_text, args=["# sent_id = s\n" + ROW + "\n" + ROW + "\n"])
     writer.start()
 
-    found = list(reading.read_input(*find_inputs([str(pipe)]), None, reading.Reading(), itertools.count(1)))
+    (source,) = find_inputs([str(pipe)])
+    with reading.open_source(source) as (stream, kind):
+        found = list(reading.read_input(stream, kind, source, None, itertools.count(1)))
     writer.join()
 
     assert [each.sentence.forms for each in found] == [("Dogs",), ("Dogs",)]
@@ -156,11 +111,6 @@ def test_a_similar_file_name_is_suggested(tmp_path, monkeypatch):
         find_inputs(["sub/thiers.conllu"], may_be_text=False)
 
     assert str(error.value) == "sub/thiers.conllu: There is no such file. Did you mean sub/theirs.conllu?"
-
-
-def test_a_name_that_no_file_can_have_is_an_error():
-    with pytest.raises(TreefineError, match="There is no such file"):
-        find_inputs(["\ud800/a.conllu"], may_be_text=False)  # half a surrogate pair
 
 
 FILES = ["a.txt", "a.conllu", "b/c/x.txt.gz", "b/x.conllx", "README.md", "x.txt.part", ".hidden.txt", ".git/y.txt"]
@@ -272,9 +222,9 @@ def test_a_treebank_called_txt_is_a_treebank_unless_the_user_says_otherwise(tmp_
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("t.json", "This is JSON, not text. To parse it as text, add --from text."),
-        ("T.HTML.gz", "This is HTML, not text. To parse it as text, add --from text."),
-        ("t.pdf", "This is PDF, not text. Give its text in a .txt file."),
+        ("t.json", "This is JSON, not text. Put its text into a .txt file, or add --from text."),
+        ("T.HTML.gz", "This is HTML, not text. Put its text into a .txt file, or add --from text."),
+        ("t.pdf", "This is PDF, not text. Put its text into a .txt file, or add --from text."),
     ],
 )
 def test_a_file_that_is_not_plain_text_is_refused_unless_the_user_chooses_a_format(corpus, name, reason):
@@ -289,26 +239,3 @@ def test_a_file_that_is_not_plain_text_is_refused_unless_the_user_chooses_a_form
         find_inputs([f"corpus/{name}"], may_be_text=False)
     assert find_inputs([f"corpus/{name}"], kind="text") == [Input(f"corpus/{name}", kind="text")]
     assert find_inputs(["corpus"]) == in_folder
-
-
-def test_a_treebank_called_tsv_is_a_treebank(tmp_path):
-    path = tmp_path / "a.tsv"
-    path.write_text(ROW)
-
-    assert find_inputs([str(path)]) == [Input(str(path), kind="conllu")]
-
-
-def test_a_file_with_the_signs_of_a_pattern_in_its_name_is_a_file(corpus):
-    Path("corpus/[a]*.txt").touch()
-
-    assert names(["corpus/[a]*.txt"]) == ["corpus/[a]*.txt"]
-
-
-def test_a_folder_that_cannot_be_listed_is_an_error(corpus, monkeypatch):
-    def listed(folder):
-        raise PermissionError(13, "Permission denied", folder)
-
-    monkeypatch.setattr("os.scandir", listed)
-
-    with pytest.raises(TreefineError, match="^corpus: Permission denied.$"):
-        files_in("corpus", [".txt"])

@@ -9,9 +9,9 @@ import pytest
 
 from tests.segmenter.test_language import SENTENCES
 from tests.support.commands import invoke
-from treefine.cli.text_check import TextCheck
+from treefine.jobs.inputs import TextCheck
 from treefine.model.bundled import ABOUT
-from treefine.segmenter.cut import Cuts, sentences_of
+from treefine.segmenter.cut import sentences_of
 from treefine.segmenter.language import LanguageCheck
 from treefine.segmenter.line_ends import Scored, cuts_of
 from treefine.segmenter.network import WITHIN
@@ -31,7 +31,7 @@ def warnings(*texts, languages=(), is_lines=False):
     seen = []
     check = TextCheck(LanguageCheck(languages), lambda warning: seen.append(str(warning)))
     for text in texts:
-        assert [*check.watched(found(text), "f.txt", is_lines=is_lines)] == [*found(text)]
+        check([each.sentence for each in found(text)], "f.txt", is_running_text=not is_lines)
     return seen
 
 
@@ -71,20 +71,6 @@ def test_text_that_is_read_by_lines_is_checked_only_for_its_language():
     assert warnings(SENTENCES["de"] * 2, languages=["English"], is_lines=True) == [
         "f.txt: The text looks German, but the model is for English; trees will be poor."
     ]
-
-
-def test_a_long_text_is_checked_before_its_end():
-    def endless():
-        text = SENTENCES["de"]
-        while True:
-            yield from sentences_of([Cuts(text, *3 * [np.zeros(len(text))])], Multiwords())
-
-    seen = []
-    watched = TextCheck(LanguageCheck(["en"]), seen.append).watched(endless(), "", is_lines=True)
-    while not seen:
-        next(watched)
-
-    assert len(seen) == 1
 
 
 def test_the_command_prints_one_warning_for_all_inputs(text_model, tmp_path):
