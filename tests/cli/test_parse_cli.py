@@ -9,14 +9,14 @@ import pytest
 
 from tests.support.commands import failed, invoke, read
 from tests.support.data import DATA, ud_files
-from tests.support.tiny import sample, tiny_biaffine, tiny_model
+from tests.support.tiny import sample, tiny_model
 from treefine import read_treebank
 from treefine.config import RelationSettings, TagSettings
 from treefine.parsing.initial import given
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import write_treebank
 
-INITIAL = ["empty", "syntr", "biaffine", "in.conllu", "tagger"]
+INITIAL = ["empty", "syntr", "in.conllu", "tagger"]
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,6 @@ def saved(tmp_path_factory):
     Parser(tiny_model(), device="cpu").save(folder / "rngtr")
     Parser(tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))), device="cpu").save(folder / "tagger")
     Parser(tiny_model(relations=RelationSettings(graph="none")), device="cpu").save(folder / "syntr")
-    Parser(tiny_biaffine(), device="cpu").save(folder / "biaffine")
     return folder
 
 
