@@ -19,7 +19,7 @@ from benchmarks.accuracy.model_rows import RAW, WORDS, measures_of, without_tags
 from benchmarks.options import DEVICE, MODEL, ROWS_FILE, SPLIT, TREEBANKS_FOLDER, command, option
 from benchmarks.rows import TREEBANKS, model_fields, read_rows, save_row
 from treefine import Parser, Sentence, TreefineError, evaluate, read_treebank
-from treefine.evaluation.words import Treebank as Scored
+from treefine.evaluation.pairing import Treebank as Scored
 from treefine.treebank.raw_text import text_of
 from treefine_paper.predictions import checksum
 

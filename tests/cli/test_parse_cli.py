@@ -164,7 +164,7 @@ def test_an_initial_file_of_different_sentences_is_reported_and_nothing_is_writt
 
     message = failed(invoke, "parse", "--model", "rngtr", "--initial", "short.conllu", "in.conllu", "-o", "out.conllu")
 
-    assert message.startswith("short.conllu: The file of initial parses ends before sentence 4 (in.conllu:")
+    assert message.startswith("short.conllu: The file ends before ")
     assert not Path("out.conllu").exists()
 
 
