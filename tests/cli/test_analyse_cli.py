@@ -153,7 +153,7 @@ NO_GRAPH = (
         ),
         (
             "in.json in.json -o in.json",
-            "in.json: The output would overwrite the input. Choose a different output file.",
+            "in.json: The output would overwrite an input. Choose a different output file.",
         ),
         ("gold.conllu moved.conllu --steps 2", "--steps needs --model. Add --model, or leave out --steps."),
         ("gold.conllu moved.conllu --model en", "--model cannot be combined with SYSTEM files. Leave out one of them."),
