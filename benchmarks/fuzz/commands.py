@@ -269,7 +269,7 @@ _STRINGS: dict[str, Sequence[str]] = {
     "--changes": ("c.html", "c.json", "c.tsv", "c.csv", "out.conllu", "no/c.json"),
     "--host": ("127.0.0.1", "::1", "localhost", "0.0.0.0", "192.0.2.1"),
     "--port": ("0", "0", "0", "65535"),
-    "--allow-host": ("example.org", "[::1]evil", "", "*"),
+    "--allowed-host": ("example.org", "[::1]evil", "", "*"),
     "--allow-origin": ("https://example.org", "*", "", "é"),
     "--root-path": ("/treefine", "x", "", "/é"),
     "--format": generate.FORMATS,

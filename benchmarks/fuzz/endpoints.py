@@ -211,8 +211,8 @@ def _udpipe(rng: Random) -> dict[str, str]:
         "tokenizer": ("", "ranges", "presegmented;ranges", "normalized_spaces", "x"),
         "tagger": ("", "none", "x"),
         "parser": ("", "none", "x"),
-        "input": ("conllu", "horizontal", "vertical", "generic_tokenizer=ranges", "epe", ""),
-        "output": ("conllu", "horizontal=paragraphs", "plaintext", "matxin", "conllu=v2", "x"),
+        "input": ("conllu", "horizontal", "generic_tokenizer=ranges", "epe", ""),
+        "output": ("conllu", "plaintext", "plaintext=normalized_spaces", "conllu=v2", "x"),
     }
     chosen = {name: rng.choice(choices) for name, choices in values.items() if rng.random() < 0.4}
     if rng.random() < 0.97:

@@ -1,30 +1,165 @@
-"""Clients that hang up, as an ASGI server tells it, and the protection of another app."""
+"""What the gate lets through: hosts, origins, bodies; clients that hang up, as an ASGI server reports it."""
 
 import asyncio
 import json
-import subprocess
-import sys
 import threading
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tests.support.tiny import tiny_parser
-from treefine.serving import service as service_module
-from treefine.serving import udpipe_api
+from treefine.serving import batching, udpipe_api
 from treefine.serving.app import create_app
-from treefine.serving.gate import LOOPBACK, SAFE_HEADERS, Gate, add_error_handlers
+from treefine.serving.gate import LOOPBACK, SAFE_HEADERS, Gate, add_error_handlers, host_name, static_routes
 from treefine.serving.limits import ServerLimits
-from treefine.serving.static import static_routes
 
 BODY = json.dumps({"words": [["a", "dog"]], "format": "conllu"}).encode()
+JSON, FORM = b"application/json", b"application/x-www-form-urlencoded"
 
 
-async def statuses(app, path, content_type, *messages):
-    """Send the messages of a client to the app, and return the statuses of the answer."""
-    found = await answer_to(app, path, content_type, *messages)
-    return [found["status"]] if found else []
+def echo_app(**options):
+    """Return an app that answers every request, behind a gate."""
+    app = FastAPI()
+
+    @app.api_route("/{path:path}", methods=["GET", "POST"])
+    async def answer(path: str) -> str:
+        return path
+
+    add_error_handlers(app, hint="Reload the page.")
+    app.add_middleware(Gate, limits=ServerLimits(max_bytes=20), **options)
+    return app
+
+
+@pytest.fixture(scope="module")
+def client():
+    with TestClient(echo_app()) as client:
+        yield client
+
+
+LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+IMAGE = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+SCRIPT = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}  # of another port
+OWN, OTHER = {"Origin": "http://192.0.2.1:8080"}, {"Origin": "https://a.example"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("GET", "/process", {}, 200),
+        # Browsers send Sec-Fetch-Site only to localhost and over HTTPS.
+        ("POST", "/process", OWN, 200),
+        ("POST", "/process", OTHER, 403),
+        ("GET", "/process", OTHER, 403),
+        ("POST", "/v1/parse", OTHER, 403),
+        ("POST", "/v1/parse", {"Origin": "http://192.0.2.1:8081"}, 403),
+        ("POST", "/v1/parse", {"Origin": "null"}, 403),
+        ("GET", "/process", {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}, 200),
+        ("GET", "/process", IMAGE | {"Sec-Fetch-Site": "same-origin"}, 200),
+        ("GET", "/process", IMAGE, 403),
+        ("HEAD", "/process", IMAGE, 403),
+        ("GET", "/process", LINK, 403),
+        ("POST", "/process", LINK | OTHER, 403),  # a form
+        ("POST", "/process", SCRIPT | OTHER, 403),
+        ("GET", "/health", IMAGE, 403),
+        ("GET", "/", LINK, 200),
+        ("GET", "/", LINK | {"Sec-Fetch-Dest": "iframe"}, 403),
+        ("POST", "/", LINK, 403),
+    ],
+)
+def test_web_pages_of_other_origins_cannot_make_the_server_work(client, method, path, headers, status):
+    answer = client.request(method, path, headers=headers | {"Host": "192.0.2.1:8080"})
+
+    assert answer.status_code == status
+    if status == 403 and method != "HEAD":
+        assert "--allow-origin" in answer.json()["error"]["hint"]
+
+
+@pytest.mark.parametrize(
+    ("origins", "headers", "status"),
+    [
+        (["https://a.example"], SCRIPT | OTHER, 200),
+        (["https://a.example"], OTHER, 200),
+        (["https://a.example"], {"Origin": "https://b.example"}, 403),
+        (["https://a.example"], IMAGE, 403),
+        (["*"], SCRIPT | OTHER, 200),
+        (["*"], IMAGE, 200),
+    ],
+)
+def test_web_pages_of_allowed_origins_can_use_the_server(origins, headers, status):
+    client = TestClient(echo_app(origins=origins), base_url="http://localhost")
+
+    assert client.get("/process", headers=headers).status_code == status
+
+
+def test_cors_headers_are_only_for_allowed_origins():
+    client = TestClient(create_app({"tiny": tiny_parser()}, origins=["https://a.example"]), base_url="http://localhost")
+    answers = [client.get("/models", headers={"Origin": f"https://{name}.example"}) for name in "ab"]
+
+    allowed = [each.headers.get("access-control-allow-origin") for each in answers]
+    assert allowed == ["https://a.example", None]
+    assert [each.status_code for each in answers] == [200, 403]
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:81", "[::1]:8080", "127.0.0.1", "192.0.2.1:80", "parser.lan"])
+def test_requests_for_addresses_localhost_and_allowed_names_are_answered(host):
+    client = TestClient(echo_app(hosts=["Parser.lan"]))
+
+    assert client.get("/", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:8080", "", "[::1]evil", "localhost:80/", "*"])
+def test_requests_for_other_host_names_are_rejected_unless_all_are_allowed(client, host):
+    answer = client.get("/", headers={"Host": host})
+
+    assert answer.status_code == 400
+    assert "--allowed-host" in answer.json()["error"]["hint"]
+    if host == "evil.example":
+        assert TestClient(echo_app(hosts=["*"])).get("/", headers={"Host": host}).status_code == 200
+
+
+@given(st.sampled_from(LOOPBACK), st.text(st.characters(codec="latin-1"), min_size=1, max_size=8))
+@example("[::1]", "evil")
+@example("localhost", "@evil")
+def test_a_host_name_is_accepted_only_with_a_port_after_it(name, rest):
+    is_port = rest[0] == ":" and (not rest[1:] or rest[1:].isascii() and rest[1:].isdecimal() and len(rest) <= 6)
+
+    assert (host_name(name + rest) == name) == is_port
+    assert host_name(rest + name) != name
+
+
+def test_a_body_that_is_too_large_is_rejected_with_and_without_a_content_length(client):
+    answers = [
+        client.post("/", content=content, headers={"Host": "localhost"})
+        for content in (b"a" * 21, iter([b"a" * 15] * 2))
+    ]
+
+    assert [each.status_code for each in answers] == [413, 413]
+    assert answers[0].json()["error"]["message"] == "The request is larger than 20 bytes."
+
+
+def test_static_files_are_served_with_what_comes_before_them_and_no_other_file_is(tmp_path):
+    (tmp_path / "index.html").write_text("<p>é</p>", encoding="utf-8")
+    (tmp_path / "own.js").write_text("export {};")
+    (tmp_path / "notes.txt").write_text("private")
+    app = FastAPI()
+    app.include_router(static_routes(tmp_path, prefix="/own", index="/start", before={"own.js": "// first\n"}))
+    app.add_middleware(Gate, limits=ServerLimits())
+    client = TestClient(app, base_url="http://localhost")
+
+    page, script = client.get("/start"), client.get("/own/own.js")
+    assert (page.text, script.text) == ("<p>é</p>", "// first\nexport {};")
+    assert (page.headers["content-type"], script.headers["content-type"]) == (
+        "text/html; charset=utf-8",
+        "text/javascript; charset=utf-8",
+    )
+    assert {name: page.headers[name] for name in SAFE_HEADERS} == SAFE_HEADERS
+    assert [client.get(path).status_code for path in ("/own/notes.txt", "/own/", "/own/%2e%2e/own.js")] == [404] * 3
+
+
+# An app below an ASGI server
 
 
 async def answer_to(app, path, content_type, *messages, length=0, method="POST", query=b""):
@@ -40,33 +175,47 @@ async def answer_to(app, path, content_type, *messages, length=0, method="POST",
         sent.append(message)
 
     await app(scope, receive, send)
-    (found,) = [each for each in sent if each["type"] == "http.response.start"] or [None]
-    return found
+    (start,) = [each for each in sent if each["type"] == "http.response.start"] or [None]
+    return start
+
+
+async def status_of(*arguments, **options):
+    answer = await answer_to(*arguments, **options)
+    return answer and answer["status"]
 
 
 def part(body, *, has_more):
     return {"type": "http.request", "body": body, "more_body": has_more}
 
 
-def metrics(app):
-    return app.state.served.find("")._metrics.text()
+GONE = {"type": "http.disconnect"}
 
 
-def test_a_client_that_disconnects_frees_its_place_in_the_queue_at_once(monkeypatch):
+@pytest.fixture
+def held_parser(monkeypatch):
+    """Return a parser that waits for an event before it parses, and the event."""
     parser = tiny_parser()
-    held, whole = threading.Event(), parser.stream_trees
-    monkeypatch.setattr(parser, "stream_trees", lambda *given, **options: held.wait(20) and whole(*given, **options))
+    held, stream_trees = threading.Event(), parser.stream_trees
+    monkeypatch.setattr(
+        parser, "stream_trees", lambda *given, **options: held.wait(20) and stream_trees(*given, **options)
+    )
+    return parser, held
+
+
+def test_a_client_that_disconnects_frees_its_place_in_the_queue_at_once(held_parser):
+    parser, held = held_parser
     app = create_app({"tiny": parser}, limits=ServerLimits(queue=1, gather=0))
-    asked = ["/v1/parse", b"application/json", part(BODY[:5], has_more=True), part(BODY[5:], has_more=False)]
+    request = [app, "/v1/parse", JSON, part(BODY[:5], has_more=True), part(BODY[5:], has_more=False)]
 
     async def run():
         async with app.router.lifespan_context(app):
-            first = await statuses(app, *asked, {"type": "http.disconnect"})
+            first = await status_of(*request, GONE)
             held.set()
-            return first, await statuses(app, *asked)
+            return first, await status_of(*request)
 
-    assert asyncio.run(run()) == ([], [200])
-    assert b'status="499"' in metrics(app)
+    assert asyncio.run(run()) == (None, 200)
+    metrics = app.state.models.find()._metrics.text()
+    assert b'treefine_answers_total{route="/v1/parse",status="499"} 1.0' in metrics
 
 
 @pytest.mark.parametrize(
@@ -74,129 +223,53 @@ def test_a_client_that_disconnects_frees_its_place_in_the_queue_at_once(monkeypa
 )
 def test_a_client_that_sends_too_slowly_gets_an_error(length, status):
     app = create_app({"tiny": tiny_parser()}, limits=ServerLimits(receive=0.01))
-    sent = [part(BODY[:5], has_more=True)]
 
-    found = asyncio.run(answer_to(app, "/v1/parse", b"application/json", *sent, length=length))
+    answer = asyncio.run(answer_to(app, "/v1/parse", JSON, part(BODY[:5], has_more=True), length=length))
 
-    assert found["status"] == status
-    assert (b"connection", b"close") in found["headers"]
+    assert answer["status"] == status
+    assert (b"connection", b"close") in answer["headers"]
 
 
-def test_a_request_that_was_received_may_take_longer_than_receiving(monkeypatch):
-    parser = tiny_parser()
-    held, whole = threading.Event(), parser.stream_trees
-    monkeypatch.setattr(parser, "stream_trees", lambda *given, **options: held.wait(20) and whole(*given, **options))
+def test_a_client_that_disconnects_while_sending_gets_no_answer():
+    app = create_app({"tiny": tiny_parser()})
+
+    assert asyncio.run(status_of(app, "/process", FORM, part(b"data=a", has_more=True), GONE)) is None
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_request_that_has_arrived_may_take_longer_than_receiving(held_parser, method):
+    parser, held = held_parser
     app = create_app({"tiny": parser}, limits=ServerLimits(receive=0.01, gather=0))
+    query = b"input=horizontal&parser&data=a%20dog"
 
     async def run():
         async with app.router.lifespan_context(app):
-            asking = asyncio.ensure_future(statuses(app, "/v1/parse", b"application/json", part(BODY, has_more=False)))
+            asking = asyncio.ensure_future(
+                status_of(app, "/process", b"", part(b"", has_more=False), method=method, query=query)
+            )
             await asyncio.sleep(0.05)
             held.set()
             return await asking
 
-    assert asyncio.run(run()) == [200]
+    assert asyncio.run(run()) == 200
 
 
-@pytest.mark.parametrize("hangs_up", [False, True], ids=["waits", "disconnects"])
-def test_a_request_without_a_body_may_wait_until_its_client_disconnects(monkeypatch, hangs_up):
-    parser = tiny_parser()
-    held, whole = threading.Event(), parser.stream_trees
-    monkeypatch.setattr(parser, "stream_trees", lambda *given, **options: held.wait(20) and whole(*given, **options))
-    app = create_app({"tiny": parser}, limits=ServerLimits(receive=0.01, gather=0))
-    asked = {"method": "GET", "query": b"input=horizontal&parser&data=a%20dog"}
-    messages = [part(b"", has_more=False), *[{"type": "http.disconnect"}] * hangs_up]
-
-    async def run():
-        async with app.router.lifespan_context(app):
-            asking = asyncio.ensure_future(answer_to(app, "/process", b"", *messages, **asked))
-            await asyncio.sleep(0.05)
-            if hangs_up:
-                await asyncio.wait_for(asyncio.shield(asking), 10)
-            held.set()
-            return await asking
-
-    found = asyncio.run(run())
-    assert found is None if hangs_up else found["status"] == 200
-
-
-def test_few_large_inputs_are_read_at_once_and_the_rest_wait_within_the_time_limit(monkeypatch):
-    monkeypatch.setattr(service_module, "LARGE_REQUEST", 3)
+def test_few_large_inputs_are_read_at_once_and_the_rest_wait(monkeypatch):
+    monkeypatch.setattr(batching, "LARGE_REQUEST", 3)
     app = create_app({"tiny": tiny_parser()}, limits=ServerLimits(queue=4))
-    held, reading, whole = threading.Event(), [], udpipe_api.read_sentences
+    held, reading, read_sentences = threading.Event(), [], udpipe_api.read_sentences
     monkeypatch.setattr(
-        udpipe_api, "read_sentences", lambda *given: reading.append(given) or (held.wait(20) and whole(*given))
+        udpipe_api, "read_sentences", lambda *given: reading.append(given) or (held.wait(20) and read_sentences(*given))
     )
-    asked = ["/process", b"application/x-www-form-urlencoded", part(b"input=horizontal&data=a+dog", has_more=False)]
+    request = [app, "/process", FORM, part(b"input=horizontal&data=a+dog", has_more=False)]
 
     async def run():
-        asking = [asyncio.ensure_future(statuses(app, *asked)) for _ in range(4)]
+        asking = [asyncio.ensure_future(status_of(*request)) for _ in range(4)]
         while len(reading) < 2:
             await asyncio.sleep(0.01)
-        beyond = await statuses(app, *asked)
+        beyond = await status_of(*request)
         n_reading = len(reading)
         held.set()
         return beyond, n_reading, await asyncio.gather(*asking)
 
-    assert asyncio.run(run()) == ([503], 2, [[200]] * 4)
-
-
-def test_reading_a_large_input_ends_with_the_time_limit(monkeypatch):
-    monkeypatch.setattr(service_module, "LARGE_REQUEST", 3)
-    app = create_app({"tiny": tiny_parser()}, limits=ServerLimits(seconds=0.05))
-    held = threading.Event()
-    monkeypatch.setattr(udpipe_api, "read_sentences", lambda *_: held.wait(20))
-    asked = ["/process", b"application/x-www-form-urlencoded", part(b"input=horizontal&data=a+dog", has_more=False)]
-
-    async def run():
-        return await asyncio.gather(*(statuses(app, *asked) for _ in range(3)))
-
-    assert asyncio.run(run()) == [[504]] * 3
-    held.set()
-
-
-def test_a_client_that_disconnects_while_sending_causes_no_internal_error():
-    app = create_app({"tiny": tiny_parser()})
-    sent = [part(b"data=a", has_more=True), {"type": "http.disconnect"}]
-
-    asyncio.run(statuses(app, "/process", b"application/x-www-form-urlencoded", *sent))
-
-    assert b'treefine_answers_total{route="/process",status="499"} 1.0' in metrics(app)
-
-
-def test_the_gate_and_static_files_do_not_import_torch():
-    modules = "treefine.serving.gate, treefine.serving.limits, treefine.serving.static"
-
-    done = subprocess.run([sys.executable, "-c", f"import sys, {modules}; sys.exit('torch' in sys.modules)"])
-
-    assert done.returncode == 0
-
-
-def test_another_app_has_the_same_protection_without_metrics_and_serves_its_own_files(tmp_path):
-    app = FastAPI()
-    (tmp_path / "index.html").write_text("<p>é</p>", encoding="utf-8")
-    (tmp_path / "own.js").write_text("export {};")
-    (tmp_path / "notes.txt").write_text("private")
-    app.include_router(static_routes(tmp_path, prefix="/own", index="/start", before={"own.js": "// first\n"}))
-
-    @app.post("/save")
-    async def save(words: list[str]) -> int:
-        return len(words)
-
-    add_error_handlers(app, hint="Reload the page.")
-    app.add_middleware(Gate, limits=ServerLimits(max_bytes=20), hosts=frozenset(LOOPBACK), origins=frozenset())
-    json_body = {"content-type": "application/json"}
-
-    with TestClient(app, base_url="http://localhost") as client:
-        page, script, unlisted = (client.get(path) for path in ("/start", "/own/own.js", "/own/notes.txt"))
-        saved, invalid = client.post("/save", json=["a"]), client.post("/save", json={})
-        chunks = client.post("/save", content=iter([b"[" * 15] * 2), headers=json_body)  # no Content-Length
-        other_host = client.get("/start", headers={"host": "evil.example"})
-        other_site = client.post("/save", json=[], headers={"sec-fetch-site": "cross-site"})
-
-    assert (page.text, script.text) == ("<p>é</p>", "// first\nexport {};")
-    assert {name: page.headers[name] for name in SAFE_HEADERS} == SAFE_HEADERS
-    assert (unlisted.status_code, saved.json()) == (404, 1)
-    assert (invalid.status_code, invalid.json()["error"]["hint"]) == (422, "Reload the page.")
-    assert (chunks.status_code, chunks.json()["error"]["message"]) == (413, "The request is larger than 20 bytes.")
-    assert (other_host.status_code, other_site.status_code) == (400, 403)
+    assert asyncio.run(run()) == (503, 2, [200] * 4)

@@ -115,7 +115,7 @@ def test_the_page_and_its_files_are_served(studio):
     assert studio.client.head(f"/{TOKEN}/").status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "", "192.0.2.1"])
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", ""])
 def test_only_this_machine_is_answered(studio, host):
     answer = studio.client.get(f"/{TOKEN}/api/project", headers={"host": host})
 

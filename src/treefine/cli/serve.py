@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import math
 import os
 import socket
 from collections.abc import Iterable
+from dataclasses import fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from treefine.cli.parse import DeviceOption, ThreadsOption
+from treefine.cli.parse import ThreadsOption
+from treefine.cli.parser_options import with_parser_options
 from treefine.cli.terminal import completing, say
-from treefine.config import Precision
 from treefine.cores import torch_threads, use_threads
 from treefine.errors import TreefineError
 from treefine.model.bundled import EXTRA_MODEL, bundled_models
+from treefine.parsing.options import OPTIONS, ParserOptions
 from treefine.serving.limits import ServerLimits
 
 if TYPE_CHECKING:
@@ -27,8 +28,16 @@ if TYPE_CHECKING:
 
 _MOST_WORKERS = 4
 _DEFAULT_MODELS = ("en", EXTRA_MODEL)  # those of them that are installed
+_HELP = {limit.name: limit.metadata["help"] for limit in fields(ServerLimits)}
 
 
+def _limit(flag: str, name: str) -> Any:
+    """Return the option for a number of `ServerLimits`."""
+    is_seconds = name in ("seconds", "receive")
+    return typer.Option(flag, min=0.1 if is_seconds else 1, metavar="SECONDS" if is_seconds else "N", help=_HELP[name])
+
+
+@with_parser_options(without=OPTIONS.keys() - {"device", "precision"})
 def serve_command(
     models: Annotated[
         list[str] | None,
@@ -50,49 +59,20 @@ def serve_command(
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, metavar="PORT", help="Port to listen on; 0 picks a free one.")
     ] = 8080,
-    max_bytes: Annotated[
-        int, typer.Option("--max-bytes", min=1, metavar="N", help="Maximum size of a request body, in bytes.")
-    ] = ServerLimits.max_bytes,
-    max_words: Annotated[
-        int,
-        typer.Option(
-            "--max-words",
-            min=1,
-            metavar="N",
-            help="Maximum length of a sentence, in words; less if a request asks for many steps or trees.",
-        ),
-    ] = ServerLimits.max_words,
-    max_chars: Annotated[
-        int, typer.Option("--max-chars", min=1, metavar="N", help="Maximum length of a word, in characters.")
-    ] = ServerLimits.max_chars,
-    queue: Annotated[
-        int, typer.Option("--queue", min=1, metavar="N", help="Maximum number of requests waiting for a model.")
-    ] = ServerLimits.queue,
-    seconds: Annotated[
-        float, typer.Option("--seconds", min=0.1, metavar="SECONDS", help="Time limit of a request, in seconds.")
-    ] = ServerLimits.seconds,
-    receive_seconds: Annotated[
-        float,
-        typer.Option(
-            "--receive-seconds", min=0.1, metavar="SECONDS", help="Time limit for sending a request, in seconds."
-        ),
-    ] = ServerLimits.receive,
-    connections: Annotated[
-        int,
-        typer.Option(
-            "--connections",
-            min=1,
-            metavar="N",
-            help="Maximum number of connections; beyond it, the one that has waited for its client longest is closed.",
-        ),
-    ] = ServerLimits.connections,
-    allow_host: Annotated[
+    max_bytes: Annotated[int, _limit("--max-bytes", "max_bytes")] = ServerLimits.max_bytes,
+    max_words: Annotated[int, _limit("--max-words", "max_words")] = ServerLimits.max_words,
+    max_chars: Annotated[int, _limit("--max-chars", "max_chars")] = ServerLimits.max_chars,
+    queue: Annotated[int, _limit("--queue", "queue")] = ServerLimits.queue,
+    seconds: Annotated[float, _limit("--seconds", "seconds")] = ServerLimits.seconds,
+    receive_seconds: Annotated[float, _limit("--receive-seconds", "receive")] = ServerLimits.receive,
+    connections: Annotated[int, _limit("--connections", "connections")] = ServerLimits.connections,
+    allowed_host: Annotated[
         list[str] | None,
         typer.Option(
-            "--allow-host",
+            "--allowed-host",
             metavar="NAME",
-            help="Also accept requests for this host name. Can be repeated.",
-            show_default="only localhost on a loopback address, else any name",
+            help="Also accept requests for this host name; * accepts all. Can be repeated.",
+            show_default="only IP addresses and localhost",
         ),
     ] = None,
     allow_origin: Annotated[
@@ -112,15 +92,7 @@ def serve_command(
             help="URL path under which a reverse proxy serves treefine, such as /treefine.",
         ),
     ] = "",
-    device: DeviceOption = None,
-    precision: Annotated[
-        Precision | None,
-        typer.Option(
-            "--precision",
-            help="Precision of the models: float32, int8 (CPU only), float16 or bfloat16 (GPU only).",
-            show_default="the setting of each model",
-        ),
-    ] = None,
+    options: ParserOptions = ParserOptions(),  # noqa: B008 - replaced by one parameter for each option
     threads: ThreadsOption = None,
     workers: Annotated[
         int | None,
@@ -136,14 +108,14 @@ def serve_command(
 ) -> None:
     """Serve parsers over HTTP: web page, JSON API, UDPipe API.
 
-    The web page shows trees and lets you correct them. /docs documents the API; /metrics has metrics for Prometheus.
+    The web page shows trees step by step. /openapi.json describes the APIs; /metrics has metrics for Prometheus.
     After Ctrl-C or SIGTERM the server finishes running requests before it exits.
     """
     try:
         import uvicorn
 
-        from treefine.serving.app import LOOPBACK, create_app
-        from treefine.serving.connections import AcceptLogFilter, connection_class, raise_file_limit
+        from treefine.serving.app import create_app
+        from treefine.serving.connections import connection_class, raise_file_limit
 
         import_module("python_multipart")  # Starlette imports it only when a form arrives
     except ImportError as error:
@@ -164,15 +136,11 @@ def serve_command(
     with bound_socket(host, port) as bound:  # before loading models, to report a used port at once
         use_threads(threads)
         with torch_threads(1):  # with more, OpenMP threads of this thread would compete with those that parse
-            parsers = {
-                name: Parser.from_pretrained(each, device=device, precision=precision) for name, each in named.items()
-            }
-        where = f"[{host}]" if ":" in host else host
-        hosts = [*LOOPBACK, where, *(allow_host or ())] if _is_loopback(host) or allow_host else None
+            parsers = {name: Parser.from_pretrained(path, **options.set_options) for name, path in named.items()}
         n_workers = _default_workers(parsers.values()) if workers is None else workers
+        hosts = [host, *(allowed_host or ())]
         app = create_app(parsers, limits=limits, hosts=hosts, origins=allow_origin or (), workers=n_workers)
         logging.basicConfig(level=logging.WARNING, format="treefine: %(message)s")
-        logging.getLogger("asyncio").addFilter(AcceptLogFilter())
         config = uvicorn.Config(
             app,
             http=connection_class(limits),
@@ -185,7 +153,8 @@ def serve_command(
             timeout_graceful_shutdown=math.ceil(seconds) + 1,
         )
         bound.listen(config.backlog)
-        say(f"treefine: http://{where}:{bound.getsockname()[1]}/ ({', '.join(parsers)})")
+        address = f"[{host}]" if ":" in host else host
+        say(f"treefine: http://{address}:{bound.getsockname()[1]}/ ({', '.join(parsers)})")
         uvicorn.Server(config).run(sockets=[bound])
 
 
@@ -223,24 +192,12 @@ def _named(models: list[str]) -> dict[str, str]:
     {'en': 'en', 'tr-imst': 'models/tr-imst/', 'old': 'models/2024', 'a': 'b/c'}
     """
     named: dict[str, str] = {}
-    for each in models:
-        name, is_named, path = each.partition("=")
+    for model in models:
+        name, is_named, path = model.partition("=")
         if not is_named or "/" in name:  # the = is part of a path
-            name, path = each.rstrip("/\\").replace("\\", "/").rpartition("/")[2], each
+            name, path = model.rstrip("/\\").replace("\\", "/").rpartition("/")[2], model
         if not name or name in named:
             hint = "Give each model a unique name: --model NAME=DIR."
-            raise TreefineError(f"Two models have the name {name!r}." if name else f"{each!r} has no name.", hint=hint)
+            raise TreefineError(f"Two models have the name {name!r}." if name else f"{model!r} has no name.", hint=hint)
         named[name] = path
     return named
-
-
-def _is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the address.
-
-    >>> _is_loopback("localhost"), _is_loopback("127.0.0.2"), _is_loopback("0.0.0.0"), _is_loopback("example.org")
-    (True, True, False, False)
-    """
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"

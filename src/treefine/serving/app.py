@@ -1,6 +1,7 @@
 """create_app: serve parsers through the JSON API, the UDPipe API and the page.
 
-The file has two parts: the app and the routes of the JSON API. `gate` has the middleware and the error responses.
+The file has three parts: the app, the routes of the JSON API, and the JSON of sentences. `gate` has the middleware and
+the error responses.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
+from importlib.resources import files
 from itertools import chain
 from typing import Any
 
@@ -18,30 +20,19 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
 
+from treefine.drawing.svg import STYLE
 from treefine.errors import TreefineError
 from treefine.model.vocabulary import language_of
 from treefine.parsing.parse import Parse
 from treefine.parsing.parser import Parser
 from treefine.segmenter.language import code_of, table
-from treefine.serving.gate import LOOPBACK as LOOPBACK  # `treefine serve` imports it from here
-from treefine.serving.gate import Gate, add_error_handlers, checked_host_name
-from treefine.serving.jobs import ParseJob
+from treefine.serving.batching import Models, ModelServer, ParseRequest
+from treefine.serving.gate import Gate, add_error_handlers, static_routes
+from treefine.serving.graphs import graphs_of
+from treefine.serving.hosts import ResultKind
 from treefine.serving.limits import ServerLimits
 from treefine.serving.metrics import ServerMetrics
-from treefine.serving.page import docs_routes, graphs_of, page_routes
-from treefine.serving.schema import (
-    ERRORS,
-    HealthJson,
-    LanguageJson,
-    ModelJson,
-    ParseAnswer,
-    ParseRequest,
-    RefineAnswer,
-    RefineRequest,
-    StepsAnswer,
-    StepsRequest,
-)
-from treefine.serving.service import Served, Service
+from treefine.serving.schema import ERRORS, HealthJson, LanguageJson, ModelJson, ParseBody, RefineBody, StepsBody
 from treefine.serving.udpipe_api import udpipe_routes
 from treefine.treebank.conllu import texts_in_file
 from treefine.treebank.constraints import UnknownLabel, marks_of, unknown_labels
@@ -52,14 +43,19 @@ _DESCRIPTION = (
     "A dependency parser that corrects itself: it predicts a tree, reads it together with the sentence, "
     "predicts every arc again, and repeats until nothing changes."
 )
-_CONLLU: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+_SENTENCES = {"description": "The name of the model, and the sentences as `treefine parse --format json` writes them."}
+_RESPONSES: dict[int | str, dict[str, Any]] = {**ERRORS, 200: _SENTENCES}
+_RESPONSES_OR_CONLLU: dict[int | str, dict[str, Any]] = {
+    **ERRORS,
+    200: _SENTENCES | {"content": {"application/json": {}, "text/plain": {"schema": {"type": "string"}}}},
+}
 
 
 def create_app(
     parsers: Mapping[str, Parser],
     *,
     limits: ServerLimits | None = None,
-    hosts: Collection[str] | None = None,
+    hosts: Collection[str] = (),
     origins: Collection[str] = (),
     workers: int = 0,
 ) -> FastAPI:
@@ -68,19 +64,18 @@ def create_app(
     Each parser runs in a thread of this process or, with `workers`, in that many worker processes, which is faster on a
     CPU with several cores but takes the memory of as many models.
 
-    With `hosts`, requests for other host names are rejected. Of other web pages, only those of `origins` may send
-    requests.
+    Only requests for an IP address, for localhost, or for a host name in `hosts` are accepted. Of other web sites, only
+    those of `origins` may send requests. "*" stands for all.
     """
     limits, metrics = limits or ServerLimits(), ServerMetrics()
-    hosts = None if hosts is None else frozenset(map(checked_host_name, hosts))
-    served = Served(parsers, limits, metrics, workers=workers)
+    models = Models(parsers, limits, metrics, workers=workers)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        for service in served:
-            await run_in_threadpool(service.start)
+        for server in models:
+            await run_in_threadpool(server.start)
         yield
-        await asyncio.gather(*(run_in_threadpool(service.stop) for service in served))  # one time limit for all
+        await asyncio.gather(*(run_in_threadpool(server.stop) for server in models))  # one time limit for all
 
     app = FastAPI(
         title="treefine",
@@ -88,90 +83,90 @@ def create_app(
         description=_DESCRIPTION,
         license_info={"name": "Apache-2.0"},
         lifespan=lifespan,
-        docs_url=None,  # FastAPI's own pages load scripts from other hosts
+        docs_url=None,  # these pages of FastAPI load scripts from other hosts
         redoc_url=None,
     )
-    app.state.served = served
-    app.include_router(_api_routes(served, metrics))
-    app.include_router(udpipe_routes(served))
-    app.include_router(page_routes())
-    app.include_router(docs_routes(app))
-    add_error_handlers(app, hint="See /docs for the API.")
+    app.state.models = models
+    app.include_router(_api_routes(models, metrics))
+    app.include_router(udpipe_routes(models))
+    # The Content-Security-Policy forbids styles inside drawings; the page's own rules come later and win.
+    app.include_router(static_routes(files("treefine.serving").joinpath("page"), before={"page.css": STYLE}))
+    add_error_handlers(app, hint="See /openapi.json for the API.")
     app.add_middleware(Gate, limits=limits, metrics=metrics, hosts=hosts, origins=frozenset(origins))
     if origins:
         app.add_middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["*"], allow_headers=["*"])
     return app
 
 
-def _api_routes(served: Served, metrics: ServerMetrics) -> APIRouter:
+def _api_routes(models: Models, metrics: ServerMetrics) -> APIRouter:
     """Return the routes of the JSON API over these models."""
     router = APIRouter()
 
-    @router.post("/v1/parse", response_model=ParseAnswer, responses={**ERRORS, **_CONLLU}, tags=["parse"])
-    async def parse(request: ParseRequest) -> Response:
+    @router.post("/v1/parse", responses=_RESPONSES_OR_CONLLU, tags=["parse"])
+    async def parse(body: ParseBody) -> Response:
         """Parse a text, or sentences that are already divided into words."""
-        service = served.find(request.model, language=request.language)
-        return await service.within_time(_parse(request, service, _parse_json))
+        server = models.find(body.model, language=body.language)
+        return await server.within_time(_parse(body, server, _parse_json))
 
-    @router.post("/v1/refine", response_model=RefineAnswer, responses={**ERRORS, **_CONLLU}, tags=["parse"])
-    async def refine(request: RefineRequest) -> Response:
+    @router.post("/v1/refine", responses=_RESPONSES_OR_CONLLU, tags=["parse"])
+    async def refine(body: RefineBody) -> Response:
         """Correct the trees of another parser, and list the changes."""
-        service = served.find(request.model, language=request.language)
-        return await service.within_time(_parse(request, service, _refined_json))
+        server = models.find(body.model, language=body.language)
+        return await server.within_time(_parse(body, server, _refined_json))
 
-    @router.post("/v1/steps", response_model=StepsAnswer, responses=ERRORS, tags=["parse"])
-    async def steps(request: StepsRequest) -> Response:
+    @router.post("/v1/steps", responses=_RESPONSES, tags=["parse"])
+    async def steps(body: StepsBody) -> Response:
         """Parse, and draw every graph from the initial one to the tree."""
-        service = served.find(request.model, language=request.language)
-        return await service.within_time(_steps(request, service))
+        server = models.find(body.model, language=body.language)
+        return await server.within_time(_steps(body, server))
 
     @router.get("/v1/models", tags=["server"])
-    async def models() -> list[ModelJson]:
+    async def list_models() -> list[ModelJson]:
         """List the models."""
         return [
             ModelJson(
-                name=service.name,
-                is_default=service.name == served.default,
-                languages=_languages(service),
-                labels=list(service.parser.model.vocabulary.labels),
-                max_steps=service.parser.max_steps,
-                reads_graph=service.parser.model.settings.reads_graph,
-                has_segmenter=service.parser.segmenter is not None,
-                predicts_tags=service.parser.model.settings.tags.source == "predicted",
-                has_initial_parser=isinstance(service.parser.initial, Parser),
+                name=server.name,
+                is_default=server.name == models.default,
+                languages=_languages(server),
+                labels=list(server.parser.model.vocabulary.labels),
+                max_steps=server.parser.max_steps,
+                reads_graph=server.parser.model.settings.reads_graph,
+                has_segmenter=server.parser.segmenter is not None,
+                predicts_tags=server.parser.model.settings.tags.source == "predicted",
+                has_initial_parser=isinstance(server.parser.initial, Parser),
             )
-            for service in served
+            for server in models
         ]
 
     @router.get("/health", response_model=HealthJson, responses={503: {"model": HealthJson}}, tags=["server"])
     async def health() -> Response:
         """Report whether all models are ready: 200, otherwise 503."""
-        found = HealthJson(
-            status="ok" if all(each.is_alive for each in served) else "failed",
+        state = HealthJson(
+            status="ok" if all(server.is_alive for server in models) else "failed",
             version=__version__,
-            models={each.name: "ok" if each.is_alive else "failed" for each in served},
+            models={server.name: "ok" if server.is_alive else "failed" for server in models},
         )
-        return Response(found.model_dump_json(), 200 if found.status == "ok" else 503, media_type="application/json")
+        return Response(state.model_dump_json(), 200 if state.status == "ok" else 503, media_type="application/json")
 
     @router.get("/metrics", response_class=PlainTextResponse, tags=["server"])
-    async def counted() -> Response:
+    async def metrics_text() -> Response:
         """Return counters and histograms for Prometheus."""
         return Response(metrics.text(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
     return router
 
 
-def _languages(service: Service) -> list[LanguageJson]:
+def _languages(server: ModelServer) -> list[LanguageJson]:
     """Return the languages of a model, sorted by code."""
-    choice = service.languages()
-    codes = sorted(choice.main or {code_of(each) or each for each in service.parser.languages})
+    choice = server.languages()
+    codes = sorted(choice.main or {code_of(name) or name for name in server.parser.languages})
     return [
         LanguageJson(
             code=code,
             name=table().names.get(code, code),
             treebanks=sorted(
-                [each for each in choice.treebanks if language_of(each) == code],
-                key=lambda each: (each != choice.main[language_of(each)], each),
+                [treebank for treebank in choice.treebanks if language_of(treebank) == code],
+                key=lambda treebank: (treebank != choice.main[language_of(treebank)], treebank),
             ),
         )
         for code in codes
@@ -179,64 +174,59 @@ def _languages(service: Service) -> list[LanguageJson]:
 
 
 async def _parse(
-    request: ParseRequest | RefineRequest, service: Service, as_json: Callable[[Parse], dict[str, Any]]
+    body: ParseBody | RefineBody, server: ModelServer, as_json: Callable[[Parse], dict[str, Any]]
 ) -> Response:
-    job = await _checked_job(request, service)
-    if request.format == "conllu" and job.options.k in (None, 1):
-        sentences = await service.ask(job, "trees")
-        return PlainTextResponse(await service.read_or_write(job.size, lambda: "".join(texts_in_file(sentences))))
-    parses = await service.ask(job, "parses")
-    if request.format == "conllu":
-        ranked = chain.from_iterable(parse.ranked_sentences() for parse in parses)
-        return PlainTextResponse(await service.read_or_write(job.size, lambda: "".join(texts_in_file(ranked))))
-    return await service.read_or_write(job.size, lambda: _json_answer(service, map(as_json, parses)))
+    is_conllu = body.format == "conllu"
+    request = await _checked_request(body, server, "trees" if is_conllu and body.k in (None, 1) else "parses")
+    results = await server.parse(request)
+
+    def written() -> Response:
+        if not is_conllu:
+            return _json_response(server, map(as_json, results))
+        ranked = (parse.ranked_sentences() for parse in results)
+        sentences = results if request.result == "trees" else chain.from_iterable(ranked)
+        return PlainTextResponse("".join(texts_in_file(sentences)))
+
+    return await server.run_off_loop_if_large(request.size, written)
 
 
-async def _steps(request: StepsRequest, service: Service) -> Response:
-    job = await _checked_job(request, service)
-    parses = await service.ask(job, "steps")
+async def _steps(body: StepsBody, server: ModelServer) -> Response:
+    request = await _checked_request(body, server, "steps")
+    parses = await server.parse(request)
     # Drawing takes milliseconds per sentence.
-    return await service.read_or_write(
-        job.size, lambda: _json_answer(service, _stepped_json(job, parses)), is_slow=True
+    return await server.run_off_loop_if_large(
+        request.size, lambda: _json_response(server, _stepped_json(request, parses)), is_slow=True
     )
 
 
-async def _checked_job(request: StepsRequest | RefineRequest, service: Service) -> ParseJob:
-    size = _size(request)
-    treebank = service.languages(request.language).named
-    service.check_room(size)  # before the input is read
-    job = await service.read_or_write(size, request.job)
-    check_labels(job, service.parser.model.vocabulary.labels)
-    return replace(job, language=treebank)
+async def _checked_request(body: StepsBody | RefineBody, server: ModelServer, result: ResultKind) -> ParseRequest:
+    treebank = server.languages(body.language).named
+    server.check_room(body.size)  # before the input is read
+    request = await server.run_off_loop_if_large(body.size, lambda: body.request(result))
+    _check_labels(request, server.parser.model.vocabulary.labels)
+    return replace(request, language=treebank)
 
 
-def check_labels(job: ParseJob, known: Collection[str]) -> None:
+def _check_labels(request: ParseRequest, known: Collection[str]) -> None:
     """Raise an error if a constraint has a label that the model does not know, unless the input has it there too.
 
     In the input, the word has that label, or a mark of the word forbids it.
     """
     known = frozenset(known)
-    for number, constraints in job.constraints.items():
-        given = job.sentences[number - 1] if job.sentences and number <= len(job.sentences) else None
-        for found in unknown_labels(constraints, known):
-            if given is not None and found.label in _labels_in_input(given, found):
+    for number, constraints in request.constraints.items():
+        sentence = request.sentences[number - 1] if number <= len(request.sentences) else None
+        for unknown in unknown_labels(constraints, known):
+            if sentence is not None and unknown.label in _labels_in_input(sentence, unknown):
                 continue
-            nearest = found.nearest(known)
+            nearest = unknown.nearest(known)
             hint = f"Did you mean {nearest}?" if nearest else "GET /v1/models lists its labels."
-            raise TreefineError(found.message, hint=hint, sentence=number, word=str(found.word))
+            raise TreefineError(unknown.message, hint=hint, sentence=number, word=str(unknown.word))
 
 
-def _labels_in_input(given: Sentence, found: UnknownLabel) -> Collection[str]:
-    if found.is_forbidden:
-        return marks_of(given).not_labels.get(found.word, ())
-    return given.labels[found.word - 1 : found.word]
-
-
-def _size(request: StepsRequest | RefineRequest) -> int:
-    """Return how many characters to read here; the model's thread reads a text."""
-    if isinstance(request, StepsRequest) and request.conllu is None:
-        return sum(len(word) for words in request.words or () for word in words)
-    return len(request.conllu or "")
+def _labels_in_input(sentence: Sentence, unknown: UnknownLabel) -> Collection[str]:
+    if unknown.is_forbidden:
+        return marks_of(sentence).not_labels.get(unknown.word, ())
+    return sentence.labels[unknown.word - 1 : unknown.word]
 
 
 def _parse_json(parse: Parse) -> dict[str, Any]:
@@ -248,34 +238,33 @@ def _parse_json(parse: Parse) -> dict[str, Any]:
 def _refined_json(parse: Parse) -> dict[str, Any]:
     """Return the parse as JSON, with its initial graph and the changes to it."""
     changes = [
-        {name: round(value, 4) if isinstance(value, float) else value for name, value in asdict(each).items()}
-        for each in parse.changes
+        {name: round(value, 4) if isinstance(value, float) else value for name, value in asdict(change).items()}
+        for change in parse.changes
     ]
     initial = {"heads": list(parse.initial.heads), "labels": list(parse.initial.labels)}
     return _parse_json(parse) | {"initial": initial, "changes": changes, "converged": parse.converged}
 
 
-def _stepped_json(job: ParseJob, parses: Sequence[Parse]) -> list[dict[str, Any]]:
+def _stepped_json(request: ParseRequest, parses: Sequence[Parse]) -> list[dict[str, Any]]:
     """Return the parses as JSON with their constraints and all their graphs.
 
     Marks in their CoNLL-U repeat the constraints, so that a later parse of that CoNLL-U respects them too. A given tree
     is drawn as it is in the input, with labels that the model reads as others.
     """
-    found = []
+    drawn = []
     for number, parse in enumerate(parses, start=1):
-        given = parse.sentence if job.sentences is None else job.sentences[number - 1]
-        constraints = job.constraints_of(number, given)
-        is_marked = constraints or job.options.keep == "nothing"  # then marks of the input no longer apply
+        source = request.sentences[number - 1] if request.sentences else parse.sentence
+        constraints = request.constraints_of(number, source)
+        is_marked = constraints or request.options.keep == "nothing"  # then marks of the input no longer apply
         sentence = constraints.mark(parse.sentence) if is_marked else parse.sentence
-        drawn = replace(parse, initial=given.arcs) if job.options.initial == "given" else parse
-        found.append(
+        graphs = graphs_of(replace(parse, initial=source.arcs) if request.options.initial == "given" else parse)
+        drawn.append(
             _refined_json(parse)
-            | {"constraints": asdict(constraints), "conllu": sentence.to_conllu(), "graphs": graphs_of(drawn)}
+            | {"constraints": asdict(constraints), "conllu": sentence.to_conllu(), "graphs": graphs}
         )
-    return found
+    return drawn
 
 
-def _json_answer(service: Service, sentences: Iterable[dict[str, Any]]) -> Response:
-    # Validating our own responses with Pydantic would cost time; tests check them instead.
-    body = json.dumps({"model": service.name, "sentences": list(sentences)}, ensure_ascii=False)
+def _json_response(server: ModelServer, sentences: Iterable[dict[str, Any]]) -> Response:
+    body = json.dumps({"model": server.name, "sentences": list(sentences)}, ensure_ascii=False)
     return Response(body, media_type="application/json")

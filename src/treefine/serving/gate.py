@@ -1,29 +1,31 @@
-"""Middleware and error responses that protect an app. This module does not import torch or a model.
+"""What protects an app: middleware, error responses and static files. This module does not import torch or a model.
 
-An app other than `create_app` gets the same protection with `app.add_middleware(Gate, limits=…, hosts=…, origins=…)`
-and `add_error_handlers(app)`.
+`create_app` and `treefine annotate` use it. Another app gets the same protection with
+`app.add_middleware(Gate, limits=…, hosts=…, origins=…)` and `add_error_handlers(app)`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
+from ipaddress import ip_address
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treefine.errors import TreefineError
 from treefine.serving.limits import (
     BusyError,
+    OtherSiteError,
     ServerLimits,
     ServingError,
     TooLargeError,
@@ -32,6 +34,8 @@ from treefine.serving.limits import (
 )
 
 if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
     from treefine.serving.metrics import ServerMetrics
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -47,6 +51,7 @@ _HOST = re.compile(r"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{0,5})?")
 _LINK = ("GET", "navigate", "document")  # method, Sec-Fetch-Mode and Sec-Fetch-Dest of a link that a person follows
 # Read and drop up to 32 times the limit of a body that is too large: many clients do not read the response earlier.
 _DRAIN_FACTOR = 32
+_MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
 def add_error_handlers(app: FastAPI, *, hint: str = "") -> None:
@@ -59,46 +64,38 @@ def add_error_handlers(app: FastAPI, *, hint: str = "") -> None:
 async def answer_error(request: Request, error: Exception) -> Response:
     """Answer with an error. The details of an unexpected error are only in the log."""
     if isinstance(error, TreefineError):
-        return error_answer(error)
+        return error_response(error)
     hint = getattr(request.app.state, "request_hint", "")
     if isinstance(error, RequestValidationError):
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if not re.fullmatch(r"application/([^/]+\+)?json", kind):  # FastAPI reads no other body as JSON
             message = f"The Content-Type header is {kind[:80]!r}." if kind else "The Content-Type header is missing."
-            return error_answer(TreefineError(message, hint="Send Content-Type: application/json."), status=422)
+            return error_response(TreefineError(message, hint="Send Content-Type: application/json."), status=422)
         message = "; ".join(map(_fault, error.errors()[:5])).encode(errors="backslashreplace").decode()
-        return error_answer(TreefineError(message, hint=hint), status=422)
-    if isinstance(error, _TooManyBytesError):
-        return error_answer(body_too_large(error.max_bytes))
+        return error_response(TreefineError(message, hint=hint), status=422)
     if isinstance(error, HTTPException):  # an unknown route, or a body that cannot be read
         unknown = TreefineError(str(error.detail), hint=hint)
-        return error_answer(unknown, status=error.status_code, headers=error.headers)
+        return error_response(unknown, status=error.status_code, headers=error.headers)
     message = "This request caused an internal error. Other requests are not affected."
-    return error_answer(TreefineError(message, hint="Please report it to the operator of this server."), status=500)
+    return error_response(TreefineError(message, hint="Please report it to the operator of this server."), status=500)
 
 
-def _fault(found: Mapping[str, Any]) -> str:
+def _fault(fault: Mapping[str, Any]) -> str:
     """Return the message of one of Pydantic's errors, with its place in the JSON."""
-    if found["type"] == "json_invalid":
-        return f"The body is not valid JSON at character {found['loc'][-1]}: {found['ctx']['error']}"
-    place, message = ".".join(map(str, found["loc"][1:])), str(found["msg"]).removeprefix("Value error, ")
+    if fault["type"] == "json_invalid":
+        return f"The body is not valid JSON at character {fault['loc'][-1]}: {fault['ctx']['error']}"
+    place, message = ".".join(map(str, fault["loc"][1:])), str(fault["msg"]).removeprefix("Value error, ")
     return f"{place}: {message}" if place else message
 
 
-def body_too_large(max_bytes: int) -> TooLargeError:
-    """Return the error for a body with more bytes than this."""
-    hint = "Send the text in several requests, or parse it with `treefine parse`."
-    return TooLargeError(f"The request is larger than {max_bytes:,} bytes.", hint=hint)
-
-
-def error_answer(
+def error_response(
     error: TreefineError, *, status: int | None = None, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     """Return the response for an error: its HTTP status, the message, the hint, and the place where it is known."""
     if isinstance(error, BusyError):
         headers = {"Retry-After": str(error.retry_after)}
     status = status or (error.status if isinstance(error, ServingError) else 400)
-    found = {
+    values = {
         "status": status,
         "message": error.message,
         "hint": error.hint or None,
@@ -108,31 +105,37 @@ def error_answer(
         "word": error.word or None,
         "models": error.models if isinstance(error, UnknownModelError) else None,
     }
-    return JSONResponse({"error": {name: each for name, each in found.items() if each is not None}}, status, headers)
+    return JSONResponse(
+        {"error": {name: value for name, value in values.items() if value is not None}}, status, headers
+    )
 
 
 class Gate:
-    """ASGI middleware that checks hosts, origins and body sizes, adds safe headers, and counts responses."""
+    """ASGI middleware that checks hosts, origins and body sizes, adds safe headers, and counts responses.
+
+    Requests must be for an IP address, for localhost, or for one of the names in `hosts`; "*" stands for any name. Of
+    other web sites, only those of `origins` may send requests; "*" stands for any.
+    """
 
     def __init__(
         self,
         app: ASGIApp,
         *,
         limits: ServerLimits,
-        hosts: Collection[str] | None,
-        origins: Collection[str],
+        hosts: Collection[str] = (),
+        origins: Collection[str] = (),
         metrics: ServerMetrics | None = None,
     ) -> None:
         self.app, self.limits, self.metrics = app, limits, metrics
-        self.hosts, self.origins = hosts, origins  # hosts None: any
+        self.hosts, self.origins = {name.lower() for name in hosts}, origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the app, or reject it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        is_head = scope["method"] == "HEAD"  # answered as GET, without the body
-        scope = {**scope, "method": "GET"} if is_head else scope
+        if scope["method"] == "HEAD":  # answered as GET; uvicorn leaves out the body
+            scope = {**scope, "method": "GET"}
         started = perf_counter()
         status = 499  # no response was sent: the client has disconnected
 
@@ -143,120 +146,117 @@ class Gate:
                 headers = MutableHeaders(scope=message)
                 for name, value in SAFE_HEADERS.items():
                     headers.setdefault(name, value)
-            elif is_head:
-                message = {**message, "body": b""}
             await send(message)
 
         try:
-            await self._pass_on(scope, receive, send_with_headers)
-        except ClientDisconnect:  # before the whole body was read
-            status = 499
+            await self._answer(scope, receive, send_with_headers)
         finally:
             if self.metrics is not None:
                 route = getattr(scope.get("route"), "path", "other")
                 self.metrics.answers.labels(route, status).inc()
                 self.metrics.seconds.labels(route).observe(perf_counter() - started)
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        if self.hosts is not None and host_name(headers.get("host", "")) not in self.hosts:
-            # A web page may use a DNS name that points to this machine, so only known names are answered.
-            hint = "Start the server with --allow-host to allow it."
-            error = TreefineError("This server does not accept requests for that host name.", hint=hint)
-            await error_answer(error)(scope, receive, send)
-            return
-        if self._is_from_other_site(scope, headers):
-            hint = "Start the server with --allow-origin and the origin of that page to allow it."
-            error = TreefineError("This server does not accept requests from other web sites.", hint=hint)
-            await error_answer(error, status=403)(scope, receive, send)
-            return
-        body = _Body(receive, self.limits.max_bytes)
-        announced = headers.get("content-length", "0")
-        if announced.isdecimal() and int(announced) > self.limits.max_bytes:
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(body.drain(), self.limits.receive)
-            await error_answer(body_too_large(self.limits.max_bytes), headers=body.headers)(scope, receive, send)
-            return
-        answering = asyncio.ensure_future(self.app(scope, body.receive, send))
-        gone = asyncio.ensure_future(body.gone())
         try:
-            await asyncio.wait({answering, gone}, timeout=self.limits.receive, return_when=asyncio.FIRST_COMPLETED)
-            is_slow = not answering.done() and not body.is_read.is_set()
-            if not is_slow:
-                await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not answering.done():  # the client has disconnected: do not let other requests wait for this one
-                answering.cancel()
-            with suppress(asyncio.CancelledError):
-                await answering
-            if is_slow:
-                message = f"The request did not arrive within {self.limits.receive:g} s."
-                error = TooSlowError(message, hint="Send less text, or use a faster connection.")
-                await error_answer(error, headers=body.headers)(scope, receive, send)
-        finally:
-            gone.cancel()
-            answering.cancel()
+            self._check_source(scope, headers)
+            body = await self._body(headers, receive)
+        except ServingError as error:
+            closing = {"Connection": "close"} if isinstance(error, TooSlowError | TooLargeError) else None
+            await error_response(error, headers=closing)(scope, receive, send)
+        except _ClientGoneError:
+            pass
+        else:
+            await _answer_while_connected(self.app, scope, body, receive, send)
 
-    def _is_from_other_site(self, scope: Scope, headers: Headers) -> bool:
-        """Return whether a web page of another origin sends this request without permission.
+    def _check_source(self, scope: Scope, headers: Headers) -> None:
+        """Raise an error for a host name that is not allowed, or for a request from another web site.
 
-        CORS only hides the response from that page; the server would still do the work. Following a link is allowed,
-        except to /process. Programs other than browsers do not send these headers.
+        A web page may use a DNS name that points to this machine, so only known names are answered.
         """
-        if headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
-            return False
-        is_link = (scope["method"], headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == _LINK
-        if is_link and not scope["path"].endswith("/process"):
-            return False
-        return "*" not in self.origins and headers.get("origin") not in self.origins
+        host = headers.get("host", "")
+        name = host_name(host)
+        if name is None or not ("*" in self.hosts or name in self.hosts or name in LOOPBACK or _is_address(name)):
+            hint = "Start the server with --allowed-host to allow it."
+            raise ServingError("This server does not accept requests for that host name.", hint=hint)
+        if "*" not in self.origins and headers.get("origin") not in self.origins and _is_other_site(scope, headers):
+            hint = "Start the server with --allow-origin and the origin of that page to allow it."
+            raise OtherSiteError("This server does not accept requests from other web sites.", hint=hint)
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        """Return the whole body, or raise an error if it is too large or does not arrive in time."""
+        announced, most = headers.get("content-length", "0"), self.limits.max_bytes
+        is_too_large = announced.isdecimal() and int(announced) > most
+        try:
+            body = await asyncio.wait_for(_read(receive, most), self.limits.receive)
+        except asyncio.TimeoutError:
+            if not is_too_large:
+                message = f"The request did not arrive within {self.limits.receive:g} s."
+                raise TooSlowError(message, hint="Send less text, or use a faster connection.") from None
+        if is_too_large or len(body) > most:
+            hint = "Send the text in several requests, or parse it with `treefine parse`."
+            raise TooLargeError(f"The request is larger than {most:,} bytes.", hint=hint)
+        return body
 
 
-class _TooManyBytesError(HTTPException):
-    """A body is larger than allowed. FastAPI passes only HTTPExceptions on to our handlers."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
-        super().__init__(413)
+class _ClientGoneError(Exception):
+    """The client has disconnected before its whole request arrived."""
 
 
-class _Body:
-    """Count the bytes of a body while it is read."""
+def _is_other_site(scope: Scope, headers: Headers) -> bool:
+    """Return whether a web page of another origin sends this request.
 
-    def __init__(self, receive: Receive, max_bytes: int) -> None:
-        self._receive, self._max_bytes, self._n_read = receive, max_bytes, 0
-        self._has_more = True
-        self.is_read = asyncio.Event()
+    CORS only hides the response from that page; the server would still do the work. Browsers send Sec-Fetch-Site only
+    to localhost and over HTTPS; elsewhere, the origin must be that of the host. Following a link is allowed, except to
+    /process. Programs other than browsers send none of these headers.
+    """
+    site = headers.get("sec-fetch-site")
+    if site is None:
+        origin = headers.get("origin")
+        return origin is not None and urlsplit(origin).netloc.lower() != headers["host"].lower()
+    is_link = (scope["method"], headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == _LINK
+    return site in ("cross-site", "same-site") and (not is_link or scope["path"].endswith("/process"))
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers of a response: if part of the body is still to come, the connection is closed."""
-        return {} if self.is_read.is_set() else {"Connection": "close"}
 
-    async def gone(self) -> None:
-        """Return when the client disconnects after its whole request was read."""
-        await self.is_read.wait()
-        while (await self._receive())["type"] != "http.disconnect":
+async def _read(receive: Receive, max_bytes: int) -> bytes:
+    """Return a body; of one that is too large, drop most of what is beyond the limit."""
+    body, n_bytes, has_more = bytearray(), 0, True
+    while has_more and n_bytes <= max_bytes * _DRAIN_FACTOR:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _ClientGoneError
+        n_bytes += len(message.get("body", b""))
+        if len(body) <= max_bytes:
+            body += message.get("body", b"")
+        has_more = message.get("more_body", False)
+    return bytes(body)
+
+
+async def _answer_while_connected(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+    """Let an app answer a request, until its client disconnects: other requests must not wait for that one."""
+    parts = [body]
+
+    async def disconnect() -> None:
+        while (await receive())["type"] != "http.disconnect":
             pass
 
-    async def receive(self) -> Message:
-        """Return the next part, or raise an error if there are too many bytes."""
-        message = await self._next()
-        if self._n_read > self._max_bytes:
-            await self.drain()
-            raise _TooManyBytesError(self._max_bytes)
-        return message
+    async def receive_body() -> Message:
+        if parts:
+            return {"type": "http.request", "body": parts.pop(), "more_body": False}
+        await asyncio.wait({leaving})
+        return {"type": "http.disconnect"}
 
-    async def drain(self) -> None:
-        """Read and drop the rest, up to a multiple of the limit."""
-        while self._has_more and self._n_read < self._max_bytes * _DRAIN_FACTOR:
-            await self._next()
-
-    async def _next(self) -> Message:
-        message = await self._receive()
-        self._n_read += len(message.get("body", b""))
-        self._has_more = message["type"] == "http.request" and message.get("more_body", False)
-        if not self._has_more:
-            self.is_read.set()
-        return message
+    leaving = asyncio.ensure_future(disconnect())
+    answering = asyncio.ensure_future(app(scope, receive_body, send))
+    try:
+        await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            answering.cancel()
+        with suppress(asyncio.CancelledError):
+            await answering
+    finally:
+        leaving.cancel()
+        answering.cancel()
 
 
 def host_name(host: str) -> str | None:
@@ -265,14 +265,40 @@ def host_name(host: str) -> str | None:
     >>> host_name("LOCALHOST:8080"), host_name("[::1]:80"), host_name("127.0.0.1"), host_name("[::1]evil")
     ('localhost', '[::1]', '127.0.0.1', None)
     """
-    found = _HOST.fullmatch(host.lower())
-    return found["name"] if found else None
+    match = _HOST.fullmatch(host.lower())
+    return match["name"] if match else None
 
 
-def checked_host_name(host: str) -> str:
-    """Return the name in a Host header, or raise an error if it is not a name."""
-    name = host_name(host)
-    if name is None:
-        hint = "Write a name or an address, such as parser.example, 192.0.2.1 or [2001:db8::1]."
-        raise TreefineError(f"{host!r} is not a host name.", hint=hint)
-    return name
+def _is_address(name: str) -> bool:
+    """Return whether a host name is an IP address, which no other web site can make point to this machine."""
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def static_routes(
+    folder: Traversable, *, prefix: str = "/page", index: str = "/", before: Mapping[str, str] | None = None
+) -> APIRouter:
+    """Return routes for the HTML, CSS and JavaScript files of a folder, which are read once, at the start.
+
+    index.html has the path `index`, and other files have `prefix` before their names. `before` maps the name of a file
+    to text that is put before its content.
+    """
+    router = APIRouter(include_in_schema=False)
+    for file in folder.iterdir():
+        ending = file.name.rpartition(".")[2]
+        if ending in _MEDIA_TYPES:
+            content = (before or {}).get(file.name, "") + file.read_text(encoding="utf-8")
+            path = index if file.name == "index.html" else f"{prefix}/{file.name}"
+            router.add_api_route(path, _file_route(content, _MEDIA_TYPES[ending]), response_model=None)
+    return router
+
+
+def _file_route(content: str, media_type: str) -> Callable[[], Coroutine[Any, Any, Response]]:
+    async def answer() -> Response:
+        # Browsers check for a new version each time, so that page and server always match.
+        return Response(content, media_type=f"{media_type}; charset=utf-8", headers={"Cache-Control": "no-cache"})
+
+    return answer

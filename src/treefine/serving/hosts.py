@@ -1,4 +1,4 @@
-"""A parser for the requests of a server, in this process or in another one."""
+"""A parser for the batches of a server, in this process or in another one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _WARM_UP_WORDS = 60  # length of the sentence that warms up a model
 
 _logger = logging.getLogger("treefine.serving")
 
-AnswerKind = Literal["cut", "trees", "parses", "steps"]
+ResultKind = Literal["sentences", "trees", "parses", "steps"]
+"""Sentences that are only segmented, sentences with trees, parses, or parses with the confidences of each step."""
 
 
 class ParserHost:
@@ -44,12 +45,12 @@ class ParserHost:
 
     def parse(
         self,
-        kind: AnswerKind,
+        kind: ResultKind,
         options: ParserOptions,
         segmented: Sequence[Segmented],
         constraints: Sequence[Constraints],
     ) -> list[Any]:
-        """Return sentences with trees, or full parses."""
+        """Return the results of this kind, one for each sentence."""
         parser = self._variant(options)
         if monotonic() > self._give_back_after:
             give_back_memory()
@@ -70,10 +71,11 @@ class RemoteHost:
     def __init__(self, parser: Parser, threads: int, is_wanted: Callable[[], bool]) -> None:
         self._parser, self._threads, self._is_wanted = parser, threads, is_wanted
         self._is_closed = False
-        self._process = self._started()
+        self._process = self._start()
 
-    def _started(self) -> WorkerProcess:
-        return WorkerProcess(ParserHost, self._parser, threads=self._threads)
+    def _start(self) -> WorkerProcess:
+        hint = "Use 0 workers; a parser with workers must be picklable."
+        return WorkerProcess(ParserHost, self._parser, threads=self._threads, hint=hint)
 
     def _run(self, method: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -82,17 +84,17 @@ class RemoteHost:
             self._process.close()
             if not self._is_closed:
                 _logger.warning("a worker process has died; a new one starts")
-                self._process = self._started()
+                self._process = self._start()
             raise
 
     def warm_up(self) -> None:
         """Wait until the process has parsed a first sentence."""
         self._run(ParserHost.warm_up)
 
-    def parse(self, *arguments: Any) -> list[Any]:
+    def parse(self, kind: ResultKind, *arguments: Any) -> list[Any]:
         """Return what `ParserHost.parse` returns."""
-        found: list[Any] = self._run(ParserHost.parse, *arguments)
-        return found
+        results: list[Any] = self._run(ParserHost.parse, kind, *arguments)
+        return results
 
     def close(self) -> None:
         """End the process."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
+from typing import Any
 
 from treefine.config import MOST_WORDS
 from treefine.errors import TreefineError
@@ -17,19 +18,23 @@ _LONG_PROJECTIVE = 50  # words; from here on, finding the k best projective tree
 _SMALL_WORK = 6_000  # about a second on one core: always allowed
 
 
+def _limit(default: float, description: str) -> Any:
+    return field(default=default, metadata={"help": description})
+
+
 @dataclass(frozen=True)
 class ServerLimits:
     """The limits of a server. A request beyond a limit gets an error at once; other requests are not affected."""
 
-    max_bytes: int = 1_000_000  # in the body of a request: 413
-    max_words: int = 1_000  # per sentence: 413; time grows with the square of the length; see `words_with`
-    max_chars: int = 10_000  # per word: 413
-    queue: int = 256  # requests per model that wait or are being parsed: 503
-    queue_size: int = 20_000_000  # characters in all these requests: 503
-    seconds: float = 60  # from the end of a request to its response: 504
-    receive: float = 30  # seconds from the headers of a request to the end of its body: 408
-    connections: int = 1_000  # beyond it, the one that has waited longest for its client is closed
-    gather: float = 0.003  # seconds to wait for another request that can join the batch
+    max_bytes: int = _limit(1_000_000, "Maximum size of a request body, in bytes.")
+    max_words: int = _limit(1_000, "Maximum length of a sentence, in words; less with many steps or trees.")
+    max_chars: int = _limit(10_000, "Maximum length of a word, in characters.")
+    queue: int = _limit(256, "Maximum number of requests waiting for a model.")
+    queue_size: int = _limit(20_000_000, "Maximum number of characters in all these requests.")
+    seconds: float = _limit(60, "Time limit of a request, in seconds.")
+    receive: float = _limit(30, "Time limit for sending a request, in seconds.")
+    connections: int = _limit(1_000, "Maximum open connections; the one idle longest is closed.")
+    gather: float = _limit(0.003, "Time to wait for another request that can join a batch, in seconds.")
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -37,18 +42,17 @@ class ServerLimits:
             if value < 0 or (value == 0 and each.name != "gather"):
                 raise TreefineError(f"{each.name} is {value}.", hint="Use a number above 0.")
 
-    def words_with(self, *, steps: int, k: int = 1, is_projective: bool = False) -> int:
+    def max_sentence_words(self, *, steps: int, k: int = 1, is_projective: bool = False) -> int:
         """Return the maximum length of a sentence with this many steps and trees.
 
         It is as much work as a sentence of `max_words` in 8 steps.
 
-        >>> ServerLimits().words_with(steps=3), ServerLimits().words_with(steps=20, k=20)
+        >>> ServerLimits().max_sentence_words(steps=3), ServerLimits().max_sentence_words(steps=20, k=20)
         (1000, 201)
         """
         most = max(_SMALL_WORK, work_of(self.max_words, steps=_MOST_STEPS))
-        lengths = range(1, self.max_words + 1)
         work = partial(work_of, steps=steps, k=k, is_projective=is_projective)
-        return max(1, bisect_right(lengths, most, key=work))
+        return max(1, bisect_right(range(1, self.max_words + 1), most, key=work))
 
 
 def work_of(n_words: int, *, steps: int, k: int = 1, is_projective: bool = False) -> int:
@@ -69,6 +73,12 @@ class ServingError(TreefineError):
     """The server cannot answer this request, or not now."""
 
     status = 400
+
+
+class OtherSiteError(ServingError):
+    """A web page of another origin sent the request."""
+
+    status = 403
 
 
 class UnknownModelError(ServingError):

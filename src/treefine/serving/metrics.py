@@ -32,8 +32,8 @@ class ServerMetrics:
             "treefine_open_requests", "Requests that wait or are being parsed.", ["model"], registry=registry
         )
         self.refused = counter("refused", "Requests rejected because the queue was full.", "model")
-        self.round_sentences = histogram("round_sentences", "Sentences per batch.", "model", _SENTENCES_BUCKETS)
-        self.round_seconds = histogram("round_seconds", "Seconds per batch.", "model")
+        self.batch_sentences = histogram("batch_sentences", "Sentences per batch.", "model", _SENTENCES_BUCKETS)
+        self.batch_seconds = histogram("batch_seconds", "Seconds per batch.", "model")
 
     def text(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""

@@ -6,87 +6,55 @@ The file has three parts: parameters and routes; input and output formats; names
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
-from itertools import starmap
 from typing import Any
 from urllib.parse import parse_qsl
-from xml.sax.saxutils import escape
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
-from starlette.datastructures import Headers, UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.datastructures import UploadFile
 
 from treefine.config import COLUMNS
-from treefine.errors import TreebankError, TreefineError
+from treefine.errors import TreefineError
 from treefine.model.vocabulary import language_of
 from treefine.parsing.languages import LanguageChoice
 from treefine.parsing.parser import Parser
-from treefine.serving.jobs import ParseJob
+from treefine.serving.batching import Models, ModelServer, ParseRequest
 from treefine.serving.schema import ERRORS, conllu_sentences
-from treefine.serving.service import Served, Service
 from treefine.treebank.graph import Arcs
 from treefine.treebank.raw_text import gap_of, raw_text, text_of
 from treefine.treebank.sentence import BLANK, PLAIN, Sentence
 from treefine.version import __version__
 
-INPUTS = ("conllu", "generic_tokenizer", "horizontal", "vertical")
-OUTPUTS = ("conllu", "horizontal", "matxin", "plaintext", "vertical")
+# udapi sends words as "horizontal": one sentence per line, words separated by spaces.
+INPUTS = ("conllu", "generic_tokenizer", "horizontal")
+OUTPUTS = ("conllu", "plaintext")
+_WORDS = re.compile("[^ \t]+")
 _PARAGRAPH_START = re.compile(r"#\s*new(doc|par)\b")
-_NO_BREAK_SPACE = "\u00a0"  # in `horizontal`, a space within a word
 _PREFIXES = ("", "/api", "/services/udpipe/api")  # clients may add these between the address and the route
 _MAX_PARTS = 100  # of a multipart body
 # UDPipe calls both written forms of Norwegian by one name, and tells them apart by their treebanks.
 _NORWEGIAN = {"nb": "no", "nn": "no"}
 _CODES_OF_NORWEGIAN = {"nb": "nb", "nob": "nb", "nn": "nn", "nno": "nn"}
-_MAX_INDENT = 100  # of nested XML; without a limit, the output of a deep tree would be quadratic
-
-
-def _parameter(description: str, **schema: Any) -> dict[str, Any]:
-    return {"type": "string", "description": description} | schema
-
-
-def _pattern(formats: Sequence[str]) -> str:
-    return rf"^({'|'.join(formats)})(=[\s\S]*)?$"
-
 
 _PARAMETERS = {
-    "data": _parameter("The text, or sentences in the format of `input`."),
-    "model": _parameter(
-        "A model's name, or a UDPipe name of one of its languages or treebanks, such as `english`; empty: the default."
-    ),
-    "tokenizer": _parameter("Segment a text. Options (separated by ;): presegmented, ranges, normalized_spaces."),
-    "tagger": _parameter("Predict tags, and features and lemmas if the model can."),
-    "parser": _parameter("Predict heads and labels."),
-    "input": _parameter("The input format if `tokenizer` is absent.", pattern=_pattern(INPUTS), default="conllu"),
-    "output": _parameter("The output format.", pattern=_pattern(OUTPUTS), default="conllu"),
+    "data": "The text, or sentences in the format of `input`.",
+    "model": "A model's name, or a UDPipe name of one of its languages or treebanks, such as `english`; empty: the "
+    "default.",
+    "tokenizer": "Segment a text. Options (separated by ;): presegmented, ranges, normalized_spaces.",
+    "tagger": "Predict tags, and features and lemmas if the model can.",
+    "parser": "Predict heads and labels.",
+    "input": f"The input format if `tokenizer` is absent: {', '.join(INPUTS)}; default: conllu.",
+    "output": f"The output format: {', '.join(OUTPUTS)}; default: conllu.",
 }
 _QUERY = [
-    {"name": name, "in": "query", "required": name == "data", "allowEmptyValue": True}
-    | {"description": schema["description"], "schema": {key: schema[key] for key in schema if key != "description"}}
-    for name, schema in _PARAMETERS.items()
+    {"name": name, "in": "query", "required": name == "data", "allowEmptyValue": True, "schema": {"type": "string"}}
+    | {"description": description}
+    for name, description in _PARAMETERS.items()
 ]
-_FORM = {"schema": {"type": "object", "properties": _PARAMETERS, "required": ["data"]}}
-_BODY = {"required": True, "content": {"application/x-www-form-urlencoded": _FORM, "multipart/form-data": _FORM}}
-
-
-class ProcessAnswer(BaseModel):
-    """The response of /process."""
-
-    model: str
-    acknowledgements: list[str]
-    result: str
-
-
-class ModelsAnswer(BaseModel):
-    """The response of /models: the stages of each model."""
-
-    models: dict[str, list[str]]
-    default_model: str
 
 
 @dataclass(frozen=True)
@@ -107,9 +75,9 @@ class UDPipeRequest:
         """Return the request with these parameters."""
         if "data" not in params:
             raise TreefineError("The parameter data is missing.", hint="Put the text or the CoNLL-U into it.")
-        tokenizer = options_in(params["tokenizer"]) if "tokenizer" in params else None
-        input, options = checked_format(params.get("input", "conllu"), INPUTS, "input")
-        output, output_options = checked_format(params.get("output", "conllu"), OUTPUTS, "output")
+        tokenizer = _options_in(params["tokenizer"]) if "tokenizer" in params else None
+        input, options = _checked_format(params.get("input", "conllu"), INPUTS, "input")
+        output, output_options = _checked_format(params.get("output", "conllu"), OUTPUTS, "output")
         if tokenizer is None and input == "generic_tokenizer":
             tokenizer = options  # use the model's own segmenter instead of a generic one
         return cls(
@@ -124,102 +92,80 @@ class UDPipeRequest:
         )
 
 
-def udpipe_routes(served: Served) -> APIRouter:
+def udpipe_routes(models: Models) -> APIRouter:
     """Return the routes of UDPipe's API over these models."""
     router = APIRouter(tags=["UDPipe"])
 
     async def process(request: Request) -> JSONResponse:
-        """Segment, tag and parse like UDPipe. A stage runs if its parameter is present, even empty."""
-        wanted = UDPipeRequest.of(await _parameters(request, served.find().limits.max_bytes))
-        service, treebank = _service_meant(wanted.model, served)
-        wanted = replace(wanted, model=udpipe_name(treebank) if treebank else service.name)
-        _check_stages(wanted, service)
-        service.check_room(len(wanted.data))  # before the input is read
-        result = await service.within_time(_result(wanted, service, treebank))
+        """Segment, tag and parse like UDPipe. A stage runs if its parameter is present, even empty.
+
+        The parameters can also be in the body of a POST request, as a form.
+        """
+        wanted = UDPipeRequest.of(await _parameters(request, models.find().limits.max_bytes))
+        server, treebank = _server_meant(wanted.model, models)
+        wanted = replace(wanted, model=udpipe_name(treebank) if treebank else server.name)
+        _check_stages(wanted, server)
+        server.check_room(len(wanted.data))  # before the input is read
+        result = await server.within_time(_result(wanted, server, treebank))
         thanks = [f"treefine {__version__}"]  # UDPipe lists URLs here, which no client reads
-        answer = ProcessAnswer(model=wanted.model, acknowledgements=thanks, result=result)
-        return JSONResponse(answer.model_dump())
+        return JSONResponse({"model": wanted.model, "acknowledgements": thanks, "result": result})
 
-    async def models() -> ModelsAnswer:
+    async def list_models() -> dict[str, Any]:
         """List the models in the form of UDPipe's API: each model, then the treebanks of a model of several."""
-        found = {service.name: _stages(service.parser) for service in served}
-        for service in served:
-            for treebank in service.languages().treebanks:
+        stages = {server.name: _stages(server.parser) for server in models}
+        for server in models:
+            for treebank in server.languages().treebanks:
                 name = udpipe_name(treebank)
-                if _service_meant(name, served) == (service, treebank):  # not of another model in the list
-                    found[name] = _stages(service.parser)
-        return ModelsAnswer(models=found, default_model=served.default)
+                if _server_meant(name, models) == (server, treebank):  # not of another model in the list
+                    stages[name] = _stages(server.parser)
+        return {"models": stages, "default_model": models.default}
 
-    for prefix in _PREFIXES:
-        for path, answer in (("/process", process), ("/models", models)):
+    described: dict[str, Any] = {"responses": ERRORS, "openapi_extra": {"parameters": _QUERY}}
+    for path, answer, description in (("/process", process, described), ("/models", list_models, {})):
+        for prefix in _PREFIXES:
             router.add_api_route(prefix + path, answer, methods=["GET", "POST"], include_in_schema=False)
-    # Only for /openapi.json, where each method has its own description: the routes above answer both.
-    for method, described in (("GET", {"parameters": _QUERY}), ("POST", {"requestBody": _BODY})):
-        router.add_api_route(
-            "/process",
-            process,
-            methods=[method],
-            name=f"process_{method.lower()}",
-            response_model=ProcessAnswer,
-            responses=ERRORS,
-            openapi_extra=described,
-        )
-        router.add_api_route("/models", models, methods=[method], name=f"models_{method.lower()}")
+        for method in ("GET", "POST"):  # only for /openapi.json; the route above answers both
+            router.add_api_route(path, answer, name=f"{path[1:]} {method}", methods=[method], **description)
     return router
 
 
-def _service_meant(asked: str, served: Served) -> tuple[Service, str]:
+def _server_meant(name: str, models: Models) -> tuple[ModelServer, str]:
     """Return the model that the client means, and the treebank in a model of several; empty if the name has none."""
-    name = model_meant(asked, served.names)
-    if name and name not in served.names:
-        for service in served:
-            treebank = treebank_meant(asked, service.languages())
+    model = model_meant(name, models.names)
+    if model and model not in models.names:
+        for server in models:
+            treebank = treebank_meant(name, server.languages())
             if treebank:
-                return service, treebank
-    return served.find(name), ""
+                return server, treebank
+    return models.find(model), ""
 
 
-async def _result(wanted: UDPipeRequest, service: Service, treebank: str) -> str:
+async def _result(wanted: UDPipeRequest, server: ModelServer, treebank: str) -> str:
     """Return the text of the response; `treebank` is empty if the model identifies the language."""
+    size, has_model_stage = len(wanted.data), wanted.is_tagged or wanted.is_parsed
+    columns = server.parser.model.settings.tags.predicted if wanted.is_tagged else ()
     before: Sequence[Sentence]
-    found: Sequence[Sentence]
-    is_asked = wanted.is_tagged or wanted.is_parsed
-    run = partial(service.read_or_write, len(wanted.data))
-    if wanted.tokenizer is not None:
-        asked = ParseJob(text=wanted.data, lines="presegmented" in wanted.tokenizer, language=treebank)
-        found = await service.ask(asked, "trees" if is_asked else "cut")
-        before = await run(partial(_cut, found, wanted.tokenizer))
+    if wanted.tokenizer is None:
+        before = await server.run_off_loop_if_large(size, lambda: read_sentences(wanted.data, wanted.input))
+        after = before
+        if has_model_stage:  # UDPipe's tagger replaces the tags
+            words = tuple([each.with_tags(**dict.fromkeys(columns, (BLANK,) * len(each))) for each in before])
+            after = await server.parse(ParseRequest(sentences=words, language=treebank))
     else:
-        before = found = await run(partial(read_sentences, wanted.data, wanted.input))
-        if is_asked:
-            untagged = await run(partial(_without_tags, before, service.parser)) if wanted.is_tagged else before
-            found = await service.ask(ParseJob(sentences=tuple(untagged), language=treebank), "trees")
+        request = ParseRequest(
+            text=wanted.data,
+            has_lines="presegmented" in wanted.tokenizer,
+            language=treebank,
+            result="trees" if has_model_stage else "sentences",
+        )
+        after = await server.parse(request)
+        before = _segmented(after, wanted.tokenizer)
 
     def written() -> str:
-        sentences = [_with_stages(old, new, wanted) for old, new in zip(before, found, strict=True)]
+        sentences = [_with_stages(old, new, wanted) for old, new in zip(before, after, strict=True)]
         return write_sentences(sentences, wanted.output, wanted.output_options, model=wanted.model)
 
-    return await run(written)
-
-
-def _cut(found: Sequence[Sentence], options: Sequence[str]) -> Sequence[Sentence]:
-    """Return the sentences of a text without tags, features, lemmas and arcs."""
-    sentences: Sequence[Sentence] = as_new_document([_bare(each) for each in found])
-    if "ranges" in options:
-        sentences = with_ranges(sentences)
-    return [with_normal_spaces(each) for each in sentences] if "normalized_spaces" in options else sentences
-
-
-def _bare(sentence: Sentence) -> Sentence:
-    blank = (BLANK,) * len(sentence)
-    bare = sentence.with_tags(**dict.fromkeys(COLUMNS, blank))
-    return bare.with_arcs(Arcs((None,) * len(sentence), blank))
-
-
-def _without_tags(sentences: Sequence[Sentence], parser: Parser) -> list[Sentence]:
-    """Return the sentences without the tags that the model predicts, since UDPipe's tagger replaces them."""
-    columns = parser.model.settings.tags.predicted
-    return [each.with_tags(**dict.fromkeys(columns, (BLANK,) * len(each))) for each in sentences]
+    return await server.run_off_loop_if_large(size, written)
 
 
 def _with_stages(old: Sentence, new: Sentence, wanted: UDPipeRequest) -> Sentence:
@@ -234,25 +180,26 @@ def _stages(parser: Parser) -> list[str]:
     return [stage for stage, is_there in can.items() if is_there]
 
 
-def _check_stages(wanted: UDPipeRequest, service: Service) -> None:
+def _check_stages(wanted: UDPipeRequest, server: ModelServer) -> None:
     """Raise an error for a stage that the model does not have, as UDPipe does."""
-    asked = {"tokenizer": wanted.tokenizer is not None, "tagger": wanted.is_tagged}
-    for stage, hint in (
-        ("tokenizer", "Send sentences divided into words, such as CoNLL-U."),
-        ("tagger", "Leave out that parameter."),
+    for stage, is_wanted, hint in (
+        ("tokenizer", wanted.tokenizer is not None, "Send sentences divided into words, such as CoNLL-U."),
+        ("tagger", wanted.is_tagged, "Leave out that parameter."),
     ):
-        if asked[stage] and stage not in _stages(service.parser):
-            raise TreefineError(f"The model {service.name} has no {stage}.", hint=hint)
+        if is_wanted and stage not in _stages(server.parser):
+            raise TreefineError(f"The model {server.name} has no {stage}.", hint=hint)
 
 
 async def _parameters(request: Request, max_bytes: int) -> dict[str, str]:
     """Return the parameters of the query string and of the body; the body wins."""
-    pairs = partial(parse_qsl, keep_blank_values=True, errors="strict")
+
+    def pairs(encoded: bytes) -> dict[str, str]:
+        return dict(parse_qsl(encoded.decode(), keep_blank_values=True, errors="strict"))
+
     kind = request.headers.get("content-type", "")
     try:
-        params = dict(pairs(request.scope["query_string"].decode()))
+        params = pairs(request.scope["query_string"])
         if request.method != "POST":
-            await request.body()  # empty; until it is read, the gate takes the request for incomplete
             return params
         if kind.lower().startswith("multipart/form-data"):
             return params | await _parts(request, kind, max_bytes)
@@ -261,7 +208,7 @@ async def _parameters(request: Request, max_bytes: int) -> dict[str, str]:
             hint = "Send Content-Type: application/x-www-form-urlencoded or multipart/form-data."
             message = f"The Content-Type {kind[:80]!r} is not supported." if kind else "The Content-Type is missing."
             raise TreefineError(message, hint=hint)
-        return params | dict(pairs(body.decode()))
+        return params | pairs(body)
     except UnicodeDecodeError as error:
         raise TreefineError("The request is not UTF-8.", hint="Encode it as UTF-8.") from error
 
@@ -271,170 +218,72 @@ async def _parts(request: Request, kind: str, max_bytes: int) -> dict[str, str]:
 
     Starlette would decode them with whatever charset a client names. Latin-1 keeps every byte for us to decode.
     """
-    headers = Headers({"content-type": f"{kind}; charset=latin-1"})  # the last charset counts
-    parser = MultiPartParser(
-        headers, request.stream(), max_files=_MAX_PARTS, max_fields=_MAX_PARTS, max_part_size=max_bytes
-    )
-    try:
-        form = await parser.parse()
-    except MultiPartException as error:
-        raise TreefineError("The multipart body cannot be read.", hint=error.message) from error
-    found = {}
-    try:
-        for name, part in form.multi_items():
-            if isinstance(part, UploadFile):
-                found[name] = (await part.read()).decode()
-            else:
-                found[name] = with_line_feeds(part.encode("latin-1").decode())
-    finally:
-        await form.close()
-    return found
+    headers = [(b"content-type", f"{kind}; charset=latin-1".encode("latin-1"))]  # the last charset counts
+    request = Request({**request.scope, "headers": headers}, request.receive)
+    async with request.form(max_files=_MAX_PARTS, max_fields=_MAX_PARTS, max_part_size=max_bytes) as form:
+        return {
+            name: (await part.read()).decode()
+            if isinstance(part, UploadFile)
+            else _with_line_feeds(part.encode("latin-1").decode())
+            for name, part in form.multi_items()
+        }
 
 
-def checked_format(asked: str, known: Sequence[str], name: str) -> tuple[str, tuple[str, ...]]:
-    """Return the format in a parameter such as `horizontal=paragraphs`, and its options; unknown ones are ignored.
-
-    >>> checked_format("plaintext=normalized_spaces", OUTPUTS, "output")
-    ('plaintext', ('normalized_spaces',))
-    """
-    format, _, options = asked.partition("=")
+def _checked_format(name: str, known: Sequence[str], side: str) -> tuple[str, tuple[str, ...]]:
+    """Return the format in a parameter such as `plaintext=normalized_spaces`, and its options."""
+    format, _, options = name.partition("=")
     if format not in known:
-        raise TreefineError(f"Unknown {name} format {format[:40]!r}.", hint=f"Choose {', '.join(known)}.")
-    return format, options_in(options)
+        raise TreefineError(f"Unknown {side} format {format[:40]!r}.", hint=f"Choose {', '.join(known)}.")
+    return format, _options_in(options)
 
 
-def options_in(asked: str) -> tuple[str, ...]:
-    """Return the options of a parameter such as `ranges;presegmented`."""
-    return tuple(option.strip() for option in asked.split(";"))
+def _options_in(value: str) -> tuple[str, ...]:
+    """Return the options of a parameter such as `ranges;presegmented`; unknown ones are ignored."""
+    return tuple(option.strip() for option in value.split(";"))
 
 
-def read_sentences(data: str, format: str) -> tuple[Sentence, ...]:
-    """Read the data of a request in a format that is divided into words."""
-    data = with_line_feeds(data.removeprefix("\ufeff"))
+def read_sentences(data: str, format: str) -> Sequence[Sentence]:
+    """Read the data of a request that is divided into words."""
+    data = _with_line_feeds(data.removeprefix("\ufeff"))
     if format == "horizontal":
-        return tuple(_sentences(_horizontal(data)))
-    if format == "vertical":
-        return tuple(_sentences(_vertical(data)))
-    return tuple([replace(each, layout=PLAIN) for each in conllu_sentences(data)]) if data.strip() else ()
+        return [Sentence.of_words(words) for words in map(_WORDS.findall, data.split("\n")) if words]
+    return [replace(each, layout=PLAIN) for each in conllu_sentences(data)] if data.strip() else []
 
 
-def with_line_feeds(data: str) -> str:
+def _with_line_feeds(data: str) -> str:
     """Return the text with each line end as a line feed, since libraries that send forms turn them into CRLF."""
     return data.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def write_sentences(sentences: Sequence[Sentence], format: str, options: Iterable[str], *, model: str) -> str:
+def write_sentences(sentences: Sequence[Sentence], format: str, options: Sequence[str], *, model: str) -> str:
     """Return the sentences in an output format; CoNLL-U starts with its generator and model, as UDPipe's does."""
-    if format == "plaintext" and "normalized_spaces" not in options:
-        return text_of(sentences)
     if format == "conllu":
         first = (f"# generator = treefine {__version__}", f"# udpipe_model = {model}")
-        made = [replace(each, comments=(*first, *each.comments)) for each in sentences[:1]]
-        return "".join([each.to_conllu() for each in (*made, *sentences[1:])])
-    if format == "matxin":
-        return (
-            "<corpus>"
-            + "".join(starmap(_matxin, enumerate(sentences, start=1)))
-            + "\n" * (not sentences)
-            + "</corpus>\n"
-        )
-    shows_paragraphs = format == "plaintext" or "paragraphs" in options
+        with_comments = [replace(each, comments=(*first, *each.comments)) for each in sentences[:1]]
+        return "".join([each.to_conllu() for each in (*with_comments, *sentences[1:])])
+    if "normalized_spaces" not in options:
+        return text_of(sentences)
     return "".join(
-        [
-            ("\n" if number and shows_paragraphs and any(map(_PARAGRAPH_START.match, each.comments)) else "")
-            + _written(each, format)
-            for number, each in enumerate(sentences)
-        ]
+        "\n" * (number > 0 and any(map(_PARAGRAPH_START.match, each.comments)))
+        + "".join([token.form + " " * bool(gap_of(token.misc)) for token in each.tokens()]).rstrip(" ")
+        + "\n"
+        for number, each in enumerate(sentences)
     )
 
 
-def as_new_document(sentences: Sequence[Sentence]) -> tuple[Sentence, ...]:
-    """Return the sentences, the first with the comments that start a document."""
-    first = [replace(each, comments=("# newdoc", "# newpar", *each.comments)) for each in sentences[:1]]
-    return (*first, *sentences[1:])
-
-
-def with_ranges(sentences: Sequence[Sentence]) -> tuple[Sentence, ...]:
-    """Return the sentences of a text with the character range of each token in MISC, such as TokenRange=0:4."""
-    notes = (f"TokenRange={start}:{end}" for start, end in raw_text(sentences).spans)
-    return tuple([_with_token_notes(each, notes) for each in sentences])
-
-
-def with_normal_spaces(sentence: Sentence) -> Sentence:
-    """Return the sentence without notes on white space in MISC, except SpaceAfter=No."""
-    dropped = ("SpacesBefore=", "SpacesAfter=")
-    misc = [
-        "|".join([note for note in cell.split("|") if not note.startswith(dropped)]) for cell in sentence.columns[-1]
-    ]
-    return replace(sentence, columns=(*sentence.columns[:-1], tuple([cell or BLANK for cell in misc])))
-
-
-def _horizontal(data: str) -> Iterator[tuple[int, bool, list[str]]]:
-    """Yield the line, whether a paragraph starts there, and the words of each sentence."""
-    starts = True
-    for number, line in enumerate(data.split("\n"), start=1):
-        words = [word.replace(_NO_BREAK_SPACE, " ") for word in re.split("[ \t]+", line) if word]
-        if words:
-            yield number, starts, words
-        starts = not words
-
-
-def _vertical(data: str) -> Iterator[tuple[int, bool, list[str]]]:
-    """Yield the same for data with one word per line, in the first column, and a blank line after each sentence."""
-    starts, first, n_blank, words = True, 1, 0, list[str]()
-    for number, line in enumerate((*data.split("\n"), ""), start=1):
-        word = line.lstrip("\t").partition("\t")[0].strip(" ")
-        if word and not words:
-            first, starts, n_blank = number, starts or n_blank > 1, 0
-        if word:
-            words.append(word)
-            continue
-        n_blank += 1
-        if words:
-            yield first, starts, words
-            starts, words = False, []
-
-
-def _sentences(found: Iterable[tuple[int, bool, list[str]]]) -> Iterator[Sentence]:
-    for number, (line, starts_paragraph, words) in enumerate(found, start=1):
-        try:
-            sentence = Sentence.of_words(words)
-        except TreebankError as error:
-            raise TreebankError(error.message, line=line, sentence=number) from error
-        start = ["# newdoc"] * (number == 1) + ["# newpar"] * starts_paragraph
-        yield replace(sentence, comments=(*start, f"# sent_id = {number}"), line=line, number=number)
-
-
-def _written(sentence: Sentence, format: str) -> str:
-    if format == "horizontal":
-        return " ".join([form.replace(" ", _NO_BREAK_SPACE) for form in sentence.forms]) + "\n"
-    if format == "vertical":
-        return "\n".join(sentence.forms) + "\n\n"
-    return "".join([token.form + " " * bool(gap_of(token.misc)) for token in sentence.tokens()]).rstrip(" ") + "\n"
-
-
-def _matxin(number: int, sentence: Sentence) -> str:
-    """Return the XML of a sentence: the words in nested nodes. As in UDPipe, it has no words without a head."""
-    heads, labels = sentence.arcs
-    feats = [cell if cell != BLANK else "" for cell in sentence.feats]
-    cells = list(zip(sentence.forms, sentence.lemma, feats, labels, strict=True))
-    dependents: dict[int | None, list[int]] = {}
-    for word in range(len(sentence), 0, -1):
-        dependents.setdefault(heads[word - 1], []).append(word)
-    lines = [f'\n<SENTENCE ord="{number}" alloc="0">']
-    waiting = [(word, 1) for word in dependents.get(0, ())]  # words with their depth; 0 closes a node
-    while waiting:
-        word, depth = waiting.pop()
-        indent = " " * min(depth, _MAX_INDENT)
-        if not word:
-            lines.append(f"{indent}</NODE>")
-            continue
-        form, lemma, feat, label = (escape(cell, {'"': "&quot;"}) for cell in cells[word - 1])
-        end = ">" if word in dependents else "/>"
-        lines.append(f'{indent}<NODE ord="{word}" alloc="0" form="{form}" lem="{lemma}" mi="{feat}" si="{label}"{end}')
-        if word in dependents:
-            waiting += [(0, depth), *((each, depth + 1) for each in dependents[word])]
-    return "\n".join([*lines, "</SENTENCE>\n"])
+def _segmented(sentences: Sequence[Sentence], options: Sequence[str]) -> Sequence[Sentence]:
+    """Return the sentences of a text without tags, features, lemmas and arcs, the first as the start of a document."""
+    bare = []
+    for number, sentence in enumerate(sentences):
+        blank = (BLANK,) * len(sentence)
+        start = ("# newdoc", "# newpar") if number == 0 else ()
+        sentence = sentence.with_tags(**dict.fromkeys(COLUMNS, blank))
+        sentence = sentence.with_arcs(Arcs((None,) * len(sentence), blank))
+        bare.append(replace(sentence, comments=(*start, *sentence.comments)))
+    if "ranges" in options:
+        notes = (f"TokenRange={start}:{end}" for start, end in raw_text(bare).spans)
+        bare = [_with_token_notes(each, notes) for each in bare]
+    return [_with_normal_spaces(each) for each in bare] if "normalized_spaces" in options else bare
 
 
 def _with_token_notes(sentence: Sentence, notes: Iterator[str]) -> Sentence:
@@ -446,6 +295,13 @@ def _with_token_notes(sentence: Sentence, notes: Iterator[str]) -> Sentence:
             covered = int(last or first)
             misc[line] = "|".join([note for note in (misc[line], next(notes)) if note != BLANK])
     return replace(sentence, columns=(*sentence.columns[:-1], tuple(misc)))
+
+
+def _with_normal_spaces(sentence: Sentence) -> Sentence:
+    """Return the sentence without notes on white space in MISC, except SpaceAfter=No."""
+    dropped = ("SpacesBefore=", "SpacesAfter=")
+    misc = ["|".join(note for note in cell.split("|") if not note.startswith(dropped)) for cell in sentence.columns[-1]]
+    return replace(sentence, columns=(*sentence.columns[:-1], tuple([cell or BLANK for cell in misc])))
 
 
 @cache

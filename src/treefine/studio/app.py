@@ -15,9 +15,8 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from treefine.evaluation.agreement import differences, tag_differences
-from treefine.serving.gate import LOOPBACK, Gate, add_error_handlers
+from treefine.serving.gate import Gate, add_error_handlers, static_routes
 from treefine.serving.limits import ServerLimits
-from treefine.serving.static import static_routes
 from treefine.studio.actions import Action, decisions_of
 from treefine.studio.document import Document
 from treefine.studio.journal import Revision
@@ -98,7 +97,7 @@ def create_studio(project: Project, *, token: str = "", limits: ServerLimits | N
     )
     add_error_handlers(app, hint="Open the address that treefine annotate printed.")
     limits = limits or ServerLimits(max_bytes=20_000_000, receive=600)
-    app.add_middleware(Gate, limits=limits, hosts=frozenset(LOOPBACK), origins=frozenset())
+    app.add_middleware(Gate, limits=limits)
     return app
 
 

@@ -1,0 +1,1 @@
+"""Kill commands at random moments, and measure their memory on large inputs."""

@@ -1,0 +1,544 @@
+"""One model behind a server: it parses the requests of many clients in batches, here or in worker processes.
+
+A request waits as a `Ticket` in one queue. A batch consists of a `Slice` of each of the first tickets with the same
+options. A ticket whose sentences are not all parsed yet goes back to the end of the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from io import StringIO
+from itertools import islice
+from threading import Condition, Thread
+from time import monotonic
+from typing import Any, TypeVar
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from treefine.config import STEPS
+from treefine.errors import TreefineError
+from treefine.parsing.languages import LanguageChoice
+from treefine.parsing.options import ParserOptions
+from treefine.parsing.parser import Parser
+from treefine.segmenter.cut import Segmented
+from treefine.segmenter.segmenter import STRIDE
+from treefine.serving.hosts import ParserHost, RemoteHost, ResultKind
+from treefine.serving.limits import BusyError, ServerLimits, TooLargeError, TooLateError, UnknownModelError, work_of
+from treefine.serving.metrics import ServerMetrics
+from treefine.treebank.constraints import Constraints, decisions_in
+from treefine.treebank.raw_text import own_text, spans_in
+from treefine.treebank.sentence import Sentence
+from treefine.wording import count
+from treefine.worker_process import UnwantedError, WorkerDiedError
+
+BATCH_WORK = 12_000  # some seconds; see `limits.work_of`
+SLICE_WORK = 3_000  # of one request, so that a long request does not block short ones
+LARGE_REQUEST = 20_000  # characters; longer requests are read and written in another thread
+MOST_FAILURES = 3  # the model counts as failed after this many unexpected failures in a row
+_MOST_LARGE = 2  # large requests per model that are read or written at once; the rest wait
+_MOST_GATHERS = 10  # a batch waits at most this many gathering times while more requests keep coming
+_SENTENCE_SIZE = 20  # characters added per sentence, because a sentence takes memory too
+_N_LANGUAGES = 64  # parsers with different languages kept in memory; they share the model
+_MOST_DRAWN = 100  # sentences whose graphs are drawn for one request
+_MOST_FORBIDDEN = 1_000  # heads and labels per sentence; finding contradictions among more takes too long
+
+_Value = TypeVar("_Value")
+_logger = logging.getLogger("treefine.serving")
+
+
+@dataclass(frozen=True)
+class ParseRequest:
+    """A text to segment and parse, or sentences divided into words, with options and constraints."""
+
+    text: str | None = None
+    sentences: tuple[Sentence, ...] = ()  # if there is no text
+    options: ParserOptions = ParserOptions()
+    constraints: Mapping[int, Constraints] = field(default_factory=dict)  # by the number of the sentence, from 1
+    result: ResultKind = "trees"
+    has_lines: bool = False  # the text has one sentence per line
+    language: str = ""  # for a model of several: the code of a treebank; empty: identified from the input
+
+    @cached_property
+    def size(self) -> int:
+        """The approximate amount of input, in characters."""
+        if self.text is not None:
+            return len(self.text)
+        return sum(_SENTENCE_SIZE + sum(map(len, each.forms)) for each in self.sentences)
+
+    @property
+    def work(self) -> int:
+        """The approximate work of all sentences, as if each had 20 words of 5 characters."""
+        return 1 + self.work_of(20) * self.size // 100
+
+    @property
+    def steps(self) -> int:
+        """The maximum number of refinement steps."""
+        return self.options.max_steps or STEPS
+
+    @property
+    def k(self) -> int:
+        """The number of trees to find per sentence; a result with trees only has one."""
+        return (self.options.k or 1) if self.result in ("parses", "steps") else 1
+
+    def work_of(self, n_words: int) -> int:
+        """Return the approximate work of a sentence with this many words."""
+        return work_of(n_words, steps=self.steps, k=self.k, is_projective=bool(self.options.is_projective))
+
+    def constraints_of(self, number: int, sentence: Sentence) -> Constraints:
+        """Return the constraints of a sentence; those of the request replace the marks of the same words."""
+        marked = decisions_in(sentence, self.options.keep or "marked")
+        requested = self.constraints.get(number)
+        if requested is None or not marked:
+            return requested or marked
+        words = {word for column in _columns(requested) for word in column}
+        kept = ({word: value for word, value in column.items() if word not in words} for column in _columns(marked))
+        return Constraints(*({**old, **new} for old, new in zip(kept, _columns(requested), strict=True)))
+
+    def segment(self, parser: Parser) -> Iterator[Segmented]:
+        """Yield the sentences; a text is segmented on the way. The parser has the language of the request as an option.
+
+        The sentences get the treebank of their language, so that they can be parsed together with those of others.
+        """
+        if self.text is None:
+            sentences = parser.plan().language.of_sentences(self.sentences)
+            return (Segmented(each, spans_in(own_text(each), each)) for each in sentences)
+        if self.has_lines:
+            return parser.segment_lines(StringIO(self.text, newline="\n"))
+        return parser.segment([self.text])
+
+    def check_sentence(self, number: int, sentence: Sentence, limits: ServerLimits) -> None:
+        """Raise an error if a sentence exceeds a limit."""
+        is_projective = bool(self.options.is_projective)
+        most = limits.max_sentence_words(steps=self.steps, k=self.k, is_projective=is_projective)
+        if len(sentence) > most:
+            hint = f"The limit is {most:,} words. Split it, or parse it with `treefine parse`."
+            if most < limits.max_words:
+                needs = f"{self.steps} steps and k = {self.k}{', projective' if is_projective else ''}"
+                hint = f"With {needs}, the limit is {most:,} words. Use fewer steps or trees."
+            raise TooLargeError(f"Sentence {number:,} has {len(sentence):,} words.", hint=hint)
+        longest = max(map(len, sentence.forms), default=0)
+        if longest > limits.max_chars:
+            hint = f"The limit is {limits.max_chars:,} characters."
+            raise TooLargeError(f"Sentence {number:,} has a word of {longest:,} characters.", hint=hint)
+        if self.result == "steps" and number > _MOST_DRAWN:
+            hint = "Send fewer, or use /v1/parse."
+            raise TooLargeError(f"The request has more than {_MOST_DRAWN} sentences to draw.", hint=hint)
+
+
+def _columns(constraints: Constraints) -> tuple[Mapping[int, Any], ...]:
+    return constraints.heads, constraints.labels, constraints.not_heads, constraints.not_labels
+
+
+@dataclass(eq=False)
+class Ticket:
+    """A request in the queue, and the results of those of its slices that are parsed."""
+
+    request: ParseRequest
+    answer: Future[list[Any]] = field(default_factory=Future)  # also done if the client has gone
+    segmented: Iterator[Segmented] | None = None  # the sentences still to come; None before the first is segmented
+    n_taken: int = 0  # sentences of all slices
+    n_slices: int = 0
+    is_all_taken: bool = False
+    results: dict[int, list[Any]] = field(default_factory=dict)  # by the number of the slice
+
+    def take(self, parser: Parser, max_work: int, limits: ServerLimits) -> Slice:
+        """Take sentences until there is enough work, but at least one."""
+        taken = Slice(self, self.n_slices)
+        self.n_slices += 1  # before `is_all_taken` is set: another thread may have parsed all earlier slices
+        if self.segmented is None:
+            self.segmented = self.request.segment(parser)
+        while taken.work < max_work and not self.answer.done():
+            segmented = next(self.segmented, None)
+            if segmented is None:
+                self._end()
+                break
+            self.n_taken += 1
+            self.request.check_sentence(self.n_taken, segmented.sentence, limits)
+            constraints = self.request.constraints_of(self.n_taken, segmented.sentence)
+            if constraints.n_forbidden > _MOST_FORBIDDEN:
+                message = f"Sentence {self.n_taken:,} has more than {_MOST_FORBIDDEN:,} forbidden heads and labels."
+                raise TooLargeError(message)
+            taken.segmented.append(segmented)
+            taken.constraints.append(constraints)
+            taken.work += self.request.work_of(len(segmented.sentence))
+        return taken
+
+    def _end(self) -> None:
+        self.is_all_taken = True
+        beyond = [number for number in self.request.constraints if not 1 <= number <= self.n_taken]
+        if beyond:
+            message = f"There are constraints for sentence {beyond[0]:,}, but only {count(self.n_taken, 'sentence')}."
+            raise TreefineError(message, hint="Sentences are counted from 1.")
+
+    def fail(self, error: Exception) -> None:
+        """Answer with an error, if the client is still waiting."""
+        with suppress(InvalidStateError):
+            self.answer.set_exception(error)
+
+    def add(self, number: int, results: list[Any]) -> None:
+        """Add the results of a slice, and answer if all slices are parsed and the client is still waiting."""
+        self.results[number] = results
+        if self.is_all_taken and len(self.results) == self.n_slices:
+            in_order = [result for number in range(self.n_slices) for result in self.results[number]]
+            with suppress(InvalidStateError):  # the client may leave at this moment
+                self.answer.set_result(in_order)
+
+
+@dataclass(eq=False)
+class Slice:
+    """The sentences of a request that one batch parses."""
+
+    ticket: Ticket
+    number: int  # among the slices of the request, from 0
+    segmented: list[Segmented] = field(default_factory=list)
+    constraints: list[Constraints] = field(default_factory=list)
+    work: int = 0
+
+
+# The requests that the current thread, or the thread that started it, is segmenting or parsing.
+_CURRENT: ContextVar[Sequence[Ticket]] = ContextVar("current", default=())
+
+
+def _is_anybody_waiting() -> bool:
+    current = _CURRENT.get()
+    return not current or not all(each.answer.done() for each in current)
+
+
+def _check_waiting(*_: object) -> None:
+    """Raise an error if all clients have gone for which this thread works."""
+    if not _is_anybody_waiting():
+        raise UnwantedError
+
+
+class ModelServer:
+    """A model that many clients use at once."""
+
+    def __init__(
+        self, name: str, parser: Parser, limits: ServerLimits, metrics: ServerMetrics, *, workers: int = 0
+    ) -> None:
+        self.name, self.limits, self._metrics = name, limits, metrics
+        default = parser.plan().language.named  # the language of requests that name none
+        self.parser = shared = parser.using(language="") if default else parser
+        self._parser_for = lru_cache(maxsize=_N_LANGUAGES)(  # only for segmenting
+            lambda language: shared.using(language=language or default) if language or default else shared
+        )
+        self._condition = Condition()  # guards the next four
+        self._queue: deque[Ticket] = deque()  # requests with sentences that no worker has taken
+        self._n_open = 0  # requests that wait or are being parsed
+        self._open_size = 0  # their characters
+        self._is_stopping = False
+        self._speed = 10_000.0  # characters per second of one worker, a moving average
+        self._readers = ThreadPoolExecutor(_MOST_LARGE)  # read and write large requests
+        self._n_failures = 0
+        self._n_processes, self._n_workers = workers, max(1, workers)  # without processes, one thread parses
+        self._workers: list[Thread] = []
+        self.hosts: list[ParserHost | RemoteHost] = []  # one per worker
+        self._hooks: list[RemovableHandle] = []
+
+    def start(self) -> None:
+        """Start the workers, after each has parsed a first sentence, which is slow."""
+        self._is_stopping = False
+        if self.parser.segmenter is not None:
+            self._hooks = [self.parser.segmenter.network.register_forward_pre_hook(_check_waiting)]
+        self.hosts = [self._new_host() for _ in range(self._n_workers)]
+        try:
+            with ThreadPoolExecutor(self._n_workers) as pool:
+                list(pool.map(self._warm_up, self.hosts))
+        except WorkerDiedError:
+            self.stop()
+            raise
+        self._workers = [
+            Thread(target=self._run, args=[host], name=f"treefine {self.name}", daemon=True) for host in self.hosts
+        ]
+        for worker in self._workers:
+            worker.start()
+
+    def stop(self) -> None:
+        """Answer the open requests, then stop the workers. Give up after the time limit of a request."""
+        with self._condition:
+            self._is_stopping = True
+            self._condition.notify_all()
+        until = monotonic() + self.limits.seconds
+        for worker in self._workers:
+            worker.join(max(0, until - monotonic()))
+        for host in self.hosts:
+            host.close()
+        for hook in self._hooks:
+            hook.remove()
+        self.hosts, self._workers, self._hooks = [], [], []
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the workers run and the last batches did not all fail."""
+        are_running = bool(self._workers) and all(each.is_alive() for each in self._workers)
+        return are_running and self._n_failures < MOST_FAILURES
+
+    def languages(self, name: str | None = None) -> LanguageChoice:
+        """Return the treebanks of the model and the one that a client names; raise an error if it is unknown."""
+        return LanguageChoice.of(self.parser.model.settings, self.parser.model.vocabulary, name)
+
+    # In the event loop
+
+    def check_room(self, size: int) -> None:
+        """Raise a BusyError if the queue has no room for this many characters."""
+        is_full = self._n_open >= self.limits.queue or self._open_size + size > self.limits.queue_size
+        if is_full or self._is_stopping:
+            self._metrics.refused.labels(self.name).inc()
+            raise BusyError(max(1, min(60, math.ceil(self._open_size / (self._speed * self._n_workers)))))
+
+    async def within_time(self, answering: Coroutine[Any, Any, _Value]) -> _Value:
+        """Return the value, or raise a TooLateError after the time limit of a request."""
+        try:
+            return await asyncio.wait_for(answering, self.limits.seconds)
+        except asyncio.TimeoutError:
+            message = f"The request took longer than the limit of {self.limits.seconds:g} s."
+            raise TooLateError(message, hint="Send less text, or retry later.") from None
+
+    async def run_off_loop_if_large(self, size: int, work: Callable[[], _Value], *, is_slow: bool = False) -> _Value:
+        """Return the result of reading or writing this many characters, without blocking smaller requests.
+
+        `is_slow` is for work that takes long even if the request is small.
+        """
+        if size <= LARGE_REQUEST and not is_slow:
+            return work()
+        self._note_open(1, size)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+        finally:
+            self._note_open(-1, -size)
+
+    async def parse(self, request: ParseRequest) -> list[Any]:
+        """Return the results for all sentences of a request; `request.result` says what they are."""
+        ticket = Ticket(request)
+        self.check_room(request.size)
+        self._note_open(1, request.size)
+        with self._condition:
+            self._queue.append(ticket)
+            self._condition.notify_all()
+        try:
+            return await asyncio.wrap_future(ticket.answer)
+        finally:
+            self._note_open(-1, -request.size)
+            with self._condition, suppress(ValueError):  # the client has gone; a worker may have the request
+                self._queue.remove(ticket)
+
+    def _note_open(self, n_requests: int, size: int) -> None:
+        with self._condition:
+            self._n_open += n_requests
+            self._open_size += size
+            self._metrics.queue.labels(self.name).set(self._n_open)
+
+    # In the threads of the workers
+
+    def _new_host(self) -> ParserHost | RemoteHost:
+        if not self._n_processes:
+            return ParserHost(self.parser, _check_waiting)
+        return RemoteHost(self.parser, max(1, torch.get_num_threads() // self._n_processes), _is_anybody_waiting)
+
+    def _warm_up(self, host: ParserHost | RemoteHost) -> None:
+        try:
+            host.warm_up()
+        except WorkerDiedError:
+            raise
+        except Exception:  # other sentences may still be parsed
+            _logger.exception("%s: the first sentence failed", self.name)
+
+    def _run(self, host: ParserHost | RemoteHost) -> None:
+        """Parse batch after batch until the server stops and nothing waits."""
+        while tickets := self._next_tickets():
+            try:
+                self._parse_batch(tickets, host)
+            except Exception as error:  # unexpected, but it must not end the thread
+                for ticket in tickets:
+                    self._fail(ticket, error)
+
+    def _next_tickets(self) -> list[Ticket]:
+        """Wait for requests, and for more that can join them; return none if the server stops and none is left.
+
+        The requests have the same options. A worker leaves the other workers their part.
+        """
+        with self._condition:
+            while self._condition.wait_for(lambda: self._queue or self._is_stopping) and self._queue:
+                until, n_before = monotonic() + _MOST_GATHERS * self.limits.gather, 0
+                while len(self._queue) > n_before and not self._is_stopping and monotonic() < until:
+                    n_before = len(self._queue)
+                    if self._queue[0].n_slices == 0:
+                        self._condition.wait(self.limits.gather)
+                if self._queue:  # otherwise another worker has taken all
+                    first = self._queue[0].request
+                    same = [each for each in self._queue if _can_join(first, each.request)]
+                    tickets = same[: -(-self._n_open // self._n_workers)]
+                    self._queue = deque(each for each in self._queue if each not in tickets)
+                    return tickets
+        return []
+
+    def _parse_batch(self, tickets: Sequence[Ticket], host: ParserHost | RemoteHost) -> None:
+        started = monotonic()
+        self._segment_together([each for each in tickets if each.segmented is None])
+        slices = self._take(tickets)
+        self._parse(slices, host)
+        parsed = [each.sentence for part in slices if not part.ticket.answer.cancelled() for each in part.segmented]
+        if parsed:
+            seconds = monotonic() - started
+            n_characters = sum(len(form) + 1 for sentence in parsed for form in sentence.forms)
+            self._speed += 0.2 * (n_characters / max(seconds, 1e-6) - self._speed)
+            self._metrics.batch_sentences.labels(self.name).observe(len(parsed))
+            self._metrics.batch_seconds.labels(self.name).observe(seconds)
+            self._metrics.sentences.labels(self.name).inc(len(parsed))
+            self._metrics.words.labels(self.name).inc(sum(map(len, parsed)))
+
+    def _segment_together(self, tickets: Sequence[Ticket]) -> None:
+        """Segment the short texts of several requests at once, which is faster; long ones are segmented piecemeal."""
+        for language in dict.fromkeys(each.request.language for each in tickets):
+            short = {
+                each: each.request.text
+                for each in tickets
+                if each.request.language == language and not each.request.has_lines
+                if each.request.text is not None and len(each.request.text) <= STRIDE
+            }
+            if len(short) < 2 or self.parser.segmenter is None:
+                continue
+            _CURRENT.set(list(short))
+            with suppress(Exception):  # then each text is segmented separately, and only the faulty one fails
+                segmented = self._parser_for(language).segment_all(list(short.values()))
+                for ticket, sentences in zip(short, segmented, strict=True):
+                    ticket.segmented = iter(sentences)
+
+    def _take(self, tickets: Sequence[Ticket]) -> list[Slice]:
+        """Take sentences from the requests until there is enough work for a batch; the rest stays in the queue."""
+        slices: list[Slice] = []
+        unfinished: list[Ticket] = []
+        work = n_tickets = 0
+        for ticket in tickets:
+            if work >= BATCH_WORK:
+                break
+            n_tickets += 1
+            if ticket.answer.done():
+                continue
+            _CURRENT.set([ticket])
+            try:
+                taken = ticket.take(self._parser_for(ticket.request.language), self._slice_work(ticket), self.limits)
+            except UnwantedError:
+                continue
+            except Exception as error:
+                self._fail(ticket, error)
+                continue
+            slices.append(taken)
+            work += taken.work
+            if not ticket.is_all_taken:
+                unfinished.append(ticket)
+        with self._condition:
+            self._queue.extendleft(reversed(tickets[n_tickets:]))
+            self._queue.extend(unfinished)
+            self._condition.notify_all()
+        return slices
+
+    def _slice_work(self, ticket: Ticket) -> int:
+        """Return the most work to take from a request: less if other workers are idle and can take the rest."""
+        if self._n_open >= self._n_workers:
+            return SLICE_WORK
+        return min(SLICE_WORK, -(-ticket.request.work // self._n_workers))
+
+    def _parse(self, slices: Sequence[Slice], host: ParserHost | RemoteHost, *, is_repeated: bool = False) -> None:
+        """Parse sentences of requests with the same options; if one of the requests fails, the others do not."""
+        slices = [each for each in slices if not each.ticket.answer.done()]
+        if not slices:
+            return
+        _CURRENT.set([each.ticket for each in slices])
+        request = slices[0].ticket.request
+        segmented = [sentence for each in slices for sentence in each.segmented]
+        constraints = [constraint for each in slices for constraint in each.constraints]
+        try:
+            if request.result == "sentences":
+                results = iter([each.sentence for each in segmented])
+            else:
+                results = iter(host.parse(request.result, request.options, segmented, constraints))
+        except UnwantedError:
+            return
+        except WorkerDiedError as error:  # starting a new process takes long: try each request only once more
+            if is_repeated:
+                self._fail(slices[0].ticket, RuntimeError(str(error)))  # an error of the server, not of its client
+                return
+            for each in slices:
+                self._parse([each], host, is_repeated=True)
+            return
+        except Exception as error:
+            if len(slices) == 1:
+                self._fail(slices[0].ticket, error)
+                return
+            middle = len(slices) // 2
+            for half in (slices[:middle], slices[middle:]):
+                self._parse(half, host)
+            return
+        self._n_failures = 0
+        for each in slices:
+            each.ticket.add(each.number, list(islice(results, len(each.segmented))))
+
+    def _fail(self, ticket: Ticket, error: Exception) -> None:
+        if not isinstance(error, TreefineError):
+            _logger.error("%s: a request failed", self.name, exc_info=error)
+            self._n_failures += 1
+        ticket.fail(error)
+
+
+def _can_join(first: ParseRequest, other: ParseRequest) -> bool:
+    return (first.result, first.options) == (other.result, other.options)
+
+
+class Models:
+    """The models of a server by name. Requests cannot load other models."""
+
+    def __init__(
+        self, parsers: Mapping[str, Parser], limits: ServerLimits, metrics: ServerMetrics, *, workers: int = 0
+    ) -> None:
+        if not parsers:
+            raise TreefineError("A server needs at least one parser.")
+        if workers and (os.name == "nt" or any(each.device.type != "cpu" for each in parsers.values())):
+            raise TreefineError("Worker processes need a CPU and a Unix system.", hint="Use 0 workers.")
+        if len({id(each.model) for each in parsers.values()}) < len(parsers):
+            hint = "Load it once per name: each name needs its own copy."
+            raise TreefineError("Two names refer to the same model.", hint=hint)
+        self._servers = {
+            name: ModelServer(name, parser, limits, metrics, workers=workers) for name, parser in parsers.items()
+        }
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the models, the default first."""
+        return tuple(self._servers)
+
+    @property
+    def default(self) -> str:
+        """The name of the model for requests without a model."""
+        return self.names[0]
+
+    def find(self, name: str = "", *, language: str | None = None) -> ModelServer:
+        """Return the model of this name, else the first one that knows the language, else the default one.
+
+        If no model knows the language, return the one with the most languages, whose error lists them.
+        """
+        server = self._servers.get(name or self.default)
+        if server is None:
+            raise UnknownModelError(name, self.names)
+        if not name and language is not None:
+            for each in self:
+                with suppress(TreefineError):
+                    each.languages(language)
+                    return each
+            return max(self, key=lambda each: len(each.languages().main))
+        return server
+
+    def __iter__(self) -> Iterator[ModelServer]:
+        """Return the models, the default one first."""
+        return iter(self._servers.values())
