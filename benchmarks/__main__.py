@@ -23,7 +23,6 @@ PLAIN = {  # by module, imported on demand: a training machine lacks the package
 WITH_OPTIONS = {
     "pipeline": "accuracy.pipeline",
     "languages": "accuracy.languages",
-    "treebank_facts": "accuracy.languages",
     "language": "accuracy.language",
     "calibration": "accuracy.calibration",
     "clicks": "accuracy.clicks",
@@ -34,8 +33,7 @@ WITH_OPTIONS = {
     "around": "speed.files",
     "training_speed": "speed.training",
     "load": "server.load",
-    "outages": "server.outages",
-    "kills": "reliability.kills",
+    "kills": "kills",
     "annotation": "annotation.run",
     "fuzz_inputs": "fuzz.run",
 }

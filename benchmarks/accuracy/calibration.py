@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,68 +25,33 @@ from treefine.treebank.sentence import BLANK
 
 Numbers = NDArray[np.float64]
 Truths = NDArray[np.bool_]
-Kind = Literal["width", "mass"]
-N_SIMULATIONS = 500
-# The kinds of confidence in a row, beside the columns of tags, and how their expected calibration error is computed.
-ARC, LABEL, BOTH, SENTENCE = "arc", "label", "both", "sentence"
-WAYS: dict[str, tuple[int, Kind]] = {  # number and kind of bins; pages show the first
-    "10 bins": (10, "width"),
-    "15 bins": (15, "width"),
-    "10 bins of equal mass": (10, "mass"),
-}
+N_BINS, N_SIMULATIONS = 10, 500
+ARC, LABEL, BOTH, SENTENCE = "arc", "label", "both", "sentence"  # kinds of confidence, beside the columns of tags
 
 
-class Bin(NamedTuple):
-    """The confidences in one interval; the mean and the share of an empty bin are 0."""
-
-    start: float
-    end: float
-    size: int
-    confidence: float  # the mean
-    right: float  # the share that is right
-
-
-def equal_width(confidences: Numbers, n_bins: int) -> NDArray[np.int64]:
+def bins_of(confidences: Numbers) -> NDArray[np.int64]:
     """Return the bin of each confidence: bin k of n holds k/n to below (k+1)/n; the last bin also holds 1."""
-    return np.minimum((confidences * n_bins).astype(np.int64), n_bins - 1)
+    return np.minimum((confidences * N_BINS).astype(np.int64), N_BINS - 1)
 
 
-def equal_mass(confidences: Numbers, n_bins: int) -> NDArray[np.int64]:
-    """Return the bin of each confidence, lowest first; the sizes of the bins differ by at most one."""
-    found = np.zeros(len(confidences), dtype=np.int64)
-    for number, members in enumerate(np.array_split(np.argsort(confidences, kind="stable"), n_bins)):
-        found[members] = number
-    return found
-
-
-def calibration_error(confidences: Numbers, is_right: Truths, *, n_bins: int = 10, kind: Kind = "width") -> float:
+def calibration_error(confidences: Numbers, is_right: Truths) -> float:
     """Return the expected calibration error: the difference of confidence and accuracy in a bin, weighted by its size.
 
     >>> round(calibration_error(np.array([0.7, 0.7, 0.7, 0.7]), np.array([True, True, False, False])), 6)
     0.2
     """
-    place = equal_width if kind == "width" else equal_mass
-    return _error(confidences, is_right, place(confidences, n_bins), n_bins)
-
-
-def _error(confidences: Numbers, is_right: Truths, bins: NDArray[np.int64], n_bins: int) -> float:
-    gaps = np.bincount(bins, weights=confidences - is_right, minlength=n_bins)
+    gaps = np.bincount(bins_of(confidences), weights=confidences - is_right, minlength=N_BINS)
     return float(np.abs(gaps).sum() / max(1, len(confidences)))
 
 
-def chance_error(
-    confidences: Numbers, *, n_bins: int = 10, kind: Kind = "width", seed: int = 1, n_simulations: int = N_SIMULATIONS
-) -> float:
+def chance_error(confidences: Numbers) -> float:
     """Return the mean error of a perfectly calibrated parser on words with the same confidences.
 
     Each word is drawn independently. Real errors in a sentence are correlated, so chance gives more than this.
     """
-    place = equal_width if kind == "width" else equal_mass
-    bins, rng = place(confidences, n_bins), np.random.default_rng(seed)
-    errors = [
-        _error(confidences, rng.random(len(confidences)) < confidences, bins, n_bins) for _ in range(n_simulations)
-    ]
-    return float(np.mean(errors))
+    rng = np.random.default_rng(1)
+    draws = (rng.random(len(confidences)) < confidences for _ in range(N_SIMULATIONS))
+    return float(np.mean([calibration_error(confidences, draw) for draw in draws]))
 
 
 def brier_score(confidences: Numbers, is_right: Truths) -> float:
@@ -94,14 +59,14 @@ def brier_score(confidences: Numbers, is_right: Truths) -> float:
     return float(np.mean((confidences - is_right) ** 2)) if len(confidences) else 0.0
 
 
-def reliability_bins(confidences: Numbers, is_right: Truths, *, n_bins: int = 10) -> list[Bin]:
-    """Return the bins of equal width, for a figure."""
-    bins = equal_width(confidences, n_bins)
-    counts = np.bincount(bins, minlength=n_bins)
-    sums = [np.bincount(bins, weights=each, minlength=n_bins) for each in (confidences, is_right)]
+def reliability_bins(confidences: Numbers, is_right: Truths) -> list[list[float]]:
+    """Return start, end, size, mean confidence and accuracy of each bin, for a figure."""
+    bins = bins_of(confidences)
+    counts = np.bincount(bins, minlength=N_BINS)
+    sums = [np.bincount(bins, weights=each, minlength=N_BINS) for each in (confidences, is_right)]
     means = [(each / np.maximum(1, counts)).round(6).tolist() for each in sums]
-    edges = [round(number / n_bins, 6) for number in range(n_bins + 1)]
-    return list(map(Bin, edges, edges[1:], counts.tolist(), *means))
+    edges = [round(number / N_BINS, 6) for number in range(N_BINS + 1)]
+    return [list(each) for each in zip(edges, edges[1:], counts.tolist(), *means, strict=False)]
 
 
 REVIEW = 0.8  # the limit of `treefine parse --review` in our example
@@ -168,18 +133,14 @@ def _split(pairs: Iterable[tuple[float, bool]]) -> tuple[Numbers, Truths]:
 
 def reliability(confidences: Numbers, is_right: Truths) -> dict[str, Any]:
     """Return all measures of one kind of confidence."""
-    errors, chances = {}, {}
-    for name, (n_bins, kind) in WAYS.items():
-        errors[name] = round(calibration_error(confidences, is_right, n_bins=n_bins, kind=kind), 6)
-        chances[name] = round(chance_error(confidences, n_bins=n_bins, kind=kind), 6)
     return {
         "count": len(confidences),
         "confidence": round(float(confidences.mean()), 6) if len(confidences) else 0.0,
         "right": round(float(is_right.mean()), 6) if len(confidences) else 0.0,
-        "error": errors,
-        "error_by_chance": chances,
+        "error": {"10 bins": round(calibration_error(confidences, is_right), 6)},
+        "error_by_chance": {"10 bins": round(chance_error(confidences), 6)},
         "brier": round(brier_score(confidences, is_right), 6),
-        "bins": [list(each) for each in reliability_bins(confidences, is_right)],
+        "bins": reliability_bins(confidences, is_right),
     }
 
 

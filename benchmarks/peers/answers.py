@@ -13,14 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module, metadata
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from treefine import TreefineError
-
 WORDS, FILE = "words to trees", "file to file"  # ways to parse: from words in memory, and from CoNLL-U to CoNLL-U
-ONE_PASS, ALL_PASSES = "one encoder pass", "encoder passes of a refinement"  # what a bare encoder does
 NETWORK = "network alone"  # a part of parsing
 
 
@@ -140,14 +137,3 @@ def answer(build: Callable[..., Built], packages: Sequence[str]) -> None:
             found = parsed(built, arguments["way"]) if request == "parse" else built.more[request](**arguments)
         answers.write(json.dumps(found) + "\n")
         answers.flush()
-
-
-def needed(name: str) -> Any:
-    """Import a package; raise an error that says how to install it if it is missing."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        package = "ufal.udpipe" if name.startswith("ufal") else "spacy"
-        raise TreefineError(
-            f"{package} is not installed: {error}.", hint=f"Install it: pip install {package}"
-        ) from None

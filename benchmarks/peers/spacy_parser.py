@@ -1,7 +1,6 @@
 """spaCy's parser over its convolutional tok2vec, trained here on a treebank; it is not a published model.
 
-It reads the words and their gold tags. Training on the 12,543 sentences of en_ewt takes about five minutes on one core;
-as a peer of `speed` it is trained for a minute.
+It reads the words and their gold tags, and is trained for a minute.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.answers import WORDS, Built, Way, answer, needed
-from treefine import Graph, Sentence, read_treebank
+from benchmarks.peers.answers import WORDS, Built, Way, answer
+from treefine import Sentence, read_treebank
 
 SPACY: dict[str, Any] = {
     "width": 96,
@@ -22,7 +21,6 @@ SPACY: dict[str, Any] = {
     "batch": 32,
     "rate": 2e-3,
     "dropout": 0.1,
-    "epochs": 5,
 }
 FEATURES = {
     "NORM": 5000,
@@ -32,19 +30,15 @@ FEATURES = {
     "POS": 100,
     "TAG": 200,
 }  # rows of each embedding table
-SPACY_ROOT, ROOT_LABEL = "ROOT", "root"  # spaCy always uses this label for roots
+SPACY_ROOT = "ROOT"  # spaCy always uses this label for roots
 
 
-def spacy_trees(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> list[Graph]:
-    """Train spaCy's transition-based parser, average its weights, and return its trees."""
-    nlp, averages = trained_spacy(train, epochs=SPACY["epochs"])
-    with nlp.use_params(averages):
-        return [graph_of_doc(doc) for doc in nlp.pipe(spacy_doc(nlp, each) for each in sentences)]
-
-
-def trained_spacy(train: Sequence[Sentence], *, epochs: int) -> tuple[Any, Any]:
+def trained_spacy(train: Sequence[Sentence]) -> tuple[Any, Any]:
     """Return a trained spaCy pipeline that has only a parser, and its averaged weights."""
-    spacy, training, thinc = needed("spacy"), needed("spacy.training"), needed("thinc.api")
+    import spacy
+    from spacy import training
+    from thinc import api as thinc
+
     spacy.util.fix_random_seed(1)
     nlp = spacy.blank("xx")
     nlp.add_pipe("parser", config={"model": _spacy_model()})
@@ -52,11 +46,10 @@ def trained_spacy(train: Sequence[Sentence], *, epochs: int) -> tuple[Any, Any]:
     nlp.initialize(lambda: examples)
     adam = thinc.Adam(SPACY["rate"], L2=0.01, grad_clip=1.0, use_averages=True)
     rng = random.Random(1)
-    for epoch in range(epochs):
-        rng.shuffle(examples)
-        for start in range(0, len(examples), SPACY["batch"]):
-            adam.learn_rate = SPACY["rate"] * (1 - (epoch + start / len(examples)) / epochs)
-            nlp.update(examples[start : start + SPACY["batch"]], sgd=adam, drop=SPACY["dropout"])
+    rng.shuffle(examples)
+    for start in range(0, len(examples), SPACY["batch"]):
+        adam.learn_rate = SPACY["rate"] * (1 - start / len(examples))
+        nlp.update(examples[start : start + SPACY["batch"]], sgd=adam, drop=SPACY["dropout"])
     return nlp, adam.averages
 
 
@@ -89,19 +82,16 @@ def _spacy_model() -> dict[str, Any]:
 
 def spacy_doc(nlp: Any, sentence: Sentence, *, is_gold: bool = False) -> Any:
     """Return the words and tags as a Doc of one sentence, with or without the gold tree."""
-    words = {"words": list(sentence.forms), "pos": list(sentence.upos), "tags": list(sentence.xpos)}
+    from spacy.tokens import Doc
+
+    words: dict[str, Any] = {"words": list(sentence.forms), "pos": list(sentence.upos), "tags": list(sentence.xpos)}
     if not is_gold:
         starts = [True, *[False] * (len(sentence) - 1)]
-        return needed("spacy.tokens").Doc(nlp.vocab, **words, sent_starts=starts)
+        return Doc(nlp.vocab, **words, sent_starts=starts)
     graph = sentence.graph
     heads = [(head or word) - 1 for word, head in enumerate(graph.heads) if word]  # a root is its own head
     labels = [SPACY_ROOT if head == 0 else label for head, label in zip(*graph.arcs, strict=True)]
-    return needed("spacy.tokens").Doc(nlp.vocab, **words, heads=heads, deps=labels)
-
-
-def graph_of_doc(doc: Any) -> Graph:
-    heads = [0 if word.head.i == word.i else word.head.i + 1 for word in doc]
-    return Graph.of_words(heads, [ROOT_LABEL if word.dep_ == SPACY_ROOT else word.dep_ for word in doc])
+    return Doc(nlp.vocab, **words, heads=heads, deps=labels)
 
 
 def build(source: str, train: str, folder: str, updates: int, processes: int, **_: Any) -> Built:
@@ -112,7 +102,7 @@ def build(source: str, train: str, folder: str, updates: int, processes: int, **
     is_new = not kept.exists()
     if is_new:
         learned = list(islice(read_treebank(train), updates * SPACY["batch"]))
-        nlp, averages = trained_spacy(learned, epochs=1)
+        nlp, averages = trained_spacy(learned)
         with nlp.use_params(averages):
             nlp.to_disk(kept)
     nlp = spacy.load(kept)

@@ -1,7 +1,6 @@
 """UDPipe 1's parser, trained here on a treebank; it is small and not a published model.
 
-It reads the words and their gold tags, and uses one core. Training on the 12,543 sentences of en_ewt takes about five
-minutes; as a peer of `speed` it is trained for a minute.
+It reads the words and their gold tags, uses one core, and is trained for a minute.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.answers import FILE, WORDS, Built, Way, answer, heads_in_file, needed
-from treefine import Graph, Sentence, TreefineError, read_treebank
+from benchmarks.peers.answers import FILE, WORDS, Built, Way, answer, heads_in_file
+from treefine import Sentence, TreefineError, read_treebank
 
 UDPIPE: dict[str, Any] = {
     "transition_system": "projective",
@@ -30,58 +29,21 @@ UDPIPE: dict[str, Any] = {
     "learning_rate": 0.01,
     "learning_rate_final": 0.001,
     "l2": 0.3,
-    "iterations": 5,
+    "iterations": 1,
 }
 
 
-def udpipe_trees(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> list[Graph]:
-    """Train UDPipe's transition-based parser (Parsito) and return its trees."""
-    udpipe = needed("ufal.udpipe")
-    model = _loaded(udpipe, trained_udpipe(udpipe, train, iterations=UDPIPE["iterations"]))
-    found = []
-    for each in udpipe_sentences(udpipe, sentences):
-        model.parse(each, "")
-        words = list(each.words)[1:]  # the first word is ROOT
-        found.append(Graph.of_words([word.head for word in words], [word.deprel for word in words]))
-    return found
-
-
-TAGGER = "iterations=4;use_lemma=0;provide_lemma=0;use_feats=0;provide_feats=0"  # only UPOS and XPOS
-
-
-def udpipe_tagged(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> list[Sentence]:
-    """Train UDPipe's tagger and parser, and return the sentences with the tags and trees that it predicts."""
-    udpipe = needed("ufal.udpipe")
-    model = _loaded(udpipe, trained_udpipe(udpipe, train, iterations=3, tagger=TAGGER))
-    found = []
-    for sentence, each in zip(sentences, udpipe_sentences(udpipe, sentences), strict=True):
-        model.tag(each, "")
-        model.parse(each, "")
-        words = list(each.words)[1:]  # the first word is ROOT
-        tagged = sentence.with_tags(upos=[word.upostag for word in words], xpos=[word.xpostag for word in words])
-        found.append(tagged.with_graph(Graph.of_words([word.head for word in words], [word.deprel for word in words])))
-    return found
-
-
-def trained_udpipe(udpipe: Any, train: Sequence[Sentence], *, iterations: int, tagger: str = "none") -> bytes:
-    """Train UDPipe and return the contents of its model file; its parser reads the tags of its tagger, if any."""
-    changed = {"iterations": iterations, "use_gold_tags": int(tagger == "none")}
-    options = ";".join(f"{name}={value}" for name, value in (UDPIPE | changed).items())
+def trained_udpipe(udpipe: Any, train: Sequence[Sentence]) -> bytes:
+    """Train UDPipe and return the contents of its model file."""
+    options = ";".join(f"{name}={value}" for name, value in UDPIPE.items())
     error = udpipe.ProcessingError()
     read = _read_by_udpipe(udpipe, [_bare(each).with_graph(each.graph) for each in train])
     weights: bytes = udpipe.Trainer.train(
-        "morphodita_parsito", read, udpipe.Sentences(), "none", tagger, options, error
+        "morphodita_parsito", read, udpipe.Sentences(), "none", "none", options, error
     )
     if error.occurred():
         raise TreefineError(f"UDPipe could not be trained: {error.message}")
     return weights
-
-
-def _loaded(udpipe: Any, weights: bytes) -> Any:
-    with tempfile.TemporaryDirectory() as folder:  # UDPipe reads models only from files
-        path = Path(folder, "model.udpipe")
-        path.write_bytes(weights)
-        return udpipe.Model.load(str(path))
 
 
 def udpipe_sentences(udpipe: Any, sentences: Iterable[Sentence]) -> Any:
@@ -114,7 +76,7 @@ def build(source: str, train: str, folder: str, sentences: int, beam: int, **_: 
     kept = Path(folder, f"udpipe-{sentences}.udpipe")
     is_new = not kept.exists()
     if is_new:
-        kept.write_bytes(trained_udpipe(udpipe, list(islice(read_treebank(train), sentences)), iterations=1))
+        kept.write_bytes(trained_udpipe(udpipe, list(islice(read_treebank(train), sentences))))
     model = udpipe.Model.load(str(kept))
     options = f"beam_search={beam}"
     given = list(read_treebank(source))

@@ -1,4 +1,4 @@
-"""Compare the speed of treefine, other parsers and bare encoders on the same words, in turn, in one run."""
+"""Compare the speed of treefine and other parsers on the same words, in turn, in one run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from benchmarks.options import (
     count,
     option,
 )
-from benchmarks.peers.answers import ALL_PASSES, FILE, ONE_PASS, WORDS
+from benchmarks.peers.answers import FILE, WORDS
 from benchmarks.peers.process import Peer
 from benchmarks.rows import (
     Row,
@@ -40,7 +40,7 @@ from treefine import TreefineError
 from treefine.model.bundled import find_model
 
 Device = Literal["cpu", "cuda"]
-OURS, ENCODER = "treefine", "encoder"  # these packages run in the current Python
+OURS = "treefine"  # runs in the current Python
 STOP_ABOVE = 0.935  # chosen on dev: see `stopping`
 SURE = f"treefine, stop above {STOP_ABOVE}"  # confident sentences stop early
 UNTRAINED = "untrained"  # with random weights, trees take longer to find
@@ -58,23 +58,13 @@ class System:
     devices: tuple[Device, ...] = ("cpu",)
 
     @property
-    def is_parser(self) -> bool:
-        """Whether it must give every word a head."""
-        return self.package != ENCODER
-
-    @property
     def is_other(self) -> bool:
         """Whether it is another project's parser. It parses only one copy of the sentences, to save time."""
-        return self.package not in (OURS, ENCODER)
+        return self.package != OURS
 
 
 def _ours(name: str, *devices: Device, **build: Any) -> System:
     return System(name, OURS, "treefine_parser", build, devices=devices)
-
-
-def _encoder(name: str, *devices: Device, **build: Any) -> System:
-    sizes = {"layers": 12, "width": 384} | build
-    return System(f"encoder alone, {name}", ENCODER, "bare_encoder", sizes, (ONE_PASS, ALL_PASSES), devices)
 
 
 def _stanza(name: str, updates: int, update_words: int, batch_words: int = 5000, **build: Any) -> System:
@@ -95,13 +85,6 @@ SYSTEMS = (
     _ours("treefine, float32", "cpu", "cuda", precision="float32"),
     _ours("treefine, one pass", "cpu", "cuda", max_steps=1),
     _ours("treefine, one pass, float32", "cpu", "cuda", max_steps=1, precision="float32"),
-    _encoder("12 × 384, float32", "cpu", "cuda", kind="sdpa", dtype="float32"),
-    _encoder("12 × 384, bfloat16", "cpu", "cuda", kind="sdpa", dtype="bfloat16"),
-    _encoder("12 × 384, float16", "cuda", kind="sdpa", dtype="float16"),
-    _encoder("12 × 384, int8", "cpu", kind="treefine", dtype="int8"),  # torch has no int8 encoder
-    _encoder("12 × 384, bfloat16, transformers", "cuda", kind="transformers", dtype="bfloat16"),
-    _encoder("12 × 768, bfloat16", "cuda", kind="sdpa", dtype="bfloat16", width=768),
-    _encoder("12 × 768, bfloat16, transformers", "cuda", kind="transformers", dtype="bfloat16", width=768),
     System("spaCy", "spacy", "spacy_parser", {"updates": 390, "processes": 1}, (WORDS,)),
     System("spaCy, 2 processes", "spacy", "spacy_parser", {"updates": 390, "processes": 2}, (WORDS,)),
     System("UDPipe 1, beam 5", "ufal.udpipe", "udpipe_parser", {"sentences": 12_000, "beam": 5}),
@@ -117,7 +100,6 @@ SYSTEMS = (
     _supar(f"BERT 12 × 768, {UNTRAINED}", tree=False, layers=12, width=768),
 )
 BASE = SYSTEMS[0]  # the others are compared with it
-BESIDE = {WORDS: WORDS, FILE: FILE, ONE_PASS: FILE, ALL_PASSES: FILE}  # treefine's way that each way is compared with
 BLANKED = (6, 7, 8)  # HEAD, DEPREL and DEPS
 
 
@@ -137,7 +119,7 @@ BLANKED = (6, 7, 8)  # HEAD, DEPREL and DEPS
     ROWS_FILE,
 )
 def measure_speed(options: argparse.Namespace) -> None:
-    """Measure the speed of treefine, other parsers and bare encoders; write one row.
+    """Measure the speed of treefine and other parsers; write one row.
 
     python -m benchmarks speed --python spacy=a/bin/python stanza=b/bin/python supar=c/bin/python
     python -m benchmarks speed --device cuda --copies 40 --sentences 2077
@@ -146,7 +128,7 @@ def measure_speed(options: argparse.Namespace) -> None:
     are left out. Trained models are kept in --folder. The trees of treefine's fast paths are first compared on dev with
     those of the reference implementation; no time is reported if they differ. The test set is not scored.
     """
-    pythons = {OURS: sys.executable, ENCODER: sys.executable} | dict(each.split("=", 1) for each in options.python)
+    pythons = {OURS: sys.executable} | dict(each.split("=", 1) for each in options.python)
     wanted = [each for each in SYSTEMS if options.device in each.devices and options.systems in each.name]
     lacking = sorted({each.package for each in wanted} - pythons.keys())
     if lacking:
@@ -156,9 +138,7 @@ def measure_speed(options: argparse.Namespace) -> None:
         given, once = given_files(options, Path(scratch))
         with Peers(systems, pythons, given, once, options.threads) as peers:
             rounds = [peers.round() for _ in range(options.rounds)]
-            profile = peers.peers[BASE.name].ask("profile")
     config = peers.config | {
-        "profile": profile,
         "file": "en_ewt test",
         "sentences": given["n_sentences"],
         "words": given["n_words"],
@@ -189,7 +169,6 @@ class Peers:
         self.peers: dict[str, Peer] = {}
         self.memory: dict[str, dict[str, float]] = {}
         self.config: dict[str, Any] = {"packages": {}, "parameters": {}, "trees": {}, "settings": {}}
-        self.passes: list[int] = [1] * given["n_sentences"]  # of treefine's refinement, for bare encoders
 
     def __enter__(self) -> Peers:
         with ExitStack() as stack:
@@ -205,8 +184,6 @@ class Peers:
 
     def _build(self, system: System, stack: ExitStack) -> None:
         arguments = dict(self.once if system.is_other else self.given) | dict(system.build)
-        if system.package == ENCODER:
-            arguments["passes"] = self.passes
         peer, built = self._started(system, arguments, stack)
         if built["has_learned"]:  # a new process does not count the memory of training
             peer.close()
@@ -219,10 +196,6 @@ class Peers:
         if system.package == OURS:
             self.config["settings"][system.name] = peer.ask("settings")
             self.config["trees"][system.name] = peer.ask("check")
-        if system is BASE:
-            self.passes = peer.ask("passes")
-            steps = range(1, max(self.passes) + 1)
-            self.config["sentences by step"] = [sum(count >= t for count in self.passes) for t in steps]
 
     def _started(self, system: System, arguments: Mapping[str, Any], stack: ExitStack) -> tuple[Peer, dict[str, Any]]:
         module = f"benchmarks.peers.{system.module}"
@@ -240,8 +213,7 @@ class Peers:
                 kept = self.memory[system.name]
                 kept["peak_mib"] = max(kept["peak_mib"], peak)
                 given = self.once if system.is_other else self.given
-                if system.is_parser:
-                    check_heads(f"{system.name}, {way}", answer, given["n_sentences"], given["n_words"])
+                check_heads(f"{system.name}, {way}", answer, given["n_sentences"], given["n_words"])
                 found[f"{system.name}: {way}"] = answer | {
                     "sentences": given["n_sentences"],
                     "words": given["n_words"],
@@ -264,13 +236,13 @@ def summed_up(
 ) -> dict[str, dict[str, Any]]:
     """Return median seconds, speed, memory and the median ratio to treefine's time, by system and way.
 
-    The ratio is that of the times per word. A bare encoder is compared with treefine from file to file.
+    The ratio is that of the times per word.
     """
     result = {}
     for name, first in rounds[0].items():
         system, _, way = name.rpartition(": ")
         seconds = statistics.median(each[name]["seconds"] for each in rounds)
-        ours = f"{BASE.name}: {BESIDE[way]}"
+        ours = f"{BASE.name}: {way}"
         ratios = (each[name]["seconds"] / each[ours]["seconds"] for each in rounds)
         result[name] = {
             "seconds": round(seconds, 3),

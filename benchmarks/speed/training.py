@@ -6,12 +6,8 @@ import argparse
 import gc
 import statistics
 import sys
-import time
-import warnings
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -19,7 +15,6 @@ import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from torch import Tensor
-from torch.profiler import ProfilerActivity
 
 from benchmarks.options import DEVICE, ROUNDS, ROWS_FILE, command, count, option
 from benchmarks.rows import save_row, torch_fields
@@ -115,70 +110,6 @@ def random_graphs(sentences: list[Sentence], *, seed: int = 1) -> list[Arcs]:
     return [noised(each.arcs, WRONG_HEADS, labels, rng) for each in sentences]
 
 
-TOP = 15  # kernels that are listed by name
-LONGEST_NAME = 60
-
-
-def profile(learn: Callable[[], float], device: torch.device, *, rounds: int = 5) -> dict[str, float]:
-    """Measure wall time and GPU time, count operations and kernels, and count how often the host waited.
-
-    The profiler slows the host down, so wall time is measured without it.
-    """
-    is_on_gpu = device.type == "cuda"
-    learn()  # a warm-up
-    wall = statistics.median(_milliseconds(learn, device) for _ in range(rounds))
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if is_on_gpu else [])]
-    with torch.profiler.profile(activities=activities) as profiler:
-        _milliseconds(learn, device)
-    entries = profiler.key_averages()
-    result: dict[str, float] = {
-        "milliseconds": round(wall, 2),
-        "operations": sum(each.count for each in entries if each.key.startswith("aten::")),
-    }
-    if is_on_gpu:
-        kernels = [each for each in entries if each.device_type.name == "CUDA"]
-        busy = sum(each.self_device_time_total for each in kernels) / 1000
-        result |= {
-            "gpu_milliseconds": round(busy, 2),
-            "gpu_busy_share": round(busy / wall, 3),
-            "kernels": sum(each.count for each in kernels),
-        }
-        places = host_waits(learn)
-        result["host_waits"] = places.total()
-        result |= {f"host waits at {place}": count for place, count in places.most_common()}
-        costly = sorted(kernels, key=lambda each: -each.self_device_time_total)
-        times = {each.key: each.self_device_time_total / 1000 for each in costly}
-    else:
-        costly = sorted(entries, key=lambda each: -each.self_cpu_time_total)
-        times = {each.key: each.self_cpu_time_total / 1000 for each in costly}
-    for each in costly[:TOP]:
-        result[f"{each.key[:LONGEST_NAME]} ×{each.count}_milliseconds"] = round(times[each.key], 2)
-    return result
-
-
-def host_waits(learn: Callable[[], float]) -> Counter[str]:
-    """Count where the host waited for the GPU, as PyTorch reports it; it does not report waiting for events."""
-    before = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        torch.cuda.set_sync_debug_mode("warn")
-        try:
-            learn()
-        finally:
-            torch.cuda.set_sync_debug_mode(before)
-    return Counter(
-        f"{Path(each.filename).name}:{each.lineno}" for each in caught if "synchronizing" in str(each.message)
-    )
-
-
-def _milliseconds(learn: Callable[[], float], device: torch.device) -> float:
-    start = time.perf_counter()
-    learn()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return 1000 * (time.perf_counter() - start)
-
-
 Precision = Literal["auto", "float32", "bfloat16"]
 Learn = Callable[[], float]  # learn from one batch, all steps; return the loss per word and step
 OURS, REFERENCE, IN_FLOAT32 = "treefine", "straightforward", "straightforward in float32"
@@ -194,15 +125,12 @@ CLOSE = 1e-4  # tolerance for losses in float32
     count("--steps", 3, "refinement steps, each with an update"),
     option("--precision", choices=get_args(Precision), default="auto"),
     ROUNDS.but(default=5),
-    option("--profile", action="store_true", help="profile one batch instead"),
-    option("--compile", action="store_true", help="compile treefine's layers with torch.compile"),
     ROWS_FILE,
 )
 def measure_training_speed(options: argparse.Namespace) -> None:
     """Measure training, compared with a straightforward implementation; write a row for each batch size.
 
     python -m benchmarks training_speed --device cuda                    # base size, 60 words, several batch sizes
-    python -m benchmarks training_speed --device cuda --profile          # a profile of one batch
     python -m benchmarks training_speed --size tiny --sentences 8 --rows tried.jsonl       # a trial run on a CPU
 
     All use the same weights and optimiser and take turns. No time is reported if their losses differ.
@@ -218,16 +146,9 @@ def measure_training_speed(options: argparse.Namespace) -> None:
             "pieces": setting.n_pieces,
             "steps": options.steps,
             "precision": str(setting.dtype).removeprefix("torch."),
-            "compiled": options.compile,
             "rounds": options.rounds,
         }
-        if options.compile:
-            for layer in setting.model.encoder.layers:
-                layer.compile(dynamic=True)
-        if options.profile:
-            save_row("training_profile", config, profile(setting.contenders[OURS], device), path=options.rows)
-        else:
-            save_row("training_speed", config, measured(setting, options.rounds), path=options.rows)
+        save_row("training_speed", config, measured(setting, options.rounds), path=options.rows)
         del setting
         gc.collect()
 

@@ -1,8 +1,6 @@
 """Bad input causes one clear line and exit code 1 in every command."""
 
 import lzma
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -219,19 +217,6 @@ def test_an_error_about_a_wrong_option_lists_the_right_ones(run, arguments, mess
     result = run("good.conllu", GOOD.encode(), *arguments)
 
     assert (result.exit_code, result.stderr) == (1, f"treefine: {message}\n")
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
-def test_a_full_standard_output_is_reported_in_one_line(data):
-    gold = str(data / "constructs.conllu")
-    command = [sys.executable, "-m", "treefine", "evaluate", gold, gold]
-
-    with open("/dev/full", "wb") as full:  # noqa: PTH123
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-
-    assert done.stderr.splitlines()[0] == "treefine: No space left on device"
-    assert "Traceback" not in done.stderr
-    assert done.returncode == 1
 
 
 def test_debug_raises_the_original_error(run):

@@ -1,9 +1,6 @@
 """Bad texts, models and outputs cause one clear line and exit code 1, or get a valid tree."""
 
-import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -31,13 +28,6 @@ def test_a_text_without_words_is_reported(run, text):
     assert failed(run, "-", input=text) == "<stdin>: The text contains no words."
 
 
-def test_a_file_without_words_is_reported_and_nothing_is_written(run):
-    Path("blank.txt").write_text("\n\n")
-
-    assert failed(run, "blank.txt", "-o", "out.conllu") == "blank.txt: The text contains no words."
-    assert not list(Path().glob("out*"))
-
-
 TEXTS = {
     "one emoji": "👩‍👩‍👧",
     "a word of 10,000 characters": "'" * 10_000,  # one word for our segmenter with random weights
@@ -56,15 +46,6 @@ def test_strange_text_gets_trees_and_loses_no_character(run, kind, source):
     assert result.stderr == ""
     assert text_of(sentences) == TEXTS[kind]
     assert all(sentence.graph.is_tree for sentence in sentences)
-
-
-@pytest.mark.parametrize("line", ["a" * 10_000, "ab " * 1_000], ids=["letters", "words"])
-def test_a_very_long_word_and_a_very_long_sentence_get_a_tree(run, line):
-    result = run("-", "--from", "words", input=line)
-
-    (sentence,) = read(result.stdout)
-    assert list(sentence.forms) == line.split()
-    assert sentence.graph.is_tree
 
 
 @pytest.mark.parametrize("option", [("--format", "tree"), ("--format", "svg"), ("--format", "html"), ("--review", 1)])
@@ -107,7 +88,7 @@ def test_a_file_that_is_not_utf8_is_reported_with_line_and_byte(run, source, con
 
 
 def test_a_bad_byte_far_into_a_text_is_reported_with_its_line(run, monkeypatch):
-    monkeypatch.setattr("treefine.cli.inputs.TEXT_CHUNK", 1 << 12)
+    monkeypatch.setattr("treefine.jobs.inputs.TEXT_CHUNK", 1 << 12)
     # Several chunks, mostly of spaces, so that only a few words are parsed. Blank lines end the sentences.
     Path("in.txt").write_bytes(f"é{' ' * 60}1\n\n".encode() * 700 + b"x\xe9")
 
@@ -144,16 +125,6 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_a_missing_file_of_a_model_is_reported(run, name):
-    Path("copy", name).unlink()
-
-    message = failed(run, "a b", "--model", "copy")
-
-    assert message.startswith("copy")
-    assert DAMAGE[name] in message
-
-
-@pytest.mark.parametrize("name", DAMAGE)
 @pytest.mark.parametrize("content", [b"torn", b"", b"[1]", b"{}", b"\xff\0"], ids=["torn", "none", "list", "{}", "odd"])
 def test_a_damaged_file_of_a_model_is_reported(run, name, content):
     Path("copy", name).write_bytes(content)
@@ -162,37 +133,6 @@ def test_a_damaged_file_of_a_model_is_reported(run, name, content):
 
     assert message.startswith("copy")
     assert "Traceback" not in message
-
-
-def test_a_config_of_the_wrong_kind_is_reported(run):
-    shutil.copy("copy/segmenter/config.json", "copy/config.json")
-
-    message = failed(run, "a b", "--model", "copy")
-    assert message.startswith("copy/config.json: This is not the config of a treefine model.")
-
-
-@pytest.mark.usefixtures("only_own_models")
-def test_an_error_about_an_unknown_model_lists_the_bundled_ones(run, monkeypatch, tmp_path):
-    assert failed(run, "a b", "--model", "klingon").startswith("There is no model 'klingon'.")
-    (tmp_path / "bundled" / "en").mkdir(parents=True)
-    (tmp_path / "bundled" / "en" / "config.json").touch()
-    monkeypatch.setattr("treefine.model.bundled.BUNDLED", tmp_path / "bundled")
-
-    assert failed(run, "a b", "--model", "klingon") == (
-        "There is no model 'klingon'. "
-        "Choose a bundled one (en), or give the path of a folder, or OWNER/NAME on the hub."
-    )
-
-
-def test_the_default_model_is_the_bundled_english_one(run, monkeypatch, tmp_path, text_model):
-    monkeypatch.setattr("treefine.model.bundled.BUNDLED", Path(text_model).parent)
-    (Path(text_model).parent / "en").symlink_to(text_model)
-    try:
-        result = invoke("parse", "a b", "--format", "json")
-    finally:
-        (Path(text_model).parent / "en").unlink()
-
-    assert json.loads(result.stdout.splitlines()[0])["sent_id"] == "1"
 
 
 def test_text_for_a_model_without_a_segmenter_is_reported(run):
@@ -204,53 +144,9 @@ def test_text_for_a_model_without_a_segmenter_is_reported(run):
     )
 
 
-@pytest.mark.parametrize("output", ["no/such/out.conllu", "file/out.conllu", "file/"])
-def test_an_unwritable_output_is_reported_before_the_model_is_loaded(run, output):
-    Path("file").touch()
-
-    message = failed(run, "a.txt" if output == "file/" else "a b", "-o", output, "--model", "./nowhere", "--text")
-
-    assert message.startswith(
-        ("no/such/out.conllu: The output could", "file/out.conllu: The output could", "file: An output")
-    )
-
-
-def test_missing_write_permission_is_reported_before_the_model_is_loaded(run, monkeypatch):
-    monkeypatch.setattr("os.access", lambda path, mode: False)
-
-    assert failed(run, "a b", "-o", "out.conllu", "--model", "./nowhere") == (
-        "out.conllu: The output could not be written: Permission denied."
-    )
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
 @pytest.mark.parametrize("shape", ["conllu", "tree"])
 def test_a_full_device_is_reported_in_one_line(run, shape):
     assert failed(run, "a b", "-o", "/dev/full", "--format", shape) == (
         "/dev/full: The output could not be written: No space left on device."
     )
-
-
-def command(model, rest):
-    return f"{sys.executable} -m treefine parse --model {model} --device cpu {rest}"
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
-def test_a_full_standard_output_is_reported_in_one_line(text_model):
-    done = subprocess.run(command(text_model, "'a b' > /dev/full"), shell=True, capture_output=True, text=True)
-
-    assert (done.returncode, done.stderr) == (
-        1,
-        "treefine: <stdout>: The output could not be written: No space left on device.\n",
-    )
-
-
-def test_a_reader_that_stops_early_is_not_an_error(text_model, tmp_path):
-    (tmp_path / "in.txt").write_text("' " * 800)
-
-    done = subprocess.run(
-        command(text_model, f"{tmp_path}/in.txt | head -n 1"), shell=True, capture_output=True, text=True
-    )
-
-    assert done.stdout.startswith("# generator = treefine ")
-    assert done.stderr == ""

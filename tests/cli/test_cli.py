@@ -72,18 +72,6 @@ def test_evaluate_compare_and_validate_read_folders_and_patterns(files):
     assert compared["scores"] == {"parsed": scores[0]["f1"], "perfect": 1}
 
 
-def test_evaluate_prints_the_same_as_json(files):
-    arguments = ("evaluate", "gold.conllu", "bad.conllu", "--labels", "--confusions", "3", "--json")
-
-    result = json.loads(invoke(*arguments).stdout)
-
-    assert (result["gold"], result["system"], result["rule"]) == ("gold.conllu", "bad.conllu", "conll18")
-    las = result["scores"]["LAS"]
-    assert las["f1"] == las["correct"] / las["gold"] < 0.7
-    assert sum(label["correct"] for label in result["labels"].values()) == las["correct"]
-    assert len(result["confused_heads"]) == 3
-
-
 def test_evaluate_prints_the_agreement_of_two_annotators(files):
     arguments = ("evaluate", "gold.conllu", "bad.conllu", "--agreement", "--confusions", "2")
 
@@ -97,23 +85,6 @@ def test_evaluate_prints_the_agreement_of_two_annotators(files):
     assert values["identical_trees"] < 1
     message = failed(invoke, *arguments, "--labels")
     assert message == "--agreement cannot be combined with --labels. Leave out one of them."
-
-
-def test_the_files_of_folders_are_paired_for_agreement(files):
-    for folder, name in (("first", "gold"), ("second", "bad")):
-        for file in ("a", "b"):
-            Path(folder).mkdir(exist_ok=True)
-            shutil.copy(f"{name}.conllu", Path(folder, f"{file}.conllu"))
-    words = [
-        json.loads(invoke("evaluate", *paths, "--agreement", "--json").stdout)["words"]
-        for paths in (("first", "second"), ("gold.conllu", "bad.conllu"))
-    ]
-    assert words[0] == 2 * words[1]
-
-    lines = Path("second/a.conllu").read_text().split("\n\n")
-    Path("second/a.conllu").write_text("\n\n".join(lines[1:]))
-
-    assert "second/a.conllu: The first treebank has " in failed(invoke, "evaluate", "first", "second", "--agreement")
 
 
 def test_compare_marks_the_best_system_and_those_not_significantly_worse(files):
@@ -142,16 +113,6 @@ def test_compare_prints_markdown_and_json(files):
     assert result["differences"][0]["p_randomisation"] == 1 / 201
 
 
-def test_compare_names_systems_with_the_same_file_name_by_their_paths(files):
-    for folder in ("x", "y"):
-        Path(folder).mkdir()
-        Path(folder, "out.conllu").write_bytes(Path("good.conllu").read_bytes())
-
-    out = invoke("compare", "gold.conllu", "x/out.conllu", "y/out.conllu", "--samples", "100").stdout
-
-    assert [line.split()[0] for line in out.splitlines()[2:4]] == ["x/out", "y/out"]
-
-
 @pytest.mark.parametrize("names", [["--names", "old,=new"], ["--names", "old", "--names", " =new "]])
 def test_compare_uses_the_given_names(files, names):
     arguments = ("compare", "gold.conllu", "bad.conllu", "good.conllu", "--samples", "10", "--json", *names)
@@ -174,12 +135,6 @@ def test_names_that_do_not_fit_the_systems_are_an_error(files, names, message):
         result = invoke(command, "gold.conllu", "bad.conllu", "good.conllu", "--names", names, code=1)
 
         assert result.stderr == f"treefine: {message} {hint}\n"
-
-
-def test_validate_is_silent_about_valid_files(files):
-    result = invoke("validate", "gold.conllu", "bad.conllu")
-
-    assert (result.stdout, result.stderr) == ("", "2 files, no errors\n")
 
 
 def test_validate_prints_errors_as_json(files):
@@ -233,15 +188,6 @@ def test_the_extension_or_to_selects_the_format_of_convert(files, name, start):
     assert Path(name).read_text() == printed
     forms = [form for sentence in read_treebank("gold.conllu") for form in sentence.forms]
     assert all(form in printed for form in forms if form.isalnum())
-
-
-def test_json_of_a_treebank_has_its_words_and_trees(files):
-    lines = invoke("convert", "gold.conllu", "-", "--to", "json").stdout.splitlines()
-
-    for line, sentence in zip(lines, read_treebank("gold.conllu"), strict=True):
-        words = json.loads(line)["words"]
-        assert [word["form"] for word in words] == list(sentence.forms)
-        assert [(word["head"], word["label"]) for word in words] == list(zip(*sentence.arcs, strict=True))
 
 
 def test_convert_reads_and_writes_a_pipe(data):
@@ -298,11 +244,6 @@ def test_verbose_prints_the_time(files):
         assert re.fullmatch(r"1 file, no errors\ntreefine: finished in [\d.]+ s\n", invoke(*arguments).stderr)
 
 
-def test_verbose_prints_no_time_after_an_error(files):
-    assert invoke("-v", code=2).stderr.endswith("Missing command.\n")
-    assert failed(invoke, "-v", "evaluate", "gold.conllu", "none.conllu")
-
-
 def test_help_and_usage_errors_contain_no_names_of_types():
     assert "  INPUT  Texts, files" in invoke("parse", "-h").stdout
     for option in (["--format", "xml"], ["--threads", "abc"]):
@@ -352,15 +293,6 @@ def test_version_prints_the_versions_of_treefine_python_and_torch():
 
     python, torch = platform.python_version(), metadata.version("torch")
     assert invoke("--version").stdout == f"treefine {treefine.__version__} (Python {python}, torch {torch})\n"
-
-
-def test_the_version_is_printed_without_importing_torch():
-    code = (
-        "from treefine.cli.app import app; import sys; app(['--version'], standalone_mode=False); print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-
-    assert "torch" not in done.stdout.splitlines()[1].split()
 
 
 # models: the list of bundled models
@@ -443,29 +375,6 @@ def test_models_prints_the_scores_of_each_language_in_a_second_table(bundled):
     found = json.loads(invoke("models", "--json").stdout)
     assert found[1]["languages"] == LANGUAGES
     assert "languages" not in found[0]
-
-
-@pytest.mark.usefixtures("only_own_models")
-def test_models_says_if_no_model_is_bundled(tmp_path, monkeypatch):
-    monkeypatch.setattr("treefine.model.bundled.BUNDLED", tmp_path)
-
-    assert invoke("models").stdout == "This installation has no bundled models.\n"
-    assert invoke("models", "--json").stdout == "[]\n"
-
-
-def test_models_reports_a_damaged_description(bundled):
-    (bundled / "en" / "about.json").write_text("{")
-
-    assert "about.json:1: The file is damaged: it is not JSON." in failed(invoke, "models")
-
-
-def test_listing_models_loads_no_torch():
-    code = "from treefine.cli.app import app; app(['models'], standalone_mode=False)\nimport sys\n"
-    done = subprocess.run(
-        [sys.executable, "-c", code + "print(*sys.modules)"], capture_output=True, check=True, text=True
-    )
-
-    assert not {"torch", "numpy", "rich"} & {name.partition(".")[0] for name in done.stdout.split()}
 
 
 # serve, until it listens; tests/serving has the rest

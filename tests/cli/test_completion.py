@@ -1,8 +1,5 @@
 """Shell completion: the scripts, and what the program answers to them."""
 
-import subprocess
-from pathlib import Path
-
 import pytest
 import shellingham
 from typer.testing import CliRunner
@@ -31,22 +28,6 @@ def test_the_script_of_each_shell_is_printed(shell):
 
     assert "_COMPLETE" in script
     assert "complete" in script
-
-
-@pytest.mark.parametrize("shell", ["bash"], indirect=True)
-def test_bash_accepts_the_script(shell, tmp_path):
-    script = tmp_path / "completion.sh"
-    script.write_text(invoke("--show-completion").stdout)
-
-    subprocess.run(["bash", "-n", script], check=True)
-
-
-@pytest.mark.parametrize("shell", ["bash"], indirect=True)
-def test_the_script_is_installed_in_the_home_directory(shell, monkeypatch, tmp_path):
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-
-    assert invoke("--install-completion").stdout.startswith("bash completion installed in ")
-    assert list((tmp_path / ".bash_completions").iterdir())
 
 
 def test_commands_and_options_are_completed():

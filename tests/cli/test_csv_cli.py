@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.commands import failed, invoke
+from tests.support.commands import invoke
 from tests.support.generated import conllu_files
 from treefine import read_treebank
-from treefine.parsing.table import CONFIDENCE, INITIAL, TREES, WORDS, Content, csv_texts
+from treefine.parsing.table import CONFIDENCE, TREES, WORDS, Content, csv_texts
 from treefine.treebank.conllu import write_treebank
 from treefine.treebank.sentence import Sentence
 
@@ -49,13 +49,6 @@ def test_csv_holds_every_word_as_it_is(content, delimiter):
         assert row["sent_id"] == sentence.sent_id
 
 
-@pytest.mark.parametrize("form", ["-LRB-", "--", "@user", "=)", "+1", "'s"])
-def test_a_word_that_looks_like_a_formula_is_written_as_it_is(form):
-    (row,) = rows("".join(csv_texts([Sentence.of_words([form])], Content())))
-
-    assert row["form"] == form
-
-
 def test_a_table_of_parses_has_the_columns_of_parquet(run, nlp):
     found = rows(run("a.txt", "--format", "csv", "--confidence", "--k", 2).stdout)
 
@@ -74,34 +67,3 @@ def test_the_extension_selects_the_table(run, name, shape):
     data = gzip.decompress(Path(name).read_bytes()) if name.endswith(".gz") else Path(name).read_bytes()
     assert data.decode() == run("words.txt", "--from", "words", "--format", shape).stdout
     assert not data.startswith(b"\xef\xbb\xbf")
-
-
-def test_a_table_of_refined_trees_has_the_initial_ones(run):
-    found = rows(run("in.conllu", "--format", "tsv", command="refine").stdout, "\t")
-
-    assert list(found[0])[-2:] == [column.name for column in INITIAL]
-    assert [row["initial_head"] for row in found] == ["", ""]
-
-
-def test_an_output_folder_gets_one_table_per_file(run):
-    run("a.txt", "words.txt", "-o", "out/", "--format", "csv")
-
-    assert sorted(path.name for path in Path("out").iterdir()) == ["a.csv", "words.csv"]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            ["--show-steps"],
-            "A table cannot show refinement steps. Add --format tree, svg, html or json, or leave out --show-steps.",
-        ),
-        (
-            ["--resume"],
-            "--resume cannot continue this kind of output. Write CoNLL-U, CoNLL-X, CoNLL-2009 or JSON to a file, write "
-            "to a folder, or leave out --resume.",
-        ),
-    ],
-)
-def test_options_that_a_table_does_not_support_are_reported(run, options, message):
-    assert failed(run, "a.txt", "-o", "x.csv", *options) == message

@@ -1,7 +1,5 @@
 """The draw command."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,8 +7,6 @@ import pytest
 from tests.support.commands import failed, invoke
 from tests.support.data import DATA
 from treefine import read_treebank
-from treefine.drawing.picture import picture_of
-from treefine.drawing.text import draw_text
 from treefine.treebank.conllu import write_treebank
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
@@ -35,21 +31,6 @@ def test_a_treebank_is_drawn_with_names_and_texts(place):
     )
 
 
-def test_a_text_is_no_treebank(place):
-    Path("a.txt").write_text("Dogs bark.\n")
-
-    assert failed(invoke, "draw", "a.txt").endswith(
-        "not 1. If this is a text and not a treebank, parse it with treefine parse."
-    )
-
-
-def test_every_construct_of_a_treebank_is_drawn(place):
-    out = invoke("draw", DATA / "constructs.conllu").stdout
-
-    for sentence in read_treebank(DATA / "constructs.conllu"):
-        assert draw_text(picture_of(sentence)) in out
-
-
 @pytest.mark.parametrize("name", ["x.svg", "x.html", "x.txt", "x"])
 def test_the_extension_selects_the_format(place, name):
     invoke("draw", "in.conllu", "-o", name)
@@ -70,24 +51,3 @@ def test_sentences_are_chosen_by_number_and_by_sent_id(place):
         "in.conllu: There is no sentence 3. Give the number or the sent_id of a sentence."
     )
     assert not Path("x.svg").exists()
-
-
-def test_an_unknown_extension_is_refused(place):
-    assert failed(invoke, "draw", "in.conllu", "-o", "x.pdf") == (
-        "x.pdf: This command writes no format with the extension .pdf. Use .txt, .svg, .html, .htm (and .gz, .xz, .bz2 "
-        "or .zst after it), or choose the format with --format."
-    )
-    assert "extension .conllu." in failed(invoke, "draw", "in.conllu", "-o", "x.conllu")
-    invoke("draw", "in.conllu", "-o", "wsj.23")
-    assert "─> " in Path("wsj.23").read_text()
-
-
-def test_drawing_loads_neither_torch_nor_numpy(place):
-    code = (
-        "import sys; from treefine.cli.app import app; app(['draw', 'in.conllu'], standalone_mode=False); "
-        "print(*sys.modules)"
-    )
-
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert not {name.partition(".")[0] for name in done.stdout.split()} & {"torch", "numpy", "rich", "pyarrow"}

@@ -1,6 +1,5 @@
 """The parse and refine commands."""
 
-import lzma
 import shutil
 import subprocess
 import sys
@@ -10,14 +9,14 @@ import pytest
 
 from tests.support.commands import failed, invoke, read
 from tests.support.data import DATA, ud_files
-from tests.support.tiny import sample, tiny_biaffine, tiny_model
+from tests.support.tiny import sample, tiny_model
 from treefine import read_treebank
 from treefine.config import RelationSettings, TagSettings
 from treefine.parsing.initial import given
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import write_treebank
 
-INITIAL = ["empty", "syntr", "biaffine", "in.conllu", "tagger"]
+INITIAL = ["empty", "syntr", "in.conllu", "tagger"]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +26,6 @@ def saved(tmp_path_factory):
     Parser(tiny_model(), device="cpu").save(folder / "rngtr")
     Parser(tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))), device="cpu").save(folder / "tagger")
     Parser(tiny_model(relations=RelationSettings(graph="none")), device="cpu").save(folder / "syntr")
-    Parser(tiny_biaffine(), device="cpu").save(folder / "biaffine")
     return folder
 
 
@@ -78,32 +76,11 @@ def test_a_command_returns_the_trees_of_the_parser_with_the_same_options(models,
     assert from_stdin == out
 
 
-def test_refine_and_parse_start_from_different_graphs(models):
-    parsed, refined = (
-        invoke(command, "in.conllu", "--model", "rngtr", "--steps", 1).stdout for command in ("parse", "refine")
-    )
-
-    assert parsed != refined
-
-
 @pytest.mark.parametrize("name", ["constructs.conllu", "penn.conllx", "german.conll09"])
 def test_every_construct_of_every_format_is_kept(models, name):
     invoke("parse", "--model", "rngtr", DATA / name, "-o", f"out{Path(name).suffix}")
 
     assert_only_the_tree_changed(list(read_treebank(DATA / name)), list(read_treebank(f"out{Path(name).suffix}")))
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("cut.conllu", lambda text: text.rstrip(b"\n")), ("in.conllu.xz", lzma.compress)],
-    ids=["no last blank line", "compressed"],
-)
-def test_no_sentence_is_lost(models, name, content):
-    Path(name).write_bytes(content(Path("in.conllu").read_bytes()))
-
-    invoke("parse", "--model", "rngtr", name, "-o", "out.conllu.xz")
-
-    assert [s.forms for s in read_treebank("out.conllu.xz")] == [s.forms for s in sample(4)]
 
 
 @pytest.mark.parametrize(
@@ -129,22 +106,6 @@ def test_bad_inputs_and_models_are_reported(models, arguments, message):
     Path("empty.txt").touch()
 
     assert failed(invoke, *arguments) == message
-
-
-def test_a_damaged_model_and_an_unknown_device_are_reported(models):
-    device = failed(invoke, "parse", "--model", "rngtr", "--device", "abacus", "in.conllu")
-    Path("rngtr/model.safetensors").write_bytes(b"torn")
-    damaged = failed(invoke, "parse", "--model", "rngtr", "in.conllu")
-
-    assert device.startswith("Device 'abacus' cannot be used (")
-    assert damaged.startswith("rngtr/model.safetensors: The file is damaged (")
-    assert damaged.endswith("Copy or download it again.")
-
-
-def test_the_name_of_the_output_selects_its_format(models):
-    invoke("parse", "--model", "rngtr", DATA / "penn.conllx", "-o", "out.conllu.gz")
-
-    assert [s.forms for s in read_treebank("out.conllu.gz")] == [s.forms for s in read_treebank(DATA / "penn.conllx")]
 
 
 def test_words_with_one_sentence_per_line_are_parsed(models):
@@ -198,19 +159,12 @@ def test_a_file_that_ends_within_a_line_is_reported_and_nothing_is_written(model
     assert not list(Path().glob("*.tmp"))
 
 
-def test_a_file_that_ends_within_a_sentence_is_reported(models):
-    lines = Path("in.conllu").read_text().splitlines(keepends=True)
-    Path("cut.conllu").write_text("".join(lines[:4]))
-
-    assert "word 1) HEAD is 3 but the sentence has 1 word" in failed(invoke, "parse", "--model", "rngtr", "cut.conllu")
-
-
 def test_an_initial_file_of_different_sentences_is_reported_and_nothing_is_written(models):
     write_treebank(sample(3), "short.conllu")
 
     message = failed(invoke, "parse", "--model", "rngtr", "--initial", "short.conllu", "in.conllu", "-o", "out.conllu")
 
-    assert message.startswith("short.conllu: The file of initial parses ends before sentence 4 (in.conllu:")
+    assert message.startswith("short.conllu: The file ends before ")
     assert not Path("out.conllu").exists()
 
 
@@ -233,39 +187,6 @@ def test_data_that_the_output_format_cannot_hold_is_reported(models):
 
     assert result.stderr.startswith("dropped, because CoNLL-X cannot store them: ")
     assert "comments" in result.stderr
-
-
-def test_predicted_tags_are_written_to_the_columns_of_the_output_format(models):
-    invoke("parse", "--model", "tagger", DATA / "german.conll09", "-o", "out.conllu")
-
-    assert all("_" not in sentence.upos for sentence in read_treebank("out.conllu"))
-
-
-def test_a_closed_standard_output_is_reported(models):
-    command = f"{sys.executable} -m treefine parse --model rngtr in.conllu >&-"
-
-    done = subprocess.run(command, shell=True, capture_output=True, text=True)
-
-    assert (done.returncode, done.stderr) == (1, "treefine: Standard output is closed. Name a file to write.\n")
-
-
-def test_each_long_sentence_gets_one_warning_and_one_tree(models, monkeypatch):
-    monkeypatch.setattr("treefine.parsing.plan.MOST_WORDS", 10)
-    n_words = [len(each) for each in sample(4)]
-
-    ran = invoke("parse", "in.conllu", "--model", "rngtr", "--initial", "syntr", "--device", "cpu")
-
-    warned = [line for line in ran.stderr.splitlines() if "parts" in line]
-    assert len(warned) == sum(number > 10 for number in n_words) > 1
-    assert warned[0].startswith("treefine: warning: in.conllu:12: (weblog-")
-    assert f"The sentence has {n_words[1]} words and is parsed in " in warned[0]
-    assert_only_the_tree_changed(sample(4), read(ran.stdout))
-
-
-def test_lang_chooses_the_model_and_may_name_its_treebank():
-    named = invoke("--text", "--lang", "en_ewt", "--format", "conllu", "Dogs bark.", command="parse")
-
-    assert named.stdout == invoke("--text", "--format", "conllu", "Dogs bark.", command="parse").stdout
 
 
 @pytest.mark.parametrize("asked", ["zz", "foo/bar", "klingon"])

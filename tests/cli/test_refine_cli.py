@@ -10,7 +10,7 @@ import pytest
 from tests.support.commands import failed
 from tests.support.refine_commands import OLDER, damaged, renamed_labels, rows_of, summary
 from tests.support.tiny import sample
-from treefine import Graph, Parser, read_treebank
+from treefine import read_treebank
 from treefine.treebank.conllu import write_treebank
 
 
@@ -38,24 +38,12 @@ def test_the_summary_has_the_changes_the_most_frequent_labels_and_the_steps(run_
     assert sum(shares) == pytest.approx(100)
 
 
-def test_the_summary_shows_at_which_step_sentences_were_confident_enough(run_refine, refiner):
-    printed = summary(run_refine("in.conllu", "-o", "out.conllu", "--stop-above", 0))["converged"]
-
-    n_converged = sum(len(each.steps) == 1 for each in refiner.stream(damaged(sample(10))))
-    assert printed.endswith(f"{10 * (10 - n_converged)}.0% confident enough at step 1")
-    assert n_converged < 10
-
-
 @pytest.mark.parametrize("shape", ["tree", "svg", "html"])
 def test_drawn_trees_mark_the_changes(run_refine, shape):
     mark = {"tree": "* was: ", "svg": 'class="old"', "html": 'class="old"'}[shape]
 
     assert mark in run_refine("in.conllu", "--format", shape).stdout
     assert mark not in run_refine("in.conllu", "--format", shape, command="parse").stdout
-
-
-def test_parse_prints_no_summary(run_refine):
-    assert run_refine("in.conllu", "-o", "out.conllu", command="parse").stderr == ""
 
 
 def test_the_trees_do_not_depend_on_changes_or_the_output_file(run_refine, refiner):
@@ -82,16 +70,6 @@ def test_older_labels_are_read_under_their_newer_names_and_reported(run_refine):
     assert document["summary"]["read_as"]["dobj"] == "obj"
 
 
-def test_labels_unknown_to_the_model_are_reported(run_refine):
-    write_treebank(renamed_labels(read_treebank("in.conllu"), {"case": "prep"}), "other.conllu")
-
-    printed = summary(run_refine("other.conllu", "-o", "out.conllu"))
-
-    n_cases = sum(sentence.labels.count("case") for sentence in read_treebank("in.conllu"))
-    assert printed["labels ignored"] == f"prep {n_cases}"
-    assert "labels renamed" not in printed
-
-
 def test_a_label_map_overrides_the_built_in_names(run_refine):
     write_treebank(renamed_labels(read_treebank("in.conllu"), {"case": "prep"}), "other.conllu")
     Path("labels.tsv").write_text("prep\tcase\n")
@@ -114,63 +92,6 @@ def test_parse_reads_the_labels_of_an_initial_file_like_refine(run_refine):
 
     assert parsed == refined
     assert run_refine(*options, command="parse").stdout != refined
-
-
-def test_errors_in_a_label_map_are_reported(run_refine):
-    Path("labels.tsv").write_text("prep\tcase\npobj nmod\n")
-
-    assert failed(run_refine, "in.conllu", "--label-map", "labels.tsv").startswith(
-        "labels.tsv:2: The line must have two labels"
-    )
-    assert failed(run_refine, "in.conllu", "--label-map", "none.tsv") == "none.tsv: There is no such file."
-    assert failed(run_refine, "in.conllu", "--label-map", "labels.tsv", command="parse") == (
-        "--label-map needs a file of initial trees. Name one with --initial FILE."
-    )
-
-
-def test_words_with_different_segmentation_start_from_the_arcs_they_share(run_refine, refine_model):
-    whole = [each for each in sample(10) if "n't" in each.forms][:1] or sample(1)
-    write_treebank(whole, "words.conllu")
-    form = whole[0].forms
-    joined = whole[0].of_words([form[0] + form[1], *form[2:]])
-    heads = [max(0, head - 1) for head in whole[0].heads[1:]]
-    write_treebank([joined.with_graph(Graph.of_words(heads, whole[0].labels[1:]))], "joined.conllu")
-
-    run_refine("words.conllu", "--initial", "joined.conllu", "-o", "out.conllu", command="parse")
-
-    (found,) = read_treebank("out.conllu")
-    parser = Parser.from_pretrained(refine_model, initial="joined.conllu", device="cpu")
-    assert found.forms == form
-    assert found == parser.parse(whole[0]).sentence
-
-
-def words_of(path):
-    return [(sentence.number, word) for sentence in read_treebank(path) for word in sentence.words]
-
-
-def changed_words(path):
-    return {(int(row["sentence"]), int(row["word"])): row for row in rows_of(path)}
-
-
-def test_ignored_labels_are_reported_as_in_the_file(run_refine):
-    Path("labels.tsv").write_text("obl\t_\npunct\t_\n")
-
-    printed = summary(
-        run_refine("in.conllu", "-o", "out.conllu", "--label-map", "labels.tsv", "--changes", "changes.tsv")
-    )
-
-    rows, n_unread = changed_words("changes.tsv"), 0
-    for (sentence, old), (_, new) in zip(words_of("in.conllu"), words_of("out.conllu"), strict=True):
-        row = rows.pop((sentence, old.number), None)
-        assert (row is None) == ((old.head, old.label) == (new.head, new.label))
-        if row is not None:
-            assert (row["old_head"], row["old_label"]) == (str(old.head), old.label)
-            assert (row["before"] == "_") == (old.label in ("obl", "punct"))
-            n_unread += row["before"] == "_"
-    assert not rows
-    assert n_unread > 5
-    assert printed["labels ignored"].startswith("obl ")
-    assert "new labels" not in printed
 
 
 @pytest.mark.parametrize(
@@ -208,32 +129,6 @@ def test_new_arcs_and_labels_are_not_counted_as_changes(run_refine, columns, row
     assert Path("changes.html").read_text().count(cell) == n_words
 
 
-def test_after_a_resume_only_the_labels_of_this_run_are_reported(run_refine):
-    write_treebank(renamed_labels(read_treebank("in.conllu"), {"case": "prep"}), "other.conllu")
-    whole = run_refine("other.conllu").stdout
-    done = list(read_treebank("other.conllu"))[:8]
-    Path("out.conllu.part").write_text("\n\n".join(whole.split("\n\n")[:8]) + "\n\n")
-
-    printed = summary(run_refine("other.conllu", "-o", "out.conllu", "--resume"))
-
-    n_left = sum(each.labels.count("prep") for each in list(read_treebank("other.conllu"))[len(done) - 1 :])
-    assert n_left
-    assert printed["sentences"].startswith("3, ")  # the last complete one is parsed again
-    assert printed["labels ignored"] == f"prep {n_left}"
-    assert Path("out.conllu").read_text() == whole
-
-
-@pytest.mark.parametrize("fault", ["other words", "too short", "too long"])
-def test_an_initial_file_of_other_text_leaves_no_output(run_refine, fault):
-    other = {"other words": [*sample(1), sample(4)[3]], "too short": sample(1), "too long": sample(3)}[fault]
-    write_treebank(sample(2), "words.conllu")
-    write_treebank(other, "theirs.conllu")
-
-    failed(run_refine, "words.conllu", "--initial", "theirs.conllu", "-o", "out.conllu", command="parse")
-
-    assert {path.name for path in Path().iterdir()} == {"in.conllu", "words.conllu", "theirs.conllu"}
-
-
 @pytest.mark.parametrize("command", ["refine", "parse"])
 def test_standard_input_can_be_compressed(run_refine, command):
     content = Path("in.conllu").read_bytes()
@@ -241,15 +136,6 @@ def test_standard_input_can_be_compressed(run_refine, command):
     packed = run_refine("-", command=command, input=gzip.compress(content))
 
     assert packed.stdout == run_refine("-", command=command, input=content).stdout
-
-
-def test_a_huge_trust_keeps_the_given_trees(run_refine):
-    write_treebank(sample(10), "gold.conllu")
-
-    printed = summary(run_refine("gold.conllu", "-o", "out.conllu", "--trust", 1000))
-
-    assert printed["trust"] == "1000.00"
-    assert [each.graph for each in read_treebank("out.conllu")] == [each.graph for each in sample(10)]
 
 
 def test_the_report_has_the_estimated_trust_and_none_without_trust(run_refine):
@@ -264,17 +150,6 @@ def test_trust_is_fitted_to_correct_trees_of_some_sentences(run_refine):
 
     weight = re.fullmatch(r"treefine: trust (\d\.\d\d), fitted to gold.conllu", first).group(1)
     assert f"trust {weight}" in {re.sub(" +", " ", line) for line in rest}
-
-
-def test_two_parsers_are_combined(run_refine):
-    write_treebank(sample(10), "gold.conllu")
-
-    run_refine(
-        "in.conllu", "--initial", "in.conllu", "--initial", "gold.conllu", "--trust", "0,1000", "-o", "out.conllu",
-        command="parse",
-    )  # fmt: skip
-
-    assert [each.graph for each in read_treebank("out.conllu")] == [each.graph for each in sample(10)]
 
 
 @pytest.mark.parametrize(
@@ -298,13 +173,3 @@ def test_trust_needs_initial_trees(run_refine, option, value):
     found = failed(run_refine, "in.conllu", "-o", "out.conllu", option, value, command="parse")
 
     assert (f"{option} needs initial trees." if value != "nan" else "The option trust must be") in found
-
-
-def test_an_empty_input_does_not_stop_the_fitting_of_trust(run_refine):
-    Path("empty.conllu").write_text("")
-    write_treebank(sample(10)[4:8], "gold.conllu")
-
-    found = run_refine("in.conllu", "empty.conllu", "-o", "out/", "--trust-from", "gold.conllu", code=1)
-
-    assert "empty.conllu: The file contains no sentences." in found.stderr
-    assert len(list(read_treebank("out/in.conllu"))) == 10

@@ -1,26 +1,20 @@
 """Output on a terminal."""
 
-import inspect
 import io
-import lzma
 import os
 import pty
 import re
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from tests.support.commands import invoke
-from treefine.cli.outputs import Pen, pen_for_stdout
-from treefine.cli.terminal import Review, progress
+from treefine.cli.terminal import progress
 from treefine.drawing.text import draw_text
-from treefine.treebank.conllu import read_treebank, write_treebank
-from treefine.treebank.sentence import Sentence
+from treefine.jobs.outputs import Pen, pen_for_stdout
 
 TEXT = "Dogs bark."
 
@@ -109,23 +103,7 @@ def test_verbose_prints_the_model_and_the_formats_and_quiet_nothing(text_model, 
     ]
     assert all(map(re.fullmatch, (r"treefine: loaded in [\d.]+ s", r"treefine: finished in [\d.]+ s"), lines[2:]))
     assert len(lines) == 4
-    assert invoke(*arguments, "--review", 1, "-q").stderr == ""
-
-
-def test_a_run_that_writes_a_file_continues_if_the_reader_of_the_list_has_stopped(nlp, monkeypatch):
-    def stopped(text):
-        raise BrokenPipeError
-
-    monkeypatch.setattr("treefine.cli.terminal.drop_output", lambda: None)
-    (parse,) = nlp.stream([["Dogs", "bark"]])
-    review = Review(1.0, stopped, is_extra=True)
-
-    review.see(parse)
-    review.see(parse)
-
-    assert review.counted == "2 of 2 sentences have a confidence below 1"
-    with pytest.raises(BrokenPipeError):
-        Review(1.0, stopped).see(parse)
+    assert invoke(*arguments, "--force", "--review", 1, "-q").stderr == ""
 
 
 # The progress bar
@@ -136,24 +114,12 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_delay_is_two_seconds():
-    assert inspect.signature(progress).parameters["delay"].default == 2
-
-
 def shown(stream, delay, total=100, **options):
     with progress("Reading", total, stream=stream, delay=delay, **options) as advance:
         advance(30)
         time.sleep(0.3)
         advance(40)
     return stream.getvalue()
-
-
-@pytest.mark.parametrize(("total", "has_share"), [(100, True), (None, False)])
-def test_a_bar_appears_on_a_terminal_after_the_delay(total, has_share):
-    out = shown(Terminal(), delay=0.01, total=total)
-
-    assert "Reading" in out
-    assert ("70%" in out) == ("%" in out) == has_share  # without a total the bar only shows activity
 
 
 @pytest.mark.parametrize(
@@ -179,62 +145,4 @@ def test_a_bar_shows_bytes_and_sentences_per_second():
     assert "/s" in stream.getvalue()
 
 
-def test_the_time_left_follows_from_the_mean_speed(monkeypatch):
-    stream, now = Terminal(), [100.0]
-    monkeypatch.setattr("treefine.cli.terminal.time", SimpleNamespace(monotonic=lambda: now[0]))
-
-    with progress("Parsing", 100, stream=stream, delay=0.01) as advance:
-        now[0] += 10  # seconds
-        for _ in range(20):  # all at once, as the sentences of a chunk
-            advance(1)
-        now[0] += 3
-        time.sleep(0.3)
-
-    assert "0:00:37 left" in stream.getvalue()
-
-
-def test_without_a_total_a_bar_shows_the_number_of_sentences():
-    stream = Terminal()
-
-    with progress("Parsing", None, stream=stream, delay=0.01, in_bytes=True) as advance:
-        advance(3_000_000, sentences=1_200)
-        time.sleep(0.3)
-        advance(sentences=34)
-
-    assert "1,234 sentences, " in stream.getvalue()
-    assert "MB" not in stream.getvalue()
-
-
 # What the bar of parse and refine counts
-
-LINES = [f"Dogs {'really ' * (number % 7)}bark {number} times ." for number in range(12)]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["in.txt", "in.txt.xz", "in.conllu"], ["in.conllu", "--confidence", "--resume"]],
-    ids=["several inputs", "resumed"],
-)
-def test_the_bar_counts_the_bytes_of_finished_sentences(text_model, tmp_path, monkeypatch, arguments):
-    monkeypatch.chdir(tmp_path)
-    Path("in.txt").write_text("\n".join(LINES))
-    Path("in.txt.xz").write_bytes(lzma.compress("\n".join(LINES).encode()))
-    sentences = [Sentence.of_words(line.split()) for line in LINES]
-    write_treebank(sentences, "in.conllu")
-    if "--resume" in arguments:
-        write_treebank(sentences[:4], "out.conllu.part")
-    counts, totals = [], []
-
-    @contextmanager
-    def recorded(title, total, **_):
-        totals.append(total)
-        yield lambda amount=0, sentences=0: counts.append((amount, sentences))
-
-    monkeypatch.setattr("treefine.cli.stream.progress", recorded)
-
-    invoke("parse", *arguments, "--model", text_model, "--device", "cpu", "--steps", 1, "-o", "out.conllu")
-
-    amounts, finished = zip(*counts, strict=True)
-    assert totals == [sum(amounts)]
-    assert 0 <= min(amounts) <= max(amounts) < totals[0] / 4
-    assert sum(finished) == len(list(read_treebank("out.conllu"))) - 3 * ("--resume" in arguments)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_bad_input import BAD, GOOD
+from tests.cli.test_bad_input import GOOD
 from tests.fast.test_engine import ROOMS, packed_plan
 from tests.support.commands import invoke
 from tests.support.tiny import sample
@@ -77,15 +77,6 @@ def test_refine_with_workers_writes_the_same_trees_and_counts_changes_only_witho
     assert messages == ("Changes are not counted with --workers.\n" if has_engine else counted)
 
 
-def test_refine_lists_changes_without_the_workers(run):
-    run("in.conllu", "-o", "out.conllu", "--changes", "expected.tsv", workers=0, command="refine")
-
-    messages = run("in.conllu", "-o", "again.conllu", "--changes", "changes.tsv", command="refine").stderr
-
-    assert "--workers has no effect" in messages
-    assert Path("changes.tsv").read_bytes() == Path("expected.tsv").read_bytes()
-
-
 @pytest.mark.parametrize("share", [0, 0.5, 1])
 def test_an_interrupted_run_is_resumed(run, share):
     run("in.conllu", "-o", "out.conllu")
@@ -97,26 +88,3 @@ def test_an_interrupted_run_is_resumed(run, share):
 
     assert Path("out.conllu").read_bytes() == whole
     assert not Path("out.conllu.part").exists()
-
-
-def test_a_part_file_of_a_different_input_is_rejected(run):
-    run("in.conllu", "-o", "out.conllu")
-    Path("out.conllu").rename("out.conllu.part")
-    write_treebank(sample(13)[1:], "in.conllu")
-
-    assert "differs from the input" in run("in.conllu", "-o", "out.conllu", "--resume", code=1).stderr
-
-
-def test_after_an_error_the_finished_sentences_are_kept_and_the_run_can_be_resumed(run):
-    Path("in.conllu").write_bytes(GOOD.encode() * 3 + BAD["nine.conllu"][0])
-
-    result = run("in.conllu", "-o", "out.conllu", code=1)
-
-    assert result.stderr == (
-        "treefine: in.conllu:15: (s1) The line must have 10 columns, not 9. The finished sentences are in "
-        "out.conllu.part. To continue, run again with --resume.\n"
-    )
-    Path("in.conllu").write_bytes(GOOD.encode() * 4)
-    run("in.conllu", "-o", "whole.conllu", workers=0)
-    run("in.conllu", "-o", "out.conllu", "--resume")
-    assert Path("out.conllu").read_bytes() == Path("whole.conllu").read_bytes()

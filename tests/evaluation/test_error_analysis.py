@@ -5,14 +5,14 @@ from dataclasses import replace
 from itertools import accumulate
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.support.generated import file_pairs
 from tests.support.oracles import corrupt
 from treefine import Graph, Sentence, TreebankError, evaluate, read_treebank, write_treebank
 from treefine.evaluation.analysis import errors as error_analysis
 from treefine.evaluation.analysis.errors import analyse, count_resamplings, read_parsed
-from treefine.evaluation.breakdown import PROPERTIES
+from treefine.evaluation.properties import PROPERTIES
 from treefine.evaluation.scores import all_marks, head_confusions, label_confusions, load_pair, load_pairs
 from treefine.evaluation.significance import compare
 
@@ -112,27 +112,6 @@ def test_the_first_of_three_systems_is_compared_with_each_of_the_others():
     assert count_resamplings(1, 3) == 300
 
 
-def test_of_equal_differences_the_earlier_sentences_are_listed():
-    gold = [sentence([0, 1, 1], name=f"s{n}-") for n in range(300)]
-    heads = {0: [2, 0, 1], 1: [0, 1, 2], 2: [0, 1, 1]}  # with 2, 1 and 0 errors in turn
-    system = [sentence(heads[n % 3], name=f"s{n}-") for n in range(300)]
-
-    (found,) = analyse([read_parsed("t", gold, {"s": system})], examples=150)
-
-    assert [each.number for each in found.differences] == [*range(1, 300, 3), *range(2, 151, 3)]
-
-
-@pytest.mark.parametrize("n_treebanks", [1, 2])
-def test_progress_counts_all_resamples(n_treebanks):
-    gold = [sentence([0, 1, 1])]
-    parsed = read_parsed("t", gold, {"a": gold, "b": gold, "c": gold})
-    heard = []
-
-    analyse([parsed] * n_treebanks, on_progress=heard.append)
-
-    assert sum(heard) == count_resamplings(n_treebanks, 3)
-
-
 def test_a_single_system_lists_its_worst_sentences():
     gold = [sentence([0, 1, 1]), sentence([0, 1, 1], name="v"), sentence([0, 1], name="u")]
     system = [sentence([0, 1, 2]), sentence([2, 0, 2], name="v"), gold[2]]
@@ -144,7 +123,6 @@ def test_a_single_system_lists_its_worst_sentences():
     assert count_resamplings(1, 1) == 0
 
 
-@settings(max_examples=40)
 @given(file_pairs())
 def test_a_difference_has_all_trees_that_share_text_with_the_gold_sentence(files):
     gold, system = ([*read_treebank(io.BytesIO(text.encode()))] for text in files)
@@ -192,7 +170,11 @@ def test_cycles_of_a_system_are_accepted_and_counted():
     parsed = read_parsed("t", gold, {"s": system})
     (found,) = analyse([parsed])
 
-    assert (found.cycles, parsed.count_several_roots("s")) == ({"s": 1}, 1)
+    assert found.cycles == {"s": 1}
+    assert list(parsed.notes()) == [
+        ": 1 sentence with a cycle and 1 sentence with several roots; evaluate may reject this file. "
+        'Words in or below a cycle have the distance to root "cycle".'
+    ]
     assert [(point.value, point.system) for point in found.curves["distance to root"]["s"]] == [
         (1, 3),
         (2, 0),

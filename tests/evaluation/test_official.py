@@ -1,36 +1,17 @@
-"""Our CoNLL 2018 scores equal the official ones on real, corrupted and generated files."""
+"""Our CoNLL 2018 scores equal the official ones on corrupted, damaged and generated files; see also tests/slow."""
 
 import io
-import lzma
 import random
 from itertools import islice
 
 import pytest
 from hypothesis import given
 
-from tests.support.data import DATA, ud_files
+from tests.support.data import DATA
 from tests.support.generated import file_pairs
-from tests.support.oracles import (
-    FAULTS,
-    RefusedError,
-    change_cells,
-    change_labels,
-    corrupt,
-    damage,
-    move_heads,
-    official,
-    official_script,
-    ours,
-    render,
-    udapi,
-    udtools,
-    unpack,
-)
+from tests.support.oracles import FAULTS, RefusedError, corrupt, damage, official, official_script, ours
 from treefine import Sentence, evaluate, read_treebank
 from treefine.evaluation.tables import score_table
-
-VARIANTS_OF_A_FILE = 10  # for each of 17 treebanks: 170 in all
-WHOLE = ("el_gdt", "fr_sequoia", "he_htb", "it_partut", "ja_gsd", "tr_imst", "ug_udt", "zh_gsd")  # in six scripts
 
 
 def sample(path, start=0) -> list[Sentence]:
@@ -42,32 +23,18 @@ def text_of(sentences: list[Sentence]) -> str:
     return "".join(sentence.to_conllu() for sentence in sentences)
 
 
-@pytest.mark.parametrize("path", [file for name in WHOLE for file in ud_files(f"{name}/test.conllu.xz")])
-def test_a_whole_test_set_against_itself_scores_as_in_the_official_script(path):
-    text = lzma.open(path).read().decode()
-
-    assert ours(text, text) == official(text, text)
-
-
-@pytest.mark.parametrize("path", ud_files("*/test.conllu.xz"))
-def test_corrupted_treebanks_score_as_in_the_official_scripts(path):
-    sentences = sample(path, 100)
-    gold = text_of(sentences)
-
-    for seed in range(VARIANTS_OF_A_FILE):
-        system = corrupt(sentences, seed)
-        expected = official(gold, system)
-        assert ours(gold, system) == expected, f"seed {seed}"
-        assert ours(system, gold) == official(system, gold), f"seed {seed}, reversed"
-        assert udtools(gold, system) == expected, f"seed {seed}"
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_a_corrupted_fixture_scores_as_in_the_official_scripts(seed):
+@pytest.mark.parametrize("seed", range(6))
+def test_a_corrupted_fixture_scores_as_in_the_official_script(seed):
     sentences = sample(DATA / ["en_ewt-sample.conllu", "constructs.conllu"][seed % 2])
-    gold, system = text_of(sentences), corrupt(sentences, seed)
+    lines = [line for line in text_of(sentences).split("\n") if not line.startswith("1.1\t")]  # see the last test
+    gold, system = "\n".join(lines), corrupt(sentences, seed)
 
-    assert ours(gold, system) == udtools(gold, system)
+    assert ours(gold, system) == official(gold, system)
+
+
+@given(file_pairs())
+def test_generated_pairs_score_as_in_the_official_script(files):
+    assert ours(*files) == official(*files)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -90,7 +57,7 @@ def test_our_scorer_and_the_official_script_agree_on_damaged_files():
     text = "\n".join(line for line in lines if not line.startswith("1.1\t"))  # see the last test of this file
     accepted = 0
 
-    for seed in range(500):
+    for seed in range(150):
         damaged = damage(text, seed)
         for gold in (text, damaged):
             try:
@@ -100,30 +67,10 @@ def test_our_scorer_and_the_official_script_agree_on_damaged_files():
             assert found == official(gold, damaged), f"seed {seed}"
             accepted += 1
 
-    assert accepted > 500 / 3
+    assert accepted > 150 / 3
 
 
-@given(file_pairs())
-def test_generated_pairs_score_as_in_the_official_scripts(files):
-    expected = official(*files)
-
-    assert ours(*files) == expected
-    assert udtools(*files) == expected
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_an_independent_implementation_counts_the_same(seed):
-    sentences = sample(DATA / "en_ewt-sample.conllu")
-    changed = unpack(sentences)
-    for change in (move_heads, change_labels, change_cells):
-        change(random.Random(seed), changed)
-    gold, system = render(unpack(sentences)), render(changed)
-
-    found = {name: counts[:3] for name, counts in ours(gold, system).items() if name not in ("Tokens", "Sentences")}
-    assert found == udapi(gold, system)
-
-
-def test_the_table_looks_like_that_of_the_official_script(tmp_path):
+def test_the_table_looks_like_that_of_the_official_script():
     sentences = sample(DATA / "en_ewt-sample.conllu")
     gold, system = text_of(sentences), corrupt(sentences, 3)
     script = official_script()
@@ -147,4 +94,4 @@ def test_an_empty_node_inside_a_multiword_token_is_accepted_unlike_in_the_2018_s
 
     with pytest.raises(RefusedError):
         official(text, text)
-    assert ours(text, text) == udtools(text, text)
+    assert ours(text, text)["LAS"][2] == 2

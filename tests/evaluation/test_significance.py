@@ -8,45 +8,8 @@ from hypothesis import strategies as st
 from tests.support.oracles import corrupt, ours
 from treefine import AlignmentError, Graph, Sentence, read_treebank
 from treefine.evaluation import significance
-from treefine.evaluation.scores import all_marks, load_pair, relative_error_reduction
-from treefine.evaluation.significance import compare, sentence_counts
-
-
-def slow_f1(rows):
-    gold, system, correct = (sum(row[column] for row in rows) for column in range(3))
-    return 2 * correct / max(gold + system, 1)
-
-
-counts = st.lists(st.tuples(*[st.integers(0, 9)] * 6), min_size=1, max_size=6).map(
-    lambda rows: (np.array([row[:3] for row in rows], float), np.array([row[3:] for row in rows], float))
-)
-
-
-@given(counts, st.integers(0, 1000))
-def test_swapping_equals_a_loop_over_sentences(both, seed):
-    a, b = both
-    swaps = significance.draw_swaps(np.random.default_rng(seed), 5, len(a))
-    expected = []
-    for row in swaps:
-        one = [y if swap else x for x, y, swap in zip(a, b, row, strict=True)]
-        other = [x if swap else y for x, y, swap in zip(a, b, row, strict=True)]
-        expected.append(slow_f1(other) - slow_f1(one))
-
-    assert set(np.unique(swaps)) <= {0, 1}
-    assert significance.swapped_differences(a.sum(0), b.sum(0), swaps @ a, swaps @ b) == pytest.approx(expected)
-
-
-@given(counts, st.integers(0, 1000))
-def test_resampling_equals_a_loop_over_drawn_sentences(both, seed):
-    a, b = both
-    weights = significance.draw_weights(np.random.default_rng(seed), 5, len(a))
-    expected = []
-    for row in weights:
-        drawn = [index for index, times in enumerate(row) for _ in range(int(times))]
-        expected.append(slow_f1([b[i] for i in drawn]) - slow_f1([a[i] for i in drawn]))
-
-    assert set(weights.sum(axis=1)) == {len(a)}
-    assert significance.f1(weights @ b) - significance.f1(weights @ a) == pytest.approx(expected)
+from treefine.evaluation.scores import all_marks, load_pair
+from treefine.evaluation.significance import compare, compare_counts, count_files, sentence_counts
 
 
 def slow_difference(a, b, samples, seed):
@@ -130,15 +93,8 @@ def test_a_system_that_is_better_everywhere_is_the_only_best_one():
     assert comparison.between("a", "b").interval == pytest.approx((0.4, 0.4))
 
 
-def test_the_same_seed_gives_the_same_result_for_any_number_of_samples():
-    both = systems([4, 5, 6, 7], [5, 5, 5, 9])
-
-    assert compare(both, samples=777, seed=3) == compare(both, samples=777, seed=3)
-    assert compare(both, samples=777, seed=3) != compare(both, samples=777, seed=4)
-
-
-@pytest.mark.parametrize("metric", ["UPOS", "UAS", "LAS", "CLAS", "MLAS", "BLEX"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("metric", ["UPOS", "LAS", "MLAS"])
+@pytest.mark.parametrize("seed", range(2))
 def test_the_counts_of_sentences_add_up_to_the_score_of_the_file(data, tmp_path, seed, metric):
     sentences = list(read_treebank(data / "en_ewt-sample.conllu"))
     system = corrupt(sentences, seed)
@@ -176,18 +132,10 @@ def test_systems_must_share_their_gold_file():
         compare({"a": systems([5], [5])["a"], "b": systems([5, 5], [5, 5])["b"]})
 
 
-def test_error_reduction_is_the_share_of_errors_removed():
-    # Table 2 of the paper, English: 91.41 -> 91.52 is +1.28%.
-    assert round(100 * relative_error_reduction(0.9141, 0.9152), 2) == 1.28
-    assert relative_error_reduction(1, 0.9) is None
-
-
 def test_progress_counts_every_sample_of_each_pair_of_systems():
     heard = []
-
-    compare(systems([5, 6], [5, 7]), samples=600, on_progress=heard.append)
-    assert sum(heard) == 600
-
     three = {**systems([5, 6], [5, 7]), "c": systems([5, 6], [8, 9])["b"]}
-    compare(three, samples=600, on_progress=heard.append)
-    assert sum(heard) == 600 + 3 * 600  # of each pair
+
+    compare_counts(count_files([three]), samples=600, on_progress=heard.append)
+
+    assert sum(heard) == 3 * 600

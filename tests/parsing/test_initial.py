@@ -41,9 +41,8 @@ def test_a_word_that_differs_is_named_with_both_places(parses):
         list(initial(words("A dog barks", "It slept now")))
 
     assert str(error.value) == (
-        "initial.conllu:5: (sentence 2, word 2) The initial parse does not match the input: word 2 is 'sleeps' here "
-        "but 'slept' in the input. Both must have the same characters; spaces, word boundaries and sentence boundaries "
-        "may differ."
+        "initial.conllu:6: (sentence 2, word 2) The text differs from the input (sentence 1): it is 'epsnow' here and "
+        "'ptnow' there. Both files must have the same characters; spaces and segmentation may differ."
     )
 
 
@@ -63,8 +62,8 @@ def test_a_file_that_ends_too_early_is_an_error(parses):
         list(initial(words("A dog barks", "It sleeps")))
 
     assert str(error.value) == (
-        "initial.conllu: The file of initial parses ends before sentence 2. "
-        "Parse the whole input with the initial parser."
+        "initial.conllu: The file ends before 'Itsleeps' in the input (sentence 1). "
+        "Both files must have the same characters; spaces and segmentation may differ."
     )
 
 
@@ -75,8 +74,8 @@ def test_a_file_that_is_too_long_is_an_error(parses):
         list(initial(words("A dog barks")))
 
     assert str(error.value) == (
-        "initial.conllu:5: (sentence 2) The file of initial parses continues after the last sentence of the input. "
-        "Remove the extra parses, or give the whole input."
+        "initial.conllu:5: (sentence 2, word 1) The file continues with 'Itsleeps' after the end of the input. "
+        "Both files must have the same characters; spaces and segmentation may differ."
     )
 
 

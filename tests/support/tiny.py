@@ -113,7 +113,7 @@ def tiny_parser(**options):
 def sure_of_tags(model, times=100.0):
     """Multiply the tagger's scores, so that the model is sure of the tags that it predicts; return the model."""
     with torch.no_grad():
-        for column in model.tagger.columns:
+        for column in model.tagger.columns.values():
             column.weight *= times
             column.bias *= times
     return model

@@ -239,7 +239,7 @@ def test_faults_of_all_sources_of_a_mix_come_in_one_report():
     ]
     assert "nowhere/model" in absent
     assert other.startswith("other.conllu:")
-    assert "The initial parse does not match the input" in other
+    assert "The text differs from" in other
 
 
 # Loading

@@ -13,6 +13,9 @@ from tests.support.tiny import ALL_TAGS, sample, tiny_model
 from tests.support.tiny_learner import learn, learner_of, weights_of, without_dropout
 from treefine.config import TagSettings
 from treefine.evaluation.scores import evaluate
+from treefine.fast import view_of
+from treefine.fast.packed_encoder import PackedEncoder
+from treefine.model.parser_model import ParserModel
 from treefine.training.recipe import SegmenterTraining
 from treefine.training.sentence_ends import WINDOW, RunningText, TextWindow, encoder_f1, end_loss, windows_of
 from treefine.treebank.graph import Graph
@@ -127,6 +130,15 @@ def test_an_epoch_also_trains_the_head_of_a_model_that_has_one():
     assert not torch.equal(before["sentence_ends.weight"], weights_of(finding.model)["sentence_ends.weight"])
     assert plain.text is None
     assert not [name for name in weights_of(plain.model) if "sentence_ends" in name]
+
+
+def test_running_text_is_read_by_an_encoder_that_hides_its_tables_and_tags_are_its_only_inputs():
+    model = tiny_model(tags=UPOS, sentence_layers=1).eval()
+    packed = view_of(model, ParserModel, encoder=PackedEncoder(model.encoder, torch.float32))  # as on a GPU
+    windows = [window.tokens for window in windows_of(raw_text(SHORT))]
+
+    for ours, theirs in zip(packed.sentence_end_scores(windows), model.sentence_end_scores(windows), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
 class Head:

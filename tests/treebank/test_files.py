@@ -275,7 +275,7 @@ class Piped(io.RawIOBase):
         return True
 
     def readinto(self, buffer):
-        data = self.rest[: min(3, len(buffer))]
+        data = self.rest[: min(10, len(buffer))]
         self.rest = self.rest[len(data) :]
         buffer[: len(data)] = data
         return len(data)

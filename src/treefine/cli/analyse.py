@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from treefine.cli.replacing import ForceOption, Kind, check_replaced
+from treefine.cli.parser_options import with_parser_options
 from treefine.cli.terminal import completing, progress, say
 from treefine.cli.treebanks import (
+    ForceOption,
     FormatOption,
     NamesOption,
     RuleOption,
@@ -19,30 +21,32 @@ from treefine.cli.treebanks import (
     system_names,
     total_size,
 )
-from treefine.config import TagSource
 from treefine.cores import use_threads
 from treefine.drawing.characters import visible
 from treefine.errors import ModelError, TreebankError, TreefineError
+from treefine.evaluation.pairing import load_words
 from treefine.evaluation.scores import rule_of
-from treefine.evaluation.words import load_words
+from treefine.jobs.outputs import check_output, identity
 from treefine.model.bundled import bundled_models, trained_model
 from treefine.model.weight_files import LAYOUT
+from treefine.parsing.options import OPTIONS, ParserOptions
 from treefine.treebank.conllu import read_treebank
-from treefine.treebank.files import not_written, open_output
+from treefine.treebank.files import open_output
 from treefine.treebank.sentence import BLANK, Sentence
-from treefine.wording import count
 
 if TYPE_CHECKING:
-    from treefine.evaluation.analysis.errors import ParsedTreebank
     from treefine.evaluation.analysis.refinement import Costs
     from treefine.parsing.parser import Parser
     from treefine.parsing.results import TimedSteps
 
-_ENDINGS: dict[str, Kind] = {".html": "html", ".json": "report.json", ".csv": "report.csv"}
+_ENDINGS = (".html", ".json")
+_OF_MODEL = ("initial", "max_steps", "tags", "device")  # parser options that --model takes
 
 
+@with_parser_options(without=[name for name in OPTIONS if name not in _OF_MODEL])
 def analyse_command(
     gold: Annotated[str, typer.Argument(metavar="GOLD", help="Gold treebank, or a folder of gold treebanks.")],
+    options: ParserOptions,
     systems: Annotated[
         list[str] | None,
         typer.Argument(
@@ -57,7 +61,7 @@ def analyse_command(
             "-o",
             "--output",
             metavar="OUT",
-            help="Report to write: .html is a page, .json and .csv hold its numbers. Can be repeated.",
+            help="Report to write: .html is a page, .json has its numbers. Can be repeated.",
             show_default="a short summary on standard output",
         ),
     ] = None,
@@ -80,50 +84,13 @@ def analyse_command(
         typer.Option(
             "--model",
             metavar="NAME|DIR",
-            help="Analyse the refinement steps of this model, instead of systems.",
+            help="Analyse the refinement steps of this model, instead of systems. The options of a parser need it; "
+            "--initial can also be a folder of parses with the same file names as GOLD.",
             autocompletion=completing(bundled_models),
         ),
     ] = None,
-    initial: Annotated[
-        str | None,
-        typer.Option(
-            "--initial",
-            metavar="empty|DIR|FILE",
-            help="With --model: initial trees, as in parse; or a folder of parses with the same file names as GOLD.",
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            "--steps",
-            min=1,
-            metavar="N",
-            help="With --model: maximum number of refinement steps (T).",
-            show_default="as in training",
-        ),
-    ] = None,
-    tags: Annotated[
-        TagSource | None,
-        typer.Option("--tags", help="With --model: tags that it reads, as in parse.", show_default="as in training"),
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            "--device",
-            metavar="DEVICE",
-            help="With --model: cpu, cuda, cuda:1, …",
-            show_default="a GPU if there is one",
-        ),
-    ] = None,
     threads: Annotated[
-        int | None,
-        typer.Option(
-            "--threads",
-            min=1,
-            metavar="N",
-            help="With --model: number of CPU threads.",
-            show_default="as in parse",
-        ),
+        int | None, typer.Option("--threads", min=1, metavar="N", help="Number of CPU threads of the model.")
     ] = None,
 ) -> None:
     """Analyse errors of systems, or refinement steps of a model.
@@ -137,45 +104,27 @@ def analyse_command(
     converged; errors removed by dependency type and projectivity; run time; and the number of parameters. A page also
     draws sentences that were corrected and sentences that were spoiled.
     """
-    outputs = outputs or []
-    _check_outputs(outputs, [gold, *(systems or ()), *filter(None, [initial])], force=force)
+    outputs, chosen = outputs or [], options.set_options
+    reads = [gold, *(systems or ()), *([options.initial] if isinstance(options.initial, str) else [])]
+    _check_outputs(outputs, reads, force=force)
     if model is not None:
         if systems or names:
             other = "SYSTEM files" if systems else "--names"
             raise TreefineError(f"--model cannot be combined with {other}.", hint="Leave out one of them.")
         use_threads(threads)
-        analyse_model(
-            gold,
-            model=model,
-            outputs=outputs,
-            initial=initial,
-            steps=steps,
-            tags=tags,
-            device=device,
-            rule=rule,
-            format=format,
-            examples=examples,
-        )
+        _analyse_model(gold, model, options, outputs, rule=rule, format=format, examples=examples)
         return
-    with_model = {"--initial": initial, "--steps": steps, "--tags": tags, "--device": device, "--threads": threads}
-    for option, value in with_model.items():
-        if value is not None:
-            raise TreefineError(f"{option} needs --model.", hint=f"Add --model, or leave out {option}.")
+    for flag in (*[OPTIONS[name].flag for name in chosen], *["--threads"] * (threads is not None)):
+        raise TreefineError(f"{flag} needs --model.", hint=f"Add --model, or leave out {flag}.")
     if not systems:
         raise TreefineError("There is no system to analyse.", hint="Name one or more files after GOLD, or add --model.")
     _analyse_files(gold, system_names(systems, names), outputs, rule=rule, format=format, examples=examples)
 
 
 def _analyse_files(
-    gold: str,
-    systems: Mapping[str, str],
-    outputs: Sequence[str],
-    *,
-    rule: str,
-    format: str | None,
-    examples: int,
+    gold: str, systems: Mapping[str, str], outputs: Sequence[str], *, rule: str, format: str | None, examples: int
 ) -> None:
-    from treefine.evaluation.analysis import export, pages  # loads numpy and jinja2
+    from treefine.evaluation.analysis import report  # loads numpy and jinja2
     from treefine.evaluation.analysis.errors import analyse, count_resamplings, read_parsed
 
     check_stdin(gold, list(systems.values()))
@@ -183,74 +132,62 @@ def _analyse_files(
     sizes = total_size(*[path for each in files for path in (each.gold, *each.systems.values())])
     with progress("Reading", sizes) as advance:
         treebanks = [
-            read_parsed(
-                each.name,
-                each.gold,
-                each.systems,
-                rule=rule,
-                format=format,
-                on_bytes=advance,
-            )
+            read_parsed(each.name, each.gold, each.systems, rule=rule, format=format, on_bytes=advance)
             for each in files
         ]
-    for line in _notes(treebanks):
-        say(line)
+    for treebank in treebanks:
+        for line in treebank.notes():
+            say(line)
     with progress("Resampling", count_resamplings(len(treebanks), len(systems)) or None) as advance:
         analyses = analyse(treebanks, examples=examples, on_progress=advance)
     title = f"{', '.join(systems)} against {visible(gold) if gold != '-' else 'standard input'}"
-    reports = {
-        ".html": lambda: pages.report_page(analyses, title),
-        ".json": lambda: [export.analysis_json(analyses, title)],
-        ".csv": lambda: [export.analysis_csv(analyses)],
+    reports: dict[str, Callable[[], Iterable[str]]] = {
+        ".html": lambda: report.report_page(analyses, title),
+        ".json": lambda: [report.analysis_json(analyses, title)],
     }
-    _write_reports(outputs, reports, lambda: export.analysis_text(analyses))
+    _write_reports(outputs, reports, lambda: report.analysis_text(analyses))
 
 
-def analyse_model(
+def _analyse_model(
     gold: str,
-    *,
     model: str,
+    options: ParserOptions,
     outputs: Sequence[str],
-    initial: str | None,
-    steps: int | None,
-    tags: TagSource | None,
-    device: str | None,
+    *,
     rule: str,
     format: str | None,
     examples: int,
 ) -> None:
-    """Parse the gold words with the model; write a report of each step to the outputs, or print a summary.
-
-    `initial` names the initial trees, as in parse. If gold is a folder of treebanks, it can also be a folder of parses
-    with the same file names.
-    """
-    from treefine.evaluation.analysis import export, pages
+    """Parse the gold words with the model; write a report of each step to the outputs, or print a summary."""
+    from treefine.evaluation.analysis import report
     from treefine.evaluation.analysis.errors import TOGETHER
     from treefine.evaluation.analysis.refinement import refinement_of, sum_costs, together
     from treefine.parsing.initial import from_file, renamed  # loads torch, like the next two
     from treefine.parsing.parser import Parser
     from treefine.parsing.results import timed_steps
 
-    parses = initial if initial is not None and _has_parses(gold, initial) else None
+    initial: Any = options.initial
+    parses = initial if _has_parses(gold, initial) else None
     files = find_treebanks(gold, {"initial": parses} if parses else {}, format=format)
-    file = initial if initial is not None and Path(initial).is_file() else None
+    file = initial if isinstance(initial, str) and Path(initial).is_file() else None
     if file and len(files) > 1:
         hint = "Give a folder of parses with the same file names."
         message = f"This is a single file of initial parses, but {gold} contains {len(files)} treebanks."
         raise TreefineError(message, hint=hint, path=file)
     treebanks = [_read_gold(each.gold, rule, format) for each in files]
-    start = "empty" if parses else initial  # set per treebank below
-    # The steps of the model itself are analysed, so other parsers' trees are only its start.
-    parser = Parser.from_pretrained(model, initial=start, trust=0, max_steps=steps, tags=tags, device=device)
+    # The steps of the model itself are analysed, so other parsers' trees are only its start. Parses are set below.
+    start = replace(options, initial="empty" if parses else initial, trust=0)
+    parser = Parser.from_pretrained(model, **start.set_options)
     if not parser.model.settings.reads_graph:
         hint = "Parse with it, and give its parses as SYSTEM instead."
         raise ModelError("This model does not refine, so there are no steps to analyse.", hint=hint, path=model)
-    found = []
+    results = []
     with progress("Refining", sum(map(len, treebanks))) as advance:
         for each, sentences in zip(files, treebanks, strict=True):
             if own := each.systems.get("initial", file):
                 start_from = renamed(from_file(own, format=format), parser.model.vocabulary.labels)
-                parser = parser.using(initial=start_from, trust=0, max_steps=steps if parses else parser.max_steps)
+                n_steps = options.max_steps if parses else parser.max_steps
+                parser = parser.using(initial=start_from, trust=0, max_steps=n_steps)
             timed = timed_steps(parser, sentences, on_sentences=lambda number: advance(number, sentences=number))
             if len(timed.trees) < 2:
                 hint = "Increase --steps, or give initial trees with --initial."
@@ -264,35 +201,37 @@ def analyse_model(
                 converged=timed.converged,
                 predicts_tags=timed.predicts_tags,
             )
-            found.append((counted, costs_of(parser, timed)))
-    if len(found) > 1:
-        found.insert(0, (together([each for each, _ in found], name=TOGETHER), sum_costs([each for _, each in found])))
+            results.append((counted, _costs_of(parser, timed)))
+    if len(results) > 1:
+        counts, costs = zip(*results, strict=True)
+        results.insert(0, (together(counts, name=TOGETHER), sum_costs(costs)))
     title = f"Refinement of {Path(gold).name if gold != '-' else 'standard input'} by {Path(model).name}"
-    reports = {
-        ".html": lambda: pages.refinement_page(found, title, examples=examples),
-        ".json": lambda: [export.refinement_json(found, title)],
-        ".csv": lambda: [export.refinement_csv(found)],
+    reports: dict[str, Callable[[], Iterable[str]]] = {
+        ".html": lambda: report.refinement_page(results, title, examples=examples),
+        ".json": lambda: [report.refinement_json(results, title)],
     }
-    _write_reports(outputs, reports, lambda: export.refinement_text(found))
+    _write_reports(outputs, reports, lambda: report.refinement_text(results))
 
 
-def _has_parses(gold: str, initial: str) -> bool:
+def _has_parses(gold: str, initial: object) -> bool:
     """Return whether both are folders of treebanks; a folder with a config.json is a model."""
-    are_folders = Path(gold).is_dir() and Path(initial).is_dir() and initial not in ("", "empty")
+    if not isinstance(initial, str) or initial in ("", "empty"):
+        return False
+    are_folders = Path(gold).is_dir() and Path(initial).is_dir()
     return are_folders and not (trained_model(Path(initial)) / LAYOUT.config).exists()
 
 
 def _read_gold(path: str, rule: str, format: str | None) -> list[Sentence]:
     """Read the gold sentences of a treebank; raise an error if they cannot be scored."""
     sentences = list(read_treebank(path, format=format))
-    load_words(sentences, is_ud=rule_of(rule).is_ud)
-    if all(label == BLANK for sentence in sentences for label in sentence.labels):
+    words = load_words(sentences, is_ud=rule_of(rule).is_ud)
+    if set(words.labels) == {BLANK}:
         hint = "Use a labelled treebank: --model analyses heads and labels."
         raise TreebankError("The gold file has no labels.", hint=hint, path=path)
     return sentences
 
 
-def costs_of(parser: Parser, timed: TimedSteps) -> Costs:
+def _costs_of(parser: Parser, timed: TimedSteps) -> Costs:
     """Return the run time of the steps and the sizes of the models."""
     from torch.cuda import get_device_name
 
@@ -323,36 +262,14 @@ def _write_reports(
 
 
 def _check_outputs(outputs: Sequence[str], inputs: Sequence[str], *, force: bool) -> None:
-    """Raise an error if an output cannot be written, or would replace a file that is not an earlier report."""
+    """Raise an error if an output cannot be written, or if it exists and `force` is not set."""
     for output in outputs:
-        path = Path(output)
-        if path.suffix.lower() not in _ENDINGS:
-            message = "analyse cannot write this kind of file."
-            hint = f"Choose a file name that ends in {', '.join(_ENDINGS)}."
-            raise TreefineError(message, hint=hint, path=output)
-        if path.is_dir():
-            raise TreebankError("This is a directory.", hint="Name a file to write.", path=output)
-        if not path.resolve().parent.is_dir():
-            raise not_written("No such file or directory", output)
-        if any(path.exists() and Path(each).exists() and path.samefile(each) for each in inputs):
-            hint = "Choose a different output file."
-            raise TreefineError("The output would overwrite the input.", hint=hint, path=output)
-        if not force:
-            check_replaced(output, _ENDINGS[path.suffix.lower()])
+        suffix = Path(output).suffix.lower()
+        if suffix not in _ENDINGS:
+            hint = f"Choose a file name that ends in {' or '.join(_ENDINGS)}."
+            raise TreefineError("analyse cannot write this kind of file.", hint=hint, path=output)
+        check_output(output, set(map(identity, inputs)), force=force)
+        if suffix == ".html":
+            from treefine.evaluation.analysis.plots import check_plots
 
-
-def _notes(treebanks: Sequence[ParsedTreebank]) -> Iterator[str]:
-    """Yield notes about the files: missing labels, and graphs that are not trees."""
-    for treebank in treebanks:
-        for path in treebank.paths_without_labels():
-            yield (
-                f"{path}: The file has no labels, so only heads are scored (UAS instead of LAS). "
-                "Add labels to score them too."
-            )
-        for system, sentences in treebank.systems.items():
-            cycles, roots = treebank.count_cycles(system), treebank.count_several_roots(system)
-            found = [f"{count(cycles, 'sentence')} with a cycle"] if cycles else []
-            found += [f"{count(roots, 'sentence')} with several roots"] if roots else []
-            if found:
-                rule = ' Words in or below a cycle have the distance to root "cycle".' if cycles else ""
-                yield f"{sentences[0].path}: {' and '.join(found)}; evaluate may reject this file.{rule}"
+            check_plots()

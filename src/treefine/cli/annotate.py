@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treefine.cli.inputs import files_named
 from treefine.cli.parse import DeviceOption, ThreadsOption, chosen_model
 from treefine.cli.serve import bound_socket
 from treefine.cli.terminal import completing, say, warn
 from treefine.cores import use_threads
 from treefine.errors import TreebankError, TreefineError
+from treefine.jobs.inputs import files_named
 from treefine.model.bundled import EXTRA_MODEL, bundled_models, find_model, model_for
 from treefine.segmenter.language import identify
 from treefine.treebank.conllu import Unreadable

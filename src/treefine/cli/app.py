@@ -17,16 +17,23 @@ from typer.core import TyperCommand, TyperGroup
 
 from treefine.cli.analyse import analyse_command
 from treefine.cli.annotate import annotate_command
-from treefine.cli.draw import draw_command
 from treefine.cli.info import info_command, version_line
 from treefine.cli.parse import parse_command, refine_command
 from treefine.cli.serve import serve_command
-from treefine.cli.terminal import Detail, choose_detail, default_detail, drop_output, say
+from treefine.cli.terminal import Detail, choose_detail, default_detail, say
 from treefine.cli.train import new_recipe_command, train_command
-from treefine.cli.treebanks import JsonOption, compare_command, convert_command, evaluate_command, validate_command
+from treefine.cli.treebanks import (
+    JsonOption,
+    compare_command,
+    convert_command,
+    draw_command,
+    evaluate_command,
+    validate_command,
+)
 from treefine.cores import limit_spinning
 from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
+from treefine.jobs.outputs import drop_stdout
 from treefine.model.bundled import about, bundled_models
 
 _STRING_TYPE = re.compile(r" <(?:str|list\[str\])>$")  # after the name of an argument in the help of newer Typer
@@ -93,7 +100,7 @@ def _reader_may_stop() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        drop_output()
+        drop_stdout()
         raise typer.Exit from None
 
 

@@ -27,6 +27,7 @@ from treefine.version import __version__
 REQUIRED = ("numpy", "tokenizers", "safetensors", "huggingface-hub", "typer", "rich", "jinja2", "filelock", "jaxtyping")
 EXTRAS = {  # the extra of treefine that installs each optional package
     "tensorboard": "train",
+    "matplotlib": "plots",
     "fastapi": "serve",
     "prometheus-client": "serve",
     "python-multipart": "serve",

@@ -1,24 +1,21 @@
-"""Work with the terminal: complete names, print messages, show a progress bar, and list the sentences to review."""
+"""Work with the terminal: complete names, print messages, and show a progress bar."""
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from enum import IntEnum
 from threading import Timer
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from treefine.drawing.characters import shorten, visible
+from treefine.drawing.characters import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress
-
-    from treefine.parsing.parse import Parse
 
 
 def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
@@ -75,12 +72,6 @@ def say(text: str, *, detail: Detail = Detail.NORMAL) -> None:
 def warn(text: str) -> None:
     """Print a warning, unless the user wants only errors."""
     say(f"treefine: warning: {text}")
-
-
-def drop_output() -> None:
-    """Send all further output nowhere, after the reader of standard output has stopped."""
-    with suppress(OSError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - OSError: standard output is not a file
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 class Advance(Protocol):
@@ -162,51 +153,3 @@ def _bar(stream: TextIO, time_left: Callable[[], str], *, in_bytes: bool) -> Pro
     columns += [DownloadColumn()] if in_bytes else []
     columns += [TextColumn("{task.fields[speed]}"), TimeLeftColumn()]
     return Progress(*columns, console=Console(file=stream), transient=True)
-
-
-_TEXT_WIDTH, _WORD_WIDTH = 60, 20  # columns on the terminal
-
-
-class Review:
-    """Counts sentences, and writes a line for each one whose confidence is below a limit.
-
-    With `is_extra`, trees go to a file, so the run continues if the reader of the list has stopped.
-    """
-
-    def __init__(self, limit: float, write: Callable[[str], None], *, is_extra: bool = False) -> None:
-        self.limit, self._write, self._is_extra = limit, write, is_extra
-        self.n_seen = self.n_listed = 0
-
-    def see(self, parse: Parse) -> None:
-        """Count a sentence; list it if its confidence is below the limit."""
-        self.n_seen += 1
-        if parse.confidence < self.limit:
-            self.n_listed += 1
-            try:
-                self._write(_review_line(parse))
-            except BrokenPipeError:
-                if not self._is_extra:
-                    raise
-                drop_output()
-
-    @property
-    def counted(self) -> str:
-        """Summary line: the number of sentences listed."""
-        return f"{self.n_listed:,} of {self.n_seen:,} sentences have a confidence below {self.limit:g}"
-
-
-def _review_line(parse: Parse) -> str:
-    """Return the tab-separated place, sent_id, confidence and text of a sentence, and what is least certain.
-
-    That is a word, or where the sentence starts and ends.
-    """
-    sentence = parse.sentence
-    place = f"{sentence.path}:{sentence.line}" if sentence.path else str(sentence.number)
-    word = min(parse.words, key=lambda each: each.confidence)
-    head = parse.forms[word.head - 1] if word.head else "ROOT"
-    form, head = shorten(word.form, _WORD_WIDTH), shorten(head, _WORD_WIDTH)
-    doubt = f"{word.number} {form} <- {word.head} {head}: {word.label} {word.confidence:.2f}"
-    if parse.cut_confidence < word.confidence:
-        doubt = f"start and end of the sentence: {parse.cut_confidence:.2f}"
-    cells = (place, sentence.sent_id or "_", f"{parse.confidence:.2f}", shorten(parse.text, _TEXT_WIDTH), doubt)
-    return "\t".join(map(visible, cells)) + "\n"

@@ -1,33 +1,40 @@
-"""The commands that need no model: evaluate, compare, validate and convert."""
+"""The commands that need no model: evaluate, compare, validate, convert and draw."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import typer
 
 from treefine import wording
-from treefine.cli.inputs import Input, InputKind, TreebankKind, files_in, files_named
-from treefine.cli.outputs import Shape, check_extension, check_output, shape_by_name, write_treebank_as
-from treefine.cli.replacing import ForceOption
-from treefine.cli.table_files import check_table
 from treefine.cli.terminal import completing, progress, say
 from treefine.drawing.characters import visible
 from treefine.errors import TreebankError, TreefineError
 from treefine.evaluation import tables
 from treefine.evaluation.agreement import agreement_of_pairs, sentence_pairs
 from treefine.evaluation.scores import RULES, evaluate_stretches, load_pairs, stretches
+from treefine.jobs.inputs import Input, TreebankKind, files_in, files_named, find_treebank_inputs
+from treefine.jobs.outputs import (
+    DrawnShape,
+    Shape,
+    check_extension,
+    check_output,
+    check_table,
+    identity,
+    shape_by_name,
+    write_treebank_as,
+)
 from treefine.treebank.conllu import read_treebank, validate
-from treefine.treebank.files import COMPRESSED
+from treefine.treebank.files import COMPRESSED, name_of
 from treefine.treebank.formats import FORMATS, TREEBANK_SUFFIXES, format_of, suffix_of
-from treefine.treebank.sentence import CONLLU, Format
+from treefine.treebank.sentence import CONLLU, Format, Sentence
 
 _FORMAT_NAMES = f"{', '.join([*FORMATS][:-1])} or {[*FORMATS][-1]}"
 RuleOption = Annotated[
@@ -54,6 +61,7 @@ TreebankKindOption = Annotated[
     TreebankKind | None,
     typer.Option("--from", help="Input format.", show_default="by the file name, else conllu"),
 ]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 TREEBANKS_HELP = "Treebank files, folders or quoted patterns; - is standard input."
 NamesOption = Annotated[
     list[str] | None,
@@ -254,8 +262,8 @@ def convert_command(
     conll09-predicted its predicted tags. Data that OUT cannot hold is counted on standard error.
     """
     shape, form = _converted(source, target, to_format)
-    kind = cast(InputKind, format_of(source, from_format).name)
-    check_output(target, shape, [Input(source, kind=kind)], force=force)
+    reads = [] if source == "-" else [identity(source)]
+    check_output(target, reads, reads if shape == "conllu" else (), force=force)
     on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
     with progress("Converting", total_size(source)) as advance:
         sentences = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
@@ -263,6 +271,73 @@ def convert_command(
     if lost:
         title = form.title if shape == "conllu" else "JSON" if shape == "json" else "a table"
         say(wording.losses_line(lost, title))
+
+
+def draw_command(
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE",
+            help=TREEBANKS_HELP,
+            show_default="standard input",
+        ),
+    ] = None,
+    output: Annotated[
+        str,
+        typer.Option("-o", "--output", metavar="OUT", help="Output file.", show_default="standard output"),
+    ] = "-",
+    shape: Annotated[
+        DrawnShape | None,
+        typer.Option(
+            "--format",
+            help="Output format: tree (drawn as text), svg (one picture) or html (a page).",
+            show_default="by the extension of OUT, else tree",
+        ),
+    ] = None,
+    sentences: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sentence",
+            metavar="N|ID",
+            help="Draw only the sentence with this number or sent_id. Repeat the option for several sentences.",
+            show_default="all",
+        ),
+    ] = None,
+    kind: TreebankKindOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Draw the trees of a treebank.
+
+    Each tree has the name and the text of its sentence above it. A word whose HEAD is blank has no arc.
+    """
+    inputs = find_treebank_inputs(sources or (), kind=kind, output=output)
+    if shape is None:
+        check_extension(output, shapes=get_args(DrawnShape))
+        named = shape_by_name(output)
+        shape = named if named == "svg" or named == "html" else "tree"
+    check_output(output, [identity(source.name) for source in inputs], force=force)
+    title = inputs[0].name if len(inputs) == 1 and inputs[0].is_file else "Trees"
+    write_treebank_as(_chosen(inputs, sentences or ()), output, shape, title=title)
+
+
+def _chosen(inputs: Sequence[Input], names: Sequence[str]) -> Iterator[Sentence]:
+    """Yield the sentences with these numbers or sent_ids, or all; raise an error for a name without a sentence."""
+    missing = set(names)
+    for sentence in chain.from_iterable(read_treebank(source.name, format=source.kind) for source in inputs):
+        if not names:
+            yield sentence
+            continue
+        # A number as sent_id is the name of its sentence, whatever its place in the file.
+        is_numbered = not sentence.sent_id.isdecimal()
+        own = {sentence.sent_id, *([str(sentence.number)] if is_numbered else [])}
+        if not own.isdisjoint(names):
+            missing -= own
+            yield sentence
+    if missing:
+        name = next(each for each in names if each in missing)
+        path = name_of(inputs[0].name) if len(inputs) == 1 else ""
+        message = f"There is no sentence {name}."
+        raise TreefineError(message, hint="Give the number or the sent_id of a sentence.", path=path)
 
 
 def _converted(source: str, target: str, name: str | None) -> tuple[Shape, Format]:

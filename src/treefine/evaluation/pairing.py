@@ -1,16 +1,46 @@
-"""Match the words of a gold file with those of a system file, whose segmentation may differ."""
+"""Read the words of two files in columns, and match those of a system file with those of the gold file."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from dataclasses import dataclass
-from typing import Any
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeAlias, cast
 
-from treefine.errors import AlignmentError
-from treefine.evaluation.words import WordColumns
-from treefine.treebank.align import same_words
+from treefine.treebank.align import Words, even_blocks, same_words, text_error, without_spaces, words_of
+from treefine.treebank.conllu import read_treebank, tree_faults
+from treefine.treebank.files import Source
+from treefine.treebank.raw_text import Span
+from treefine.treebank.sentence import BLANK, HasSentence, Sentence, sentences_in
 
+Treebank: TypeAlias = "Source | Iterable[Sentence | HasSentence]"
+AT_ROOT = -1
 UNALIGNED = -2
+STRETCH = 5_000  # words that are scored at a time
+_STRETCH_SENTENCES = 250  # if words are paired by number
+_GOLD = "the gold treebank"
+
+
+@dataclass(slots=True)
+class WordColumns(Words):
+    """All words of a file with their annotation. Spans count characters without spaces."""
+
+    lemmas: list[str] = field(default_factory=list)
+    upos: list[str] = field(default_factory=list)
+    xpos: list[str] = field(default_factory=list)
+    feats: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    heads: list[int] = field(default_factory=list)  # a word of this file, or AT_ROOT
+
+    @property
+    def sentence_spans(self) -> list[Span]:
+        """The characters of each sentence."""
+        return [(self.spans[words[0]][0], self.spans[words[-1]][1]) for words in self.sentence_words()]
+
+    def tags(self) -> list[str]:
+        """Return UPOS of each word, or XPOS if UPOS is blank."""
+        return [u if u != BLANK else x for u, x in zip(self.upos, self.xpos, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +53,118 @@ class AlignedWords:
     gold_of: list[int]  # for each system word, the matching gold word, or UNALIGNED
 
 
+def load_words(
+    treebank: Treebank,
+    *,
+    is_ud: bool = True,
+    needs_trees: bool = True,
+    format: str | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> WordColumns:
+    """Read the words of a file, or of sentences already in memory.
+
+    With `is_ud`, files that the official CoNLL 2018 scorer rejects raise an error: cycles, no root or several roots, a
+    byte order mark, extra blank lines, no blank line after the last sentence, a carriage return within a line. Without
+    `needs_trees`, cycles and any number of roots are accepted. The scorers of the other corpora ignore multiword
+    tokens, keep spaces in forms, and do not check the trees.
+    """
+    sentences = _checked(treebank, is_ud=is_ud, needs_trees=needs_trees, format=format, on_bytes=on_bytes)
+    return _columns([*sentences], is_ud=is_ud)
+
+
+def paired_stretches(
+    gold: Treebank,
+    system: Treebank,
+    *,
+    is_ud: bool,
+    format: str | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Iterator[tuple[WordColumns, WordColumns]]:
+    """Read two files side by side; yield the words of stretches that end where a sentence ends in both files.
+
+    A stretch has about STRETCH words, so memory does not grow with the files if such places are frequent.
+    """
+    ours, theirs = (_checked(each, is_ud=is_ud, format=format, on_bytes=on_bytes) for each in (gold, system))
+    if is_ud:
+        blocks = even_blocks(ours, theirs, without_spaces, least=STRETCH, title=_GOLD)
+    else:
+        blocks = _numbered_blocks(ours, theirs)
+    for right, predicted in blocks:
+        yield _columns(right, is_ud=is_ud), _columns(predicted, is_ud=is_ud)
+
+
+def _numbered_blocks(
+    ours: Iterator[Sentence], theirs: Iterator[Sentence]
+) -> Iterator[tuple[list[Sentence], list[Sentence]]]:
+    while True:
+        blocks = [*islice(ours, _STRETCH_SENTENCES)], [*islice(theirs, _STRETCH_SENTENCES)]
+        yield blocks
+        if min(map(len, blocks)) < _STRETCH_SENTENCES:
+            return
+
+
+def _checked(
+    treebank: Treebank,
+    *,
+    is_ud: bool,
+    needs_trees: bool = True,
+    format: str | None,
+    on_bytes: Callable[[int], None] | None,
+) -> Iterator[Sentence]:
+    """Yield the sentences; raise an error for the first one that the official scorer rejects."""
+    is_file = isinstance(treebank, str | os.PathLike) or hasattr(treebank, "read")
+    if is_file:
+        treebank = read_treebank(cast(Source, treebank), format=format, on_bytes=on_bytes)
+    for sentence in sentences_in(treebank, "The treebank"):
+        if is_ud and needs_trees:
+            for fault in tree_faults(sentence, needs_one_root=True):
+                raise fault
+        if is_ud and is_file:
+            _check_like_official_scorer(sentence)
+        yield sentence
+
+
+def _check_like_official_scorer(sentence: Sentence) -> None:
+    start, _, end = sentence.layout
+    rejected = "which the official scorer rejects"
+    if start.startswith("\ufeff"):
+        raise sentence.error(f"The file starts with a byte order mark, {rejected}.", hint="Remove it.")
+    if start:
+        raise sentence.error(f"The file starts with a blank line, {rejected}.", hint="Remove it.")
+    if end.count("\n") > 2:
+        message = "There are two blank lines in a row, which the official scorer reads as a sentence without words."
+        raise sentence.error(message, hint="Remove one.")
+    if end.count("\n") < 2:
+        raise sentence.error(f"There is no blank line after the last sentence, {rejected}.", hint="Add one.")
+    if any("\r" in cell for column in (sentence.comments, *sentence.columns) for cell in column):
+        message = "There is a carriage return within a line, which the official scorer reads as a line end."
+        raise sentence.error(message, hint="Remove it.")
+
+
+def _columns(sentences: Sequence[Sentence], *, is_ud: bool) -> WordColumns:
+    columns = words_of(sentences, without_spaces if is_ud else None, WordColumns)
+    for word in [word for word, (start, end) in enumerate(columns.spans) if start == end and is_ud]:
+        number, place = columns.place(word)
+        raise sentences[number].error("FORM is empty or contains only spaces.", word=place)
+    for first, sentence in zip(columns.first_words, sentences, strict=True):
+        columns.lemmas += sentence.lemma
+        columns.upos += sentence.upos
+        columns.xpos += sentence.xpos
+        columns.feats += sentence.feats
+        columns.labels += sentence.labels
+        heads = sentence.heads if None not in sentence.heads else sentence.graph.arcs.heads  # the graph raises an error
+        columns.heads += [first + head - 1 if head else AT_ROOT for head in heads]
+    return columns
+
+
 def pair_by_text(gold: WordColumns, system: WordColumns) -> AlignedWords:
     """Align two files over the same characters as the CoNLL 2018 scorer does.
 
     Words outside multiword tokens match if they cover the same characters. Where either file has a multiword token,
     words are matched by the longest common subsequence of their forms, in lower case.
     """
-    if gold.characters != system.characters:
-        raise _different_text(gold, system)
+    if gold.text != system.text:
+        raise text_error(gold, system, _GOLD)
     # If the spans agree, so do the multiword tokens, because only their words share a span.
     if gold.spans == system.spans and [*map(str.lower, gold.forms)] == [*map(str.lower, system.forms)]:
         return AlignedWords(gold, system, list(range(len(gold))), list(range(len(gold))))
@@ -39,32 +173,19 @@ def pair_by_text(gold: WordColumns, system: WordColumns) -> AlignedWords:
 
 def pair_by_number(gold: WordColumns, system: WordColumns) -> AlignedWords:
     """Pair two files word by word, as the CoNLL-X and CoNLL-2009 scorers do; the words must be the same."""
-    sentences = zip(gold.sentence_words(), system.sentence_words(), gold.places, system.places, strict=False)
-    for ours, theirs, gold_place, place in sentences:
-        a, b = gold.forms[ours.start : ours.stop], system.forms[theirs.start : theirs.stop]
-        if a == b:
-            continue
-        for number, (form, other) in enumerate(zip(a, b, strict=False), start=1):
-            if form != other:
-                message = f"The word is {other!r} here, but {form!r} in {_at(gold, gold_place.of_word(number))}."
-                raise AlignmentError(message, path=system.name, **place.of_word(number))
-        message = f"The sentence has {len(b)} words here, but {len(a)} in {_at(gold, gold_place._asdict())}."
-        line, sent_id, number = place[:3]
-        raise AlignmentError(message, path=system.name, line=line, sent_id=sent_id, sentence=number)
+    for ours, theirs in zip(gold.sentence_words(), system.sentence_words(), strict=False):
+        for g, s in zip(ours, theirs, strict=False):
+            if gold.forms[g] != system.forms[s]:
+                there = gold.shown_place(g, _GOLD)
+                raise system.error(f"The word is {system.forms[s]!r} here, but {gold.forms[g]!r} in {there}.", s)
+        if len(ours) != len(theirs):
+            there = gold.shown_place(ours[0], _GOLD)
+            message = f"The sentence has {len(theirs)} words here, but {len(ours)} in {there}."
+            raise system.error(message, theirs[0])
     if len(gold.sentences) != len(system.sentences):
-        n_gold, n_system = (words.n_before + len(words.sentences) for words in (gold, system))
-        message = f"The file has {n_system} sentences, but {_name(gold)} has {n_gold}."
-        raise AlignmentError(message, path=system.name)
+        more = "fewer" if len(system.sentences) < len(gold.sentences) else "more"
+        raise system.error(f"The file has {more} sentences than {gold.name or _GOLD}.", None)
     return AlignedWords(gold, system, list(range(len(gold))), list(range(len(gold))))
-
-
-def _name(gold: WordColumns) -> str:
-    return gold.name or "the gold treebank"
-
-
-def _at(gold: WordColumns, place: dict[str, Any]) -> str:
-    """Return a place in the gold file as text; without a file name, give the number of the sentence."""
-    return f"{gold.name}:{place['line']}" if gold.name else f"the gold treebank (sentence {place['sentence']})"
 
 
 def align(gold: WordColumns, system: WordColumns) -> AlignedWords:
@@ -73,29 +194,3 @@ def align(gold: WordColumns, system: WordColumns) -> AlignedWords:
     for g, s in same_words(gold, system):
         pair.system_of[g], pair.gold_of[s] = s, g
     return pair
-
-
-def _different_text(gold: WordColumns, system: WordColumns) -> AlignmentError:
-    """Return an error that names the first place where the two files differ, or where one of them ends."""
-    pairs = zip(gold.characters, system.characters, strict=False)
-    shorter = min(len(gold.characters), len(system.characters))
-    place = next((index for index, (a, b) in enumerate(pairs) if a != b), shorter)
-    ours, theirs = (words.characters[place : place + 20] for words in (gold, system))
-    there, here = (_place_of(words, place) for words in (gold, system))
-    hint = "Both files must have the same characters; spaces and segmentation may differ."
-    if not here:
-        message = f"The file ends before {ours!r} in {_at(gold, there)}."
-    elif not there:
-        message = f"The file continues with {theirs!r} after the end of {_name(gold)}."
-    else:
-        message = f"The text differs from {_at(gold, there)}: it is {theirs!r} here and {ours!r} there."
-    return AlignmentError(message, hint=hint, path=system.name, **here)
-
-
-def _place_of(words: WordColumns, character: int) -> dict[str, Any]:
-    """Return the place of the word that has this character, as the fields of an error; {} after the last word."""
-    for word, (_, end) in enumerate(words.spans):
-        if character < end:
-            sentence = bisect_right(words.first_words, word) - 1
-            return words.places[sentence].of_word(word - words.first_words[sentence] + 1)
-    return {}

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress
 from operator import eq
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from treefine.errors import TreefineError
-from treefine.evaluation.pairing import UNALIGNED, AlignedWords, pair_by_number, pair_by_text
-from treefine.evaluation.words import AT_ROOT, Treebank, WordColumns, WordReader, load_words
+from treefine.evaluation.pairing import (
+    AT_ROOT,
+    UNALIGNED,
+    AlignedWords,
+    Treebank,
+    WordColumns,
+    load_words,
+    pair_by_number,
+    pair_by_text,
+    paired_stretches,
+)
 
 # The lists of the CoNLL 2018 shared task, not of the current guidelines, so that scores stay comparable.
 CONTENT_LABELS = frozenset(
@@ -43,9 +52,8 @@ AGREEMENTS = {
 }
 CONTENT_METRICS = frozenset(["CLAS", "MLAS", "BLEX"])  # count content words only
 
-STRETCH = 5_000  # words that are scored at a time
-_SHOWN = 20  # characters of a differing text that an error shows
 
+Value = TypeVar("Value", bound=Hashable)
 FunctionWord: TypeAlias = tuple[int, str, str, str]  # gold word, label, UPOS, FEATS
 
 
@@ -62,8 +70,8 @@ def agreements_of(pair: AlignedWords, kinds: Iterable[str], *, is_ud: bool) -> d
     gold, system = pair.gold, pair.system
 
     def same(ours: Sequence[object], theirs: Sequence[object]) -> list[bool]:
-        padded = [*theirs, None, None]  # UNALIGNED is a negative index and finds None, which equals no value
-        return list(map(eq, ours, map(padded.__getitem__, pair.system_of)))
+        aligned = [None if word == UNALIGNED else theirs[word] for word in pair.system_of]
+        return list(map(eq, ours, aligned))  # None equals no value
 
     def same_lemma() -> list[bool]:
         agree = same(gold.lemmas, system.lemmas)
@@ -79,7 +87,7 @@ def agreements_of(pair: AlignedWords, kinds: Iterable[str], *, is_ud: bool) -> d
 
     labels = [compared_labels(words, is_ud=is_ud) for words in (gold, system)]
     feats = [_universal(words.feats) for words in (gold, system)]
-    mapped_heads = [*map([*pair.gold_of, AT_ROOT].__getitem__, system.heads)]  # AT_ROOT is a negative index too
+    mapped_heads = [AT_ROOT if head == AT_ROOT else pair.gold_of[head] for head in system.heads]
     compare = {
         "head": lambda: same(gold.heads, mapped_heads),
         "label": lambda: same(*labels),
@@ -112,22 +120,33 @@ def _universal(column: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Counts of gold, system and correct items. `aligned` is None where alignment itself is measured."""
+    """Counts of gold, system and correct items, and the shares that follow from them.
+
+    >>> Score(4, 5, 3) + Score(0, 1, 0)
+    Score(gold=4, system=6, correct=3, aligned=None, system_correct=None)
+    """
 
     gold: int
     system: int
     correct: int
-    aligned: int | None = None
+    aligned: int | None = None  # gold items with a match in the system's file; None where alignment itself is measured
+    system_correct: int | None = None  # correct items of the system's, if they are grouped by the system's values
 
     def __add__(self, other: Score) -> Score:
         """Return the score of both parts together."""
-        aligned = None if self.aligned is None or other.aligned is None else self.aligned + other.aligned
-        return Score(self.gold + other.gold, self.system + other.system, self.correct + other.correct, aligned)
+        return Score(
+            self.gold + other.gold,
+            self.system + other.system,
+            self.correct + other.correct,
+            _both(self.aligned, other.aligned),
+            _both(self.system_correct, other.system_correct),
+        )
 
     @property
     def precision(self) -> float:
         """The share of the system's items that are right."""
-        return self.correct / self.system if self.system else 0.0
+        correct = self.correct if self.system_correct is None else self.system_correct
+        return correct / self.system if self.system else 0.0
 
     @property
     def recall(self) -> float:
@@ -137,7 +156,10 @@ class Score:
     @property
     def f1(self) -> float:
         """The harmonic mean of precision and recall; the attachment score if both files have the same words."""
-        return 2 * self.correct / (self.gold + self.system) if self.gold + self.system else 0.0
+        if self.system_correct is None:
+            return 2 * self.correct / (self.gold + self.system) if self.gold + self.system else 0.0
+        both = self.precision + self.recall
+        return 2 * self.precision * self.recall / both if both else 0.0
 
     @property
     def aligned_accuracy(self) -> float | None:
@@ -145,6 +167,10 @@ class Score:
         if self.aligned is None:
             return None
         return self.correct / self.aligned if self.aligned else 0.0
+
+
+def _both(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
 
 
 def relative_error_reduction(before: float, after: float) -> float | None:
@@ -259,45 +285,10 @@ def stretches(
     format: str | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[AlignedWords]:
-    """Read two files side by side; yield their aligned words, about `STRETCH` at a time.
-
-    A stretch ends where a sentence ends in both files, so memory does not grow with the files if such places are
-    frequent, and scores of the stretches add up to those of the files.
-    """
+    """Read two files side by side; yield their aligned words in stretches, whose scores add up to the file's."""
     chosen = rule_of(rule)
-    ours, theirs = (WordReader(each, is_ud=chosen.is_ud, format=format, on_bytes=on_bytes) for each in (gold, system))
-    is_over = False
-    while not is_over:
-        is_over = not _read_stretch(ours, theirs, by_text=chosen.is_ud)
-        if chosen.is_ud and ours.characters != theirs.characters:  # read on, to show the difference
-            most = max(ours.n_characters, theirs.n_characters) + _SHOWN
-            for each in (ours, theirs):
-                while each.n_characters < most and each.read_sentence():
-                    pass
-        try:
-            pair = chosen.pair(ours.take(), theirs.take())
-        except TreefineError:
-            for each in (ours, theirs):  # if a file is damaged further on, that error explains more than this one
-                while each.read_sentence():
-                    each.take()
-            raise
-        yield pair
-
-
-def _read_stretch(ours: WordReader, theirs: WordReader, *, by_text: bool) -> bool:
-    """Read until both files are at the same place and there are enough words; return False at the end of a file."""
-
-    def place(reader: WordReader) -> int:
-        return reader.n_characters if by_text else reader.n_sentences
-
-    while len(ours) < STRETCH or place(ours) != place(theirs):
-        behind, other = (ours, theirs) if place(ours) <= place(theirs) else (theirs, ours)
-        if not behind.read_sentence():
-            most = place(behind) + _SHOWN  # enough to show what follows
-            while (not by_text or place(other) < most) and other.read_sentence():
-                pass
-            return False
-    return True
+    for pair in paired_stretches(gold, system, is_ud=chosen.is_ud, format=format, on_bytes=on_bytes):
+        yield chosen.pair(*pair)
 
 
 def load_pair(
@@ -366,7 +357,7 @@ def segmentation_scores(pair: AlignedWords) -> dict[str, Score]:
     aligned = len(pair.system_of) - pair.system_of.count(UNALIGNED)
     return {
         "Tokens": span_score(pair.gold.tokens, pair.system.tokens),
-        "Sentences": span_score(pair.gold.sentences, pair.system.sentences),
+        "Sentences": span_score(pair.gold.sentence_spans, pair.system.sentence_spans),
         "Words": Score(len(pair.gold), len(pair.system), aligned),
     }
 
@@ -386,23 +377,41 @@ def _score(pair: AlignedWords, found: Marks) -> Score:
 
 def _exact_match(pair: AlignedWords, found: Marks) -> Score:
     """Return the score of whole sentences: right if the system has the same sentence and words, all of them right."""
-    system_words = dict(zip(pair.system.sentences, map(len, pair.system.sentence_words()), strict=True))
+    gold_spans, system_spans = pair.gold.sentence_spans, pair.system.sentence_spans
+    system_words = dict(zip(system_spans, map(len, pair.system.sentence_words()), strict=True))
     correct = 0
-    for span, words in zip(pair.gold.sentences, pair.gold.sentence_words(), strict=True):
+    for span, words in zip(gold_spans, pair.gold.sentence_words(), strict=True):
         counted, right = found.gold[words.start : words.stop], found.correct[words.start : words.stop]
         correct += system_words.get(span) == len(words) and sum(counted) == sum(right)
-    return Score(len(pair.gold.sentences), len(pair.system.sentences), correct)
+    return Score(len(gold_spans), len(system_spans), correct)
+
+
+def scores_by_value(
+    pair: AlignedWords, found: Marks, gold_values: Sequence[Value], system_values: Sequence[Value]
+) -> dict[Value, Score]:
+    """Return the score of each value of a property, from the value of each gold word and of each system word.
+
+    Gold words are grouped by their value in the gold file and give recall; system words are grouped by their value in
+    the system's file and give precision. The most frequent gold value comes first.
+    """
+    gold, system = Counter(compress(gold_values, found.gold)), Counter(compress(system_values, found.system))
+    correct = Counter(compress(gold_values, found.correct))
+    system_correct = Counter(system_values[word] for word in compress(pair.system_of, found.correct))
+    pairs = zip(compress(gold_values, found.gold), compress(pair.system_of, found.gold), strict=True)
+    aligned = Counter(value for value, system_word in pairs if system_word != UNALIGNED)
+    return {
+        value: Score(gold[value], system[value], correct[value], aligned[value], system_correct[value])
+        for value in sorted(gold | system, key=lambda value: (-gold[value], str(value)))
+    }
 
 
 def scores_by_label(pair: AlignedWords, found: Marks, *, rule: str = "conll18") -> dict[str, Score]:
     """Return the score of each label, from the marks of LAS; the most frequent gold label comes first."""
-    ours, theirs = (compared_labels(words, is_ud=rule_of(rule).is_ud) for words in (pair.gold, pair.system))
-    gold, system = Counter(compress(ours, found.gold)), Counter(compress(theirs, found.system))
-    correct = Counter(compress(ours, found.correct))
-    pairs = zip(compress(ours, found.gold), compress(pair.system_of, found.gold), strict=True)
-    aligned = Counter(label for label, system_word in pairs if system_word != UNALIGNED)
-    order = sorted(gold | system, key=lambda label: (-gold[label], label))
-    return {label: Score(gold[label], system[label], correct[label], aligned[label]) for label in order}
+    labels = [compared_labels(words, is_ud=rule_of(rule).is_ud) for words in (pair.gold, pair.system)]
+    # A right word has the same label in both files.
+    return {
+        label: replace(score, system_correct=None) for label, score in scores_by_value(pair, found, *labels).items()
+    }
 
 
 def label_confusions(pair: AlignedWords, found: Marks, *, rule: str = "conll18") -> Counter[tuple[str, str]]:
@@ -420,9 +429,12 @@ def head_confusions(pair: AlignedWords, found: Marks) -> Counter[tuple[str, str]
 
     `found` holds the marks of UAS. Tags are UPOS (XPOS if UPOS is blank), or ROOT.
     """
-    ours, theirs = [*pair.gold.tags(), "ROOT"], [*pair.system.tags(), "ROOT"]  # AT_ROOT is a negative index
+    ours, theirs = (
+        ["ROOT" if head == AT_ROOT else tags[head] for head in words.heads]
+        for words, tags in ((pair.gold, pair.gold.tags()), (pair.system, pair.system.tags()))
+    )
     return Counter(
-        (ours[pair.gold.heads[g]], theirs[pair.system.heads[s]])
+        (ours[g], theirs[s])
         for g, s in enumerate(pair.system_of)
         if found.gold[g] and s != UNALIGNED and not found.correct[g]
     )

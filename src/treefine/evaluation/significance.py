@@ -13,9 +13,7 @@ from treefine.errors import AlignmentError
 from treefine.evaluation.pairing import AlignedWords
 from treefine.evaluation.scores import Marks, all_marks
 
-Counts = NDArray[
-    np.float64
-]  # [sentence, 3]: gold words, system words, correct words; floats hold these small integers exactly
+Counts = NDArray[np.float64]  # [sentence, 3]: gold, system and correct words; floats hold these small integers exactly
 ALPHA, SAMPLES, SEED = 0.01, 10_000, 1  # of all tests by default; the paper has the same α
 SLICE = 250  # resamples drawn at a time, to bound memory
 TIE = 1e-12  # smaller differences of F1 are rounding errors
@@ -74,11 +72,10 @@ def compare(
     alpha: float = ALPHA,
     samples: int = SAMPLES,
     seed: int = SEED,
-    on_progress: Callable[[int], None] | None = None,
 ) -> Comparison:
-    """Compare systems over the same gold file. All pairs of systems share the same random samples."""
+    """Compare systems over the same gold file, as `compare_counts` does."""
     counts = count_files([pairs], metric=metric, rule=rule)
-    return compare_counts(counts, metric=metric, alpha=alpha, samples=samples, seed=seed, on_progress=on_progress)
+    return compare_counts(counts, metric=metric, alpha=alpha, samples=samples, seed=seed)
 
 
 def compare_counts(
@@ -90,13 +87,43 @@ def compare_counts(
     seed: int = SEED,
     on_progress: Callable[[int], None] | None = None,
 ) -> Comparison:
-    """Compare systems by their word counts per sentence under `metric`."""
-    sizes = {len(each) for each in counts.values()}
-    if len(sizes) > 1:
+    """Compare systems by their word counts per sentence under `metric`.
+
+    Drawing costs most, so each sample is drawn once, for all pairs of systems, and summed once per system.
+    """
+    if len({len(each) for each in counts.values()}) > 1:
         raise AlignmentError("The systems must be compared with the same gold sentences.")
-    differences = _differences(counts, alpha, samples, np.random.default_rng(seed), on_progress)
-    scores = {name: float(f1(each.sum(axis=0))) for name, each in counts.items()}
-    return Comparison(metric, alpha, samples, seed, scores, differences)
+    rng, names = np.random.default_rng(seed), list(counts)
+    pairs = list(combinations(range(len(names)), 2))
+    columns = np.concatenate(list(counts.values()), axis=1)  # [sentence, 3 * system]
+    whole = columns.sum(axis=0).reshape(len(names), 3)
+    scores = f1(whole)  # [system]
+    as_far_by_swapping = dict.fromkeys(pairs, 0)
+    slices: list[NDArray[np.float64]] = []
+    for start in range(0, samples, SLICE):
+        size = min(SLICE, samples - start)
+        swapped = (draw_swaps(rng, size, len(columns)) @ columns).reshape(size, len(names), 3)
+        for a, b in pairs:
+            moved = swapped[:, b] - swapped[:, a]  # words that b loses and a gains
+            differences = f1(whole[b] - moved) - f1(whole[a] + moved)
+            as_far_by_swapping[a, b] += _as_far(differences, scores[b] - scores[a])
+        slices.append(f1((draw_weights(rng, size, len(columns)) @ columns).reshape(size, len(names), 3)))
+        if on_progress:
+            on_progress(size * len(pairs))
+    drawn = np.concatenate(slices)  # [sample, system]
+    compared = {}
+    for a, b in pairs:
+        difference, sampled = float(scores[b] - scores[a]), drawn[:, b] - drawn[:, a]
+        low, high = np.quantile(sampled, [alpha / 2, 1 - alpha / 2]).tolist()
+        compared[names[a], names[b]] = Difference(
+            names[a],
+            names[b],
+            difference,
+            randomisation=(as_far_by_swapping[a, b] + 1) / (samples + 1),
+            bootstrap=(_as_far(sampled - difference, difference) + 1) / (samples + 1),
+            interval=(low, high),
+        )
+    return Comparison(metric, alpha, samples, seed, dict(zip(names, scores.tolist(), strict=True)), compared)
 
 
 def count_files(
@@ -125,53 +152,13 @@ def sentence_of_each_word(pair: AlignedWords) -> tuple[NDArray[np.int64], NDArra
     ours = np.repeat(np.arange(len(lengths)), lengths)
     if pair.gold.spans == pair.system.spans:
         return ours, ours
-    starts = [start for start, _ in pair.gold.sentences]
+    starts = [start for start, _ in pair.gold.sentence_spans]
     return ours, np.searchsorted(starts, [start for start, _ in pair.system.spans], side="right") - 1
 
 
 def f1(totals: Counts) -> NDArray[np.float64]:
     """Return F1 from totals of (gold, system, correct) words in the last axis."""
     return 2 * totals[..., 2] / np.maximum(totals[..., 0] + totals[..., 1], 1)
-
-
-def _differences(
-    counts: Mapping[str, Counts],
-    alpha: float,
-    samples: int,
-    rng: np.random.Generator,
-    on_progress: Callable[[int], None] | None,
-) -> dict[tuple[str, str], Difference]:
-    """Compare all pairs of systems. Drawing costs most, so each sample is drawn once and summed once per system."""
-    names = list(counts)
-    pairs = list(combinations(range(len(names)), 2))
-    columns = np.concatenate(list(counts.values()), axis=1)  # [sentence, 3 * system]
-    whole = columns.sum(axis=0).reshape(len(names), 3)
-    observed = {(a, b): float(f1(whole[b]) - f1(whole[a])) for a, b in pairs}
-    as_far_by_swapping = dict.fromkeys(pairs, 0)
-    slices = []
-    for start in range(0, samples, SLICE):
-        size = min(SLICE, samples - start)
-        swapped = (draw_swaps(rng, size, len(columns)) @ columns).reshape(size, len(names), 3)
-        for a, b in pairs:
-            differences = swapped_differences(whole[a], whole[b], swapped[:, a], swapped[:, b])
-            as_far_by_swapping[a, b] += _as_far(differences, observed[a, b])
-        slices.append(f1((draw_weights(rng, size, len(columns)) @ columns).reshape(size, len(names), 3)))
-        if on_progress:
-            on_progress(size * len(pairs))
-    drawn = np.concatenate(slices)  # [sample, system]
-    found = {}
-    for (a, b), difference in observed.items():
-        sampled = drawn[:, b] - drawn[:, a]
-        low, high = np.quantile(sampled, [alpha / 2, 1 - alpha / 2]).tolist()
-        found[names[a], names[b]] = Difference(
-            names[a],
-            names[b],
-            difference,
-            randomisation=(as_far_by_swapping[a, b] + 1) / (samples + 1),
-            bootstrap=(_as_far(sampled - difference, difference) + 1) / (samples + 1),
-            interval=(low, high),
-        )
-    return found
 
 
 def _as_far(distances: NDArray[np.float64], observed: float) -> int:
@@ -191,13 +178,3 @@ def draw_weights(rng: np.random.Generator, samples: int, sentences: int) -> NDAr
     drawn += np.arange(samples)[:, None] * sentences
     weights = np.bincount(drawn.ravel(), minlength=samples * sentences)
     return weights.reshape(samples, sentences).astype(np.float64)
-
-
-def swapped_differences(a: Counts, b: Counts, chosen_a: Counts, chosen_b: Counts) -> NDArray[np.float64]:
-    """Return F1 of b minus F1 of a in each sample, after the chosen sentences have been swapped.
-
-    `a` and `b` are totals over all sentences, [3]; the others are totals over the chosen sentences, [sample, 3].
-    """
-    moved = chosen_b - chosen_a  # words that b loses and a gains
-    result: NDArray[np.float64] = f1(b - moved) - f1(a + moved)
-    return result

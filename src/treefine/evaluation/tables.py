@@ -1,21 +1,19 @@
-"""The `Table` type, which renders as text, Markdown, CSV or JSON, and the tables of scores and comparisons.
+"""The `Table` type, which renders as text or Markdown, and the tables and JSON values of scores and comparisons.
 
 Report pages render the same tables as HTML (`analysis/templates/parts.html`).
 """
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from treefine.evaluation.scores import Score, relative_error_reduction
 
 if TYPE_CHECKING:
-    from treefine.evaluation.significance import Comparison, Difference  # imports numpy
+    from treefine.evaluation.significance import Comparison  # imports numpy
 
 TableCell: TypeAlias = "str | int | float | None"  # None is an empty cell
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
@@ -57,24 +55,14 @@ class Table:
 
     def _shown_rows(self, mark: Callable[[str], str]) -> list[list[str]]:
         """Return the cells as text, with the bold ones marked."""
-        return [
-            [mark(_text(cell)) if (row, column) in self.bold else _text(cell) for column, cell in enumerate(cells)]
-            for row, cells in enumerate(self.rows)
-        ]
-
-    def to_csv(self) -> str:
-        """Return CSV with the header as its first line."""
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([self.header, *self.rows])
-        return text.getvalue()
+        texts = [["" if cell is None else str(cell) for cell in cells] for cells in self.rows]
+        for row, column in self.bold:
+            texts[row][column] = mark(texts[row][column])
+        return texts
 
     def to_records(self) -> list[dict[str, TableCell]]:
         """Return each row as a JSON value."""
         return [dict(zip(self.header, row, strict=True)) for row in self.rows]
-
-
-def _text(cell: TableCell) -> str:
-    return "" if cell is None else str(cell)
 
 
 def _padded(cell: str, width: int, column: int) -> str:
@@ -136,33 +124,29 @@ def comparison_table(comparison: Comparison, *, digits: int = 2) -> Table:
     return Table(header, tuple(rows), note=note, bold=bold)
 
 
-def score_json(score: Score) -> dict[str, Any]:
-    """Return the shares and counts of a score."""
-    shares = ("precision", "recall", "f1", "aligned_accuracy")
-    return {name: getattr(score, name) for name in shares} | asdict(score)
-
-
 def scores_json(scores: Mapping[str, Score]) -> dict[str, Any]:
     """Return the shares and counts of each score."""
-    return {name: score_json(score) for name, score in scores.items()}
+    names = ("precision", "recall", "f1", "aligned_accuracy", "gold", "system", "correct", "aligned")
+    return {metric: {name: getattr(score, name) for name in names} for metric, score in scores.items()}
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
     """Return a comparison with the difference of every pair of systems."""
-
-    def difference_json(difference: Difference) -> dict[str, Any]:
-        before, after = comparison.scores[difference.first], comparison.scores[difference.second]
-        return {
-            "systems": [difference.first, difference.second],
-            "difference": difference.difference,
-            "relative_error_reduction": relative_error_reduction(before, after),
-            "p_randomisation": difference.randomisation,
-            "p_bootstrap": difference.bootstrap,
-            "interval": list(difference.interval),
+    differences = [
+        {
+            "systems": [each.first, each.second],
+            "difference": each.difference,
+            "relative_error_reduction": relative_error_reduction(
+                comparison.scores[each.first], comparison.scores[each.second]
+            ),
+            "p_randomisation": each.randomisation,
+            "p_bootstrap": each.bootstrap,
+            "interval": list(each.interval),
         }
-
+        for each in comparison.differences.values()
+    ]
     return {
         **{name: getattr(comparison, name) for name in ("metric", "alpha", "samples", "seed", "scores", "best")},
         "not_significantly_different_from_best": sorted(comparison.best_group),
-        "differences": [difference_json(each) for each in comparison.differences.values()],
+        "differences": differences,
     }

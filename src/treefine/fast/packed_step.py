@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.fast.packed_encoder import PackedEncoder, PackedInputs, Room
-from treefine.model.scorer import label_scores, with_one
+from treefine.model.scorer import best_tag, label_scores, with_one
 from treefine.model.vocabulary import NO_HEAD, UNSEEN
 from treefine.parsing.decode import are_trees, dependents
 from treefine.parsing.plan import Plan
@@ -83,7 +83,7 @@ class PackedStep(nn.Module):
         tags, has_new_tags = packed.tags, None
         if self.tagger is not None:
             of_tags = tuple(each[0] for each in self.tagger(vectors))
-            best = torch.stack([each.argmax(-1) + 1 for each in of_tags], dim=-1)
+            best = torch.stack([best_tag(each) + 1 for each in of_tags], dim=-1)
             tags = F.pad(best, (0, packed.tags.shape[-1] - best.shape[-1]))  # the last columns are not predicted
             has_new_tags = inputs.lacks_tags > 0
         stability = expected_stability(arcs, labels[places], is_dependent, of_sentence)

@@ -58,6 +58,7 @@ class ParserModel(nn.Module):
                 f"The model should predict {lacking}, but its treebank has no such tags.",
                 hint=f"Remove {lacking} from the columns in [tags].",
             )
+        n_tags = tuple(0 if name in settings.tags.given else n for name, n in zip(columns, n_tags, strict=True))
         self.tagger = Tagger(self.encoder.width, n_tags, settings.scorer.dropout) if predicts else None
         self.sentence_ends = nn.Linear(self.encoder.width, 1) if settings.sentence_layers else None
 
@@ -152,8 +153,9 @@ class ParserModel(nn.Module):
         ]
         gaps = np.array([gap_kinds(token) for window in windows for token in window], np.int32)[:, None]
         flat = inputs_of(sentences, self.vocabulary, self.settings.tags, read=())
-        if flat is None:
-            flat = np.zeros((len(gaps), len(self.encoder.tags) - 1), np.int32)
+        if flat is None:  # tags are the only inputs besides the gaps
+            columns = self.settings.tags.columns if self.settings.tags.source != "none" else ()
+            flat = np.zeros((len(gaps), len(columns)), np.int32)
         inputs = padded(np.concatenate([flat, gaps], axis=1), [len(each) for each in windows], 0)
         return self.batch_of(sentences, padded_to=padded_to), torch.from_numpy(inputs)
 

@@ -224,10 +224,19 @@ class Tagger(nn.Module):
 
     def __init__(self, width: int, n_tags: tuple[int, ...], dropout: float) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
-        self.columns = nn.ModuleList(nn.Linear(width, number) for number in n_tags)
+        self.n_tags, self.dropout = n_tags, nn.Dropout(dropout)
+        # A column that is read from the input has no tags to choose from, and no weights.
+        self.columns = nn.ModuleDict({str(place): nn.Linear(width, n) for place, n in enumerate(n_tags) if n})
 
     def forward(self, words: Float[Tensor, "batch word width"]) -> tuple[Float[Tensor, "batch word _"], ...]:
         """Return the scores, one tensor per column."""
         words = self.dropout(words)
-        return tuple(column(words) for column in self.columns)
+        return tuple(
+            self.columns[str(place)](words) if n else words.new_zeros((*words.shape[:-1], 0))
+            for place, n in enumerate(self.n_tags)
+        )
+
+
+def best_tag(scores: Float[Tensor, "*place tag"]) -> Int[Tensor, "*place"]:
+    """Return the tag with the highest score, counted from 0; -1 in a column that is not predicted."""
+    return scores.argmax(-1) if scores.shape[-1] else scores.new_full(scores.shape[:-1], -1, dtype=torch.long)

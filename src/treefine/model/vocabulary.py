@@ -229,11 +229,14 @@ def tags_in(sentence: Sentence, column: Column) -> Sequence[str]:
 def tag_names(
     vocabulary: Vocabulary, columns: Sequence[Column], ids: Sequence[Sequence[int]], sentence: Sentence
 ) -> list[list[str]]:
-    """Return the tags of the words of a sentence, by column, from their ids, which count from 0.
+    """Return the tags of the words of a sentence, by column, from their ids, which count from 0; -1 is no tag.
 
     A lemma is made from its form: by a rule for its tag if there is one, else by the script that the model chose.
     """
-    found = [[vocabulary.tags(column)[number] for number in each] for column, each in zip(columns, ids, strict=True)]
+    found = []
+    for column, numbers in zip(columns, ids, strict=True):
+        tags = vocabulary.tags(column)
+        found.append([tags[number] if number >= 0 else BLANK for number in numbers])
     for place, column in enumerate(columns):
         if f"{sentence.treebank} {column}" in vocabulary.blank:
             found[place] = [BLANK] * len(sentence)

@@ -84,7 +84,7 @@ def leads_clearly(scores: Scores, decoder: Decoder) -> bool:
 
 
 def _is_close(scores: Float[Tensor, "batch word choice"]) -> Bool[Tensor, "batch word"]:
-    if scores.shape[-1] == 1:
+    if scores.shape[-1] < 2:
         return torch.zeros(scores.shape[:-1], dtype=torch.bool, device=scores.device)
     best, second = scores.topk(2, dim=-1).values.unbind(-1)
     return ~(best - second > _least_lead(scores))  # written so that NaN counts as close

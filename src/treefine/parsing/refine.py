@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.model.batch import Arriving, Batch, Graphs, sent
-from treefine.model.scorer import Scores
+from treefine.model.scorer import Scores, best_tag
 
 Tags = Int[Tensor, "batch word column"]
 Scorer = Callable[[Batch, Graphs, Tags | None, int], Scores]  # the int, here and below, is t
@@ -139,7 +139,9 @@ def expected_stability(
 
 
 def log_best(scores: Float[Tensor, "*place choice"]) -> Float[Tensor, "*place"]:
-    """Return the log-probability of each word's best choice."""
+    """Return the log-probability of each word's best choice; 0 if there is nothing to choose."""
+    if not scores.shape[-1]:
+        return scores.new_zeros(scores.shape[:-1])
     return scores.amax(-1) - scores.logsumexp(-1)
 
 
@@ -154,4 +156,4 @@ def best_tags(scores: Scores, batch: Batch) -> Tags:
     """Return the best tag of each word in each column, counted from 1; 0 for ROOT and padding."""
     is_word = batch.is_word.clone()
     is_word[:, 0] = False
-    return torch.stack([(each.argmax(-1) + 1) * is_word for each in scores.tags], dim=-1)
+    return torch.stack([(best_tag(each) + 1) * is_word for each in scores.tags], dim=-1)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
+from treefine.model.scorer import best_tag
 from treefine.model.vocabulary import UNSEEN, lemma_tag, ruled_scripts, tag_names
 from treefine.parsing.annotate import with_parse
 from treefine.parsing.batches import run
@@ -107,7 +108,7 @@ def predicted_tags(step: BatchStep, model: ParserModel, sentences: Sequence[Sent
     `sentences` are those of the step: a lemma is made from its form.
     """
     columns = model.settings.tags.columns if step.scores.tags else ()
-    best = [scores.argmax(-1).tolist() for scores in step.scores.tags]  # one copy to the host per column
+    best = [best_tag(scores).tolist() for scores in step.scores.tags]  # one copy to the host per column
     return [
         tuple(map(tuple, tag_names(model.vocabulary, columns, [each[row][1 : len(one) + 1] for each in best], one)))
         for row, one in enumerate(sentences)

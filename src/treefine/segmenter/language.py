@@ -2,7 +2,7 @@
 
 The table `languages.json` has the most frequent n-grams and words of each language. They were counted in CC0 sentences
 of the Common Voice project and in the train files of UD treebanks with a CC BY-SA, CC BY or LGPL-LR licence; some
-languages have only one of the two. `python -m benchmarks language --build` writes the table.
+languages have only one of the two. `python -m benchmarks language` writes the table.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def _with_sentences(parser: Parser, dev: Sequence[Sentence], settings: Confidenc
     doubts = np.log(np.array([doubt for doubt, _ in pairs]))
     is_right = np.array([right for _, right in pairs])
 
-    def negative_log_likelihood(log_scale: float, slope: float) -> float:
+    def penalised_loss(log_scale: float, slope: float) -> float:
         faults = slope * (doubts - log_scale)  # log-odds of an error
         unlikely = _PRIOR * (np.log(slope) ** 2 + log_scale**2 / 10)
         return float(unlikely + np.logaddexp(0.0, np.where(is_right, faults, -faults)).sum())
@@ -133,12 +133,10 @@ def _with_sentences(parser: Parser, dev: Sequence[Sentence], settings: Confidenc
     far = np.log(_MAX_SCALE)
 
     def best_scale(log_slope: float) -> float:
-        return golden_section_minimum(
-            lambda log_scale: negative_log_likelihood(log_scale, np.exp(log_slope)), -far, far
-        )
+        return golden_section_minimum(lambda log_scale: penalised_loss(log_scale, np.exp(log_slope)), -far, far)
 
     log_slope = golden_section_minimum(
-        lambda log: negative_log_likelihood(best_scale(log), np.exp(log)),
+        lambda log: penalised_loss(best_scale(log), np.exp(log)),
         np.log(MIN_TEMPERATURE),
         np.log(MAX_TEMPERATURE),
     )

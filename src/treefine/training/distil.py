@@ -20,6 +20,7 @@ from treefine.errors import TreefineError
 from treefine.model.batch import Graphs, sent
 from treefine.model.folder import fetch, load_model
 from treefine.model.parser_model import ParserModel
+from treefine.model.scorer import best_tag
 from treefine.model.vocabulary import tag_names
 from treefine.parsing.annotate import with_parse
 from treefine.parsing.batches import batches, free_memory, retry_in_halves
@@ -118,7 +119,7 @@ def compute_targets(
         n_labelled=len(labelled),
         weight=recipe.teacher.weight,
         n_steps=recipe.refine.max_steps,
-        n_kinds=FIRST_TAGS + (len(first.tagger.columns) if first.tagger is not None else 0),
+        n_kinds=FIRST_TAGS + (len(first.tagger.n_tags) if first.tagger is not None else 0),
     )
     parsed: dict[int, Sentence] = {}
     began, done = time.monotonic(), 0
@@ -214,7 +215,7 @@ class _MeanParses:
         heads, labels = self.heads[row, places].tolist(), self.labels[row, places].tolist()
         arcs = Arcs(tuple(heads), tuple(model.vocabulary.labels[label] for label in labels))
         columns = settings.columns if self.tags else ()
-        best = [table[-1 if settings.refined else 0, row, places].argmax(-1).tolist() for table in self.tags]
+        best = [best_tag(table[-1 if settings.refined else 0, row, places]).tolist() for table in self.tags]
         return with_parse(sentence, arcs, columns, tag_names(model.vocabulary, columns, best, sentence))
 
 

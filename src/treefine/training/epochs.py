@@ -17,8 +17,8 @@ import torch
 from treefine import fast
 from treefine.config import TransformerSettings
 from treefine.errors import TreefineError
+from treefine.evaluation.pairing import load_words
 from treefine.evaluation.scores import compared_labels, rule_of
-from treefine.evaluation.words import load_words
 from treefine.model.folder import load_model
 from treefine.model.parser_model import ParserModel
 from treefine.parsing.batches import batches, retry_in_halves

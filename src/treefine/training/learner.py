@@ -95,6 +95,8 @@ def step_loss(
     loss = loss + _summed(step.scores.labels(heads), labels, UNSEEN, targets, LABELS)
     if right.tags is not None and (step.t == 1 or refines_tags):
         for column, scores in enumerate(step.scores.tags):
+            if not scores.shape[-1]:  # it is read from the input
+                continue
             of_column = _summed(scores, right.tags[..., column] - 1, UNSEEN, targets, FIRST_TAGS + column)
             loss = loss + tag_weight * of_column
     return loss

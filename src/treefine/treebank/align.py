@@ -4,33 +4,208 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from itertools import accumulate
+from typing import TypeVar
 
 from treefine.errors import AlignmentError
 from treefine.treebank.graph import Arcs
 from treefine.treebank.raw_text import Span
-from treefine.treebank.sentence import BLANK, Sentence, Token
+from treefine.treebank.sentence import BLANK, Sentence
+
+# The Penn Treebank's spelling of some characters. Similar quotes are written the same way, and backslashes are dropped.
+# Each character is replaced separately, so the result does not depend on word boundaries.
+_PENN = str.maketrans(
+    {
+        **{"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"},
+        **dict.fromkeys('"“”', "''"),
+        **dict.fromkeys("`‘’", "'"),
+        "\\": "",
+    }
+)
+_SHOWN = 20  # characters of a differing text that an error shows
 
 
-class Segmentation(Protocol):
-    """The words of a text in columns. Spans count characters without spaces."""
+def without_spaces(text: str) -> str:
+    """Return the text without the characters that Unicode calls spaces, as the CoNLL 2018 scorer reads it."""
+    if text.isprintable() and " " not in text:  # isprintable() is False for all other kinds of spaces
+        return text
+    return "".join([each for each in text if unicodedata.category(each) != "Zs"])
+
+
+def characters_of(form: str) -> str:
+    """Return the characters of a word for matching: no spaces or backslashes, and one spelling of brackets and quotes.
+
+    >>> characters_of("1 000"), characters_of("(") == characters_of("-LRB-"), characters_of("“") == characters_of("``")
+    ('1000', True, True)
+    """
+    return without_spaces(form).translate(_PENN)
+
+
+@dataclass(slots=True)
+class Words:
+    """The words of several sentences in columns, numbered from 0. Spans count the characters of tokens."""
+
+    sentences: Sequence[Sentence]
+    text: str = ""  # all characters
+    tokens: list[Span] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)  # of each word; the words of a multiword token share its span
+    in_multiword: list[bool] = field(default_factory=list)
+    forms: list[str] = field(default_factory=list)
+    first_words: list[int] = field(default_factory=list)  # of each sentence
+
+    def __len__(self) -> int:
+        """Return the number of words."""
+        return len(self.forms)
 
     @property
-    def forms(self) -> Sequence[str]:
-        """The words."""
+    def name(self) -> str:
+        """The path of the file, if the sentences come from one."""
+        return self.sentences[0].path if self.sentences else ""
 
-    @property
-    def spans(self) -> Sequence[Span]:
-        """The start and end of each word; the words of a multiword token have the span of the token."""
+    def sentence_words(self) -> Iterator[range]:
+        """Yield the words of each sentence."""
+        for first, stop in zip(self.first_words, [*self.first_words, len(self)][1:], strict=True):
+            yield range(first, stop)
 
-    @property
-    def in_multiword(self) -> Sequence[bool]:
-        """Whether each word is part of a multiword token."""
+    def place(self, word: int) -> tuple[int, int]:
+        """Return the sentence of a word, from 0, and its number there, from 1."""
+        sentence = bisect_right(self.first_words, word) - 1
+        return sentence, word - self.first_words[sentence] + 1
+
+    def error(self, message: str, word: int | None, *, hint: str = "", path: str = "") -> AlignmentError:
+        """Return an error at a word of the file, or at the end of the file if the word is None."""
+        if word is None:
+            return AlignmentError(message, hint=hint, path=path or self.name)
+        sentence, number = self.place(word)
+        at = self.sentences[sentence].error("", word=number)
+        return AlignmentError(
+            message,
+            hint=hint,
+            path=path or at.path,
+            line=at.line,
+            sent_id=at.sent_id,
+            sentence=at.sentence,
+            word=at.word,
+        )
+
+    def shown_place(self, word: int, title: str) -> str:
+        """Return the line of a word in its file; without a file, the number of its sentence in `title`."""
+        sentence, number = self.place(word)
+        at = self.sentences[sentence].error("", word=number)
+        return f"{at.path}:{at.line}" if at.path else f"{title} (sentence {at.sentence})"
 
 
-def same_words(ours: Segmentation, theirs: Segmentation) -> Iterator[tuple[int, int]]:
+_Words = TypeVar("_Words", bound=Words)
+
+
+def words_of(
+    sentences: Sequence[Sentence], clean: Callable[[str], str] | None, columns: Callable[[Sequence[Sentence]], _Words]
+) -> _Words:
+    """Return the words of the sentences in empty `columns`. `clean` drops or replaces single characters of a form.
+
+    Without `clean`, all characters count, and multiword tokens are ignored.
+    """
+    words, texts, position = columns(sentences), list[str](), 0
+    for sentence in sentences:
+        words.first_words.append(len(words))
+        text = _plain_text(sentence, clean)
+        if text is not None:
+            ends = list(accumulate(map(len, sentence.forms), initial=position))
+            spans = list(zip(ends[:-1], ends[1:], strict=True))
+            words.tokens += spans
+            words.spans += spans
+            words.forms += sentence.forms
+            words.in_multiword += [False] * len(spans)
+        else:
+            text, forms = "", sentence.forms
+            for token in sentence.tokens():
+                characters = clean(token.form) if clean else token.form
+                span = (position + len(text), position + len(text) + len(characters))
+                text += characters
+                words.tokens.append(span)
+                is_multiword = len(token.words) > 1
+                words.forms += [forms[number - 1] for number in token.words] if is_multiword else [characters]
+                words.spans += [span] * len(token.words)
+                words.in_multiword += [is_multiword] * len(token.words)
+        texts.append(text)
+        position += len(text)
+    words.text = "".join(texts)
+    return words
+
+
+def _plain_text(sentence: Sentence, clean: Callable[[str], str] | None) -> str | None:
+    """Return the characters of a sentence if its words are its tokens and all their characters count, else None."""
+    text = "".join(sentence.forms)
+    is_plain = clean is None or (len(sentence) == len(sentence.columns[0]) and clean(text) == text)
+    return text if is_plain else None
+
+
+def _text_of(sentence: Sentence, clean: Callable[[str], str]) -> str:
+    text = _plain_text(sentence, clean)
+    return "".join([clean(token.form) for token in sentence.tokens()]) if text is None else text
+
+
+def even_blocks(
+    ours: Iterable[Sentence],
+    theirs: Iterable[Sentence],
+    clean: Callable[[str], str],
+    *,
+    least: int = 1,
+    title: str,
+    path: str = "",
+    is_same: Callable[[Sentence, Sentence], bool] | None = None,
+) -> Iterator[tuple[list[Sentence], list[Sentence]]]:
+    """Read two files side by side; yield lists of sentences of both that have the same characters.
+
+    The lists are short, but have at least `least` words of ours until the end. Raises AlignmentError where the
+    characters differ: `title` names our sentences if they are in no file, and `path` is that of theirs. The last lists
+    may be empty. Two sentences for which `is_same` holds are a block whatever their characters.
+    """
+    sides: tuple[Iterator[Sentence], ...] = (iter(ours), iter(theirs))
+    blocks, pending, n_words = (list[Sentence](), list[Sentence]()), ["", ""], 0  # pending: not yet compared
+    while True:
+        side = int(bool(pending[0]) or len(blocks[0]) > len(blocks[1]) == 0)
+        sentence = next(sides[side], None)
+        if sentence is None and not any(pending):  # the other file may go on
+            side = 1 - side
+            sentence = next(sides[side], None)
+        if sentence is not None:
+            blocks[side].append(sentence)
+            n_words += 0 if side else len(sentence)
+            pending[side] += _text_of(sentence, clean)
+            if is_same and [*map(len, blocks)] == [1, 1] and is_same(blocks[0][0], blocks[1][0]):
+                pending = ["", ""]
+        length = min(map(len, pending))
+        if pending[0][:length] != pending[1][:length] or (sentence is None and any(pending)):
+            read, other = (words_of(block, clean, Words) for block in blocks)
+            raise text_error(read, other, title, path)
+        pending = [text[length:] for text in pending]
+        if not any(pending) and (sentence is None or (all(blocks) and n_words >= least)):
+            yield blocks
+            blocks, n_words = ([], []), 0
+        if sentence is None:
+            return
+
+
+def text_error(ours: Words, theirs: Words, title: str, path: str = "") -> AlignmentError:
+    """Return an error that names the first place where the two files differ, or where one of them ends."""
+    pairs = enumerate(zip(ours.text, theirs.text, strict=False))
+    place = next((index for index, (a, b) in pairs if a != b), min(len(ours.text), len(theirs.text)))
+    our, their = (words.text[place : place + _SHOWN] for words in (ours, theirs))
+    there, here = (next((w for w, (_, end) in enumerate(words.spans) if place < end), None) for words in (ours, theirs))
+    if there is None:
+        message = f"The file continues with {their!r} after the end of {ours.name or title}."
+    elif here is None:
+        message = f"The file ends before {our!r} in {ours.shown_place(there, title)}."
+    else:
+        message = f"The text differs from {ours.shown_place(there, title)}: it is {their!r} here and {our!r} there."
+    hint = "Both files must have the same characters; spaces and segmentation may differ."
+    return theirs.error(message, here, hint=hint, path=path)
+
+
+def same_words(ours: Words, theirs: Words) -> Iterator[tuple[int, int]]:
     """Yield the pairs of words, numbered from 0, that are the same in both segmentations, from left to right.
 
     Words outside multiword tokens are the same if their spans are equal. Where either side has a multiword token, words
@@ -56,7 +231,7 @@ def same_words(ours: Segmentation, theirs: Segmentation) -> Iterator[tuple[int, 
             b += 1
 
 
-def _multiword_stretch(ours: Segmentation, theirs: Segmentation, a: int, b: int) -> tuple[range, range]:
+def _multiword_stretch(ours: Words, theirs: Words, a: int, b: int) -> tuple[range, range]:
     """Return the words on each side from here to the first place that is outside multiword tokens on both sides."""
     if ours.in_multiword[a]:
         end = ours.spans[a][1]
@@ -66,7 +241,7 @@ def _multiword_stretch(ours: Segmentation, theirs: Segmentation, a: int, b: int)
         end = theirs.spans[b][1]
         a += not ours.in_multiword[a] and ours.spans[a][0] < theirs.spans[b][0]
 
-    def is_beyond(words: Segmentation, index: int) -> bool:
+    def is_beyond(words: Words, index: int) -> bool:
         if index >= len(words.forms):
             return True
         start, stop = words.spans[index]
@@ -82,7 +257,7 @@ def _multiword_stretch(ours: Segmentation, theirs: Segmentation, a: int, b: int)
     return range(first_a, a), range(first_b, b)
 
 
-def _same_by_form(ours: Segmentation, theirs: Segmentation, left: range, right: range) -> Iterator[tuple[int, int]]:
+def _same_by_form(ours: Words, theirs: Words, left: range, right: range) -> Iterator[tuple[int, int]]:
     """Match the words of a stretch along the longest common subsequence of their forms, in lower case."""
     a = [ours.forms[index].lower() for index in left]
     b = [theirs.forms[index].lower() for index in right]
@@ -104,18 +279,6 @@ def _same_by_form(ours: Segmentation, theirs: Segmentation, left: range, right: 
             j += 1
 
 
-# The Penn Treebank's spelling of some characters. Similar quotes are written the same way, and backslashes are dropped.
-# Each character is replaced separately, so the result does not depend on word boundaries.
-_PENN = str.maketrans(
-    {
-        **{"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"},
-        **dict.fromkeys('"“”', "''"),
-        **dict.fromkeys("`‘’", "'"),
-        "\\": "",
-    }
-)
-
-
 def transferred(sentences: Iterable[Sentence], parses: Iterable[Sentence], path: str = "") -> Iterator[Arcs]:
     """Yield for each sentence the arcs that the parses give to its words; `path` names the file of the parses.
 
@@ -124,193 +287,38 @@ def transferred(sentences: Iterable[Sentence], parses: Iterable[Sentence], path:
     is ROOT, or if the same sentence here contains the head as a matched word or as part of a larger word. All other
     words get no arc.
     """
-    ours, theirs = _Side(sentences), _Side(parses)
-    while ours.grow():
-        if not theirs.grow():
-            raise _ends_early(ours, theirs, path)
-        (sentence,), (parse,) = ours.sentences, theirs.sentences
-        if sentence.forms == parse.forms:
-            yield parse.arcs
+
+    def have_same_forms(sentence: Sentence, parse: Sentence) -> bool:
+        return sentence.forms == parse.forms
+
+    blocks = even_blocks(sentences, parses, characters_of, title="the input", path=path, is_same=have_same_forms)
+    for ours, theirs in blocks:
+        if len(ours) == len(theirs) == 1 and have_same_forms(ours[0], theirs[0]):
+            yield theirs[0].arcs
         else:
-            _make_even(ours, theirs, path)
-            yield from _arcs_of_block(ours.sentences, theirs.sentences)
-        ours.clear()
-        theirs.clear()
-    if theirs.grow():
-        raise _continues(theirs, path)
+            yield from _arcs_of_block(*(words_of(block, characters_of, Words) for block in (ours, theirs)))
 
 
-def characters_of(form: str) -> str:
-    """Return the characters of a word for matching: no spaces or backslashes, and one spelling of brackets and quotes.
-
-    >>> characters_of("1 000"), characters_of("(") == characters_of("-LRB-"), characters_of("“") == characters_of("``")
-    ('1000', True, True)
-    """
-    if form.isalnum():
-        return form
-    return "".join([each for each in form if unicodedata.category(each) != "Zs"]).translate(_PENN)
-
-
-class _Side:
-    """The sentences of one file since the last place where both files had a sentence boundary."""
-
-    def __init__(self, sentences: Iterable[Sentence]) -> None:
-        self.rest = iter(sentences)
-        self.sentences: list[Sentence] = []
-        self.n_read = 0  # sentences of the whole file
-        self._text: str | None = None  # built on demand; sentences with the same words do not need it
-
-    def grow(self) -> bool:
-        """Read one more sentence; return False at the end."""
-        sentence = next(self.rest, None)
-        if sentence is None:
-            return False
-        self.n_read += 1
-        self.sentences.append(sentence)
-        if self._text is not None:
-            self._text += _text_of(sentence)
-        return True
-
-    def clear(self) -> None:
-        """Forget the sentences read so far."""
-        self.sentences, self._text = [], None
-
-    @property
-    def text(self) -> str:
-        """The characters of the sentences."""
-        if self._text is None:
-            self._text = "".join(map(_text_of, self.sentences))
-        return self._text
-
-    def token_at(self, place: int) -> tuple[Sentence, Token]:
-        """Return the sentence and token with the character at this place, or the last ones."""
-        for sentence in self.sentences:
-            for token in sentence.tokens():
-                place -= len(characters_of(token.form))
-                if place < 0:
-                    return sentence, token
-        return sentence, token
-
-
-def _text_of(sentence: Sentence) -> str:
-    return "".join([characters_of(token.form) for token in sentence.tokens()])
-
-
-def _make_even(ours: _Side, theirs: _Side, path: str) -> None:
-    """Read on until both sides end at the same character; raise an error if the characters differ."""
-    n_same = 0
-    while True:
-        end = min(len(ours.text), len(theirs.text))
-        if ours.text[n_same:end] != theirs.text[n_same:end]:
-            pairs = zip(ours.text[n_same:], theirs.text[n_same:], strict=False)
-            raise _different(ours, theirs, n_same + next(i for i, (a, b) in enumerate(pairs) if a != b), path)
-        n_same = end
-        if len(ours.text) == len(theirs.text):
-            return
-        if len(ours.text) > end:
-            if not theirs.grow():
-                raise _ends_early(ours, theirs, path)
-        elif not ours.grow():
-            raise _continues(theirs, path, end)
-
-
-@dataclass
-class _Words:
-    """The words of several sentences in columns, numbered from 0."""
-
-    forms: list[str] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
-    in_multiword: list[bool] = field(default_factory=list)
-    sentence_of: list[int] = field(default_factory=list)
-    firsts: list[int] = field(default_factory=list)  # the first word of each sentence
-
-    @classmethod
-    def of(cls, sentences: Sequence[Sentence]) -> _Words:
-        words, place = cls(), 0
-        for number, sentence in enumerate(sentences):
-            words.firsts.append(len(words.forms))
-            for token in sentence.tokens():
-                end = place + len(characters_of(token.form))
-                n_words = len(token.words)
-                words.spans += [(place, end)] * n_words
-                words.in_multiword += [n_words > 1] * n_words
-                place = end
-            words.forms += map(characters_of, sentence.forms)
-            words.sentence_of += [number] * len(sentence)
-        return words
-
-    def holder(self, span: Span) -> int | None:
-        """Return the word outside multiword tokens whose span contains this one, or None."""
-        found = bisect_right(self.spans, span[0], key=lambda each: each[0]) - 1
-        is_one = found >= 0 and not self.in_multiword[found] and span[1] <= self.spans[found][1]
-        return found if is_one else None
-
-
-def _arcs_of_block(ours: Sequence[Sentence], theirs: Sequence[Sentence]) -> list[Arcs]:
-    mine, other = _Words.of(ours), _Words.of(theirs)
-    pairs = list(same_words(mine, other))
-    mine_of = {word: own for own, word in pairs}
-    given = [pair for sentence in theirs for pair in zip(*sentence.arcs, strict=True)]
-    heads: list[list[int | None]] = [[None] * len(sentence) for sentence in ours]
-    labels = [[BLANK] * len(sentence) for sentence in ours]
-    for own, word in pairs:
-        head, label = given[word]
-        number = mine.sentence_of[own]
-        first = mine.firsts[number]
+def _arcs_of_block(ours: Words, theirs: Words) -> list[Arcs]:
+    pairs = list(same_words(ours, theirs))
+    our_word = {their: our for our, their in pairs}
+    arcs = [arc for sentence in theirs.sentences for arc in zip(*sentence.arcs, strict=True)]
+    heads: list[list[int | None]] = [[None] * len(sentence) for sentence in ours.sentences]
+    labels = [[BLANK] * len(sentence) for sentence in ours.sentences]
+    for our, their in pairs:
+        (head, label), (number, word) = arcs[their], ours.place(our)
         if head:
-            there = other.firsts[other.sentence_of[word]] + head - 1
-            above = mine_of[there] if there in mine_of else mine.holder(other.spans[there])
-            is_near = above is not None and above != own and mine.sentence_of[above] == number
-            head = above - first + 1 if above is not None and is_near else None
+            their_head = theirs.first_words[theirs.place(their)[0]] + head - 1
+            our_head = our_word.get(their_head, _larger_word(ours, theirs.spans[their_head]))
+            sentence, head = (-1, None) if our_head in (None, our) else ours.place(our_head)
+            head = head if sentence == number else None
         if head is not None:
-            heads[number][own - first], labels[number][own - first] = head, label
+            heads[number][word - 1], labels[number][word - 1] = head, label
     return [Arcs(tuple(each), tuple(names)) for each, names in zip(heads, labels, strict=True)]
 
 
-def _different(ours: _Side, theirs: _Side, place: int, path: str) -> AlignmentError:
-    (sentence, our), (parse, their) = ours.token_at(place), theirs.token_at(place)
-    there = "" if our.words == their.words else f"word {_number(our)} is "
-    return AlignmentError(
-        f"The initial parse does not match the input: word {_number(their)} is {their.form!r} here but "
-        f"{there}{our.form!r} in the input{_place(sentence)}.",
-        hint="Both must have the same characters; spaces, word boundaries and sentence boundaries may differ.",
-        path=path,
-        line=parse.line,
-        sent_id=parse.sent_id,
-        sentence=parse.number,
-        word=_number(their),
-    )
-
-
-def _ends_early(ours: _Side, theirs: _Side, path: str) -> AlignmentError:
-    sentence, token = ours.token_at(len(theirs.text))
-    number = ours.n_read - len(ours.sentences) + 1 + next(i for i, s in enumerate(ours.sentences) if s is sentence)
-    word = f"word {_number(token)} of " if token.words[0] > 1 else ""
-    return AlignmentError(
-        f"The file of initial parses ends before {word}sentence {number}{_place(sentence)}.",
-        hint="Parse the whole input with the initial parser.",
-        path=path,
-    )
-
-
-def _continues(theirs: _Side, path: str, place: int = 0) -> AlignmentError:
-    parse, token = theirs.token_at(place)
-    return AlignmentError(
-        "The file of initial parses continues after the last sentence of the input.",
-        hint="Remove the extra parses, or give the whole input.",
-        path=path,
-        line=parse.line,
-        sentence=parse.number,
-        sent_id=parse.sent_id,
-        word=_number(token) if token.words[0] > 1 else "",
-    )
-
-
-def _number(token: Token) -> str:
-    first, last = token.words[0], token.words[-1]
-    return str(first) if first == last else f"{first}-{last}"
-
-
-def _place(sentence: Sentence) -> str:
-    """Return the place of a sentence of the input, if it comes from a file."""
-    return f" ({sentence.path}:{sentence.line})" if sentence.path else ""
+def _larger_word(words: Words, span: Span) -> int | None:
+    """Return the word outside multiword tokens whose span contains this one, or None."""
+    word = bisect_right(words.spans, span[0], key=lambda each: each[0]) - 1
+    is_inside = word >= 0 and not words.in_multiword[word] and span[1] <= words.spans[word][1]
+    return word if is_inside else None

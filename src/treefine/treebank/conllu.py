@@ -48,6 +48,7 @@ def read_treebank(
     on_error: Literal["raise", "skip"] = "raise",
     on_skip: Callable[[TreebankError], None] | None = None,
     on_bytes: Callable[[int], None] | None = None,
+    name: str | None = None,
 ) -> Iterator[Sentence]:
     """Yield the sentences of a treebank.
 
@@ -61,7 +62,7 @@ def read_treebank(
         raise TreebankError(f"on_error must be 'raise' or 'skip', not {on_error!r}.")
     if encoding is not None and isinstance(source, str | os.PathLike):
         source = EncodedPath(source, encoding)
-    for read in read_blocks(source, format=format, on_bytes=on_bytes):
+    for read in read_blocks(source, format=format, on_bytes=on_bytes, name=name):
         if isinstance(read, Sentence):
             yield read
         elif on_error == "raise":
@@ -86,10 +87,14 @@ class Unreadable:
 
 
 def read_blocks(
-    source: Source, *, format: str | None = None, on_bytes: Callable[[int], None] | None = None
+    source: Source,
+    *,
+    format: str | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+    name: str | None = None,
 ) -> Iterator[Sentence | Unreadable]:
     """Yield the blocks between blank lines, in order: sentences, and blocks that are not valid sentences."""
-    path = name_of(source)
+    path = name or name_of(source)
     form = format_of(path, format)
     is_empty = True
     with open_input(source, on_bytes=on_bytes) as stream:

@@ -115,27 +115,6 @@ class _Counted(io.RawIOBase):
         return count
 
 
-class Rejoined(io.RawIOBase):
-    """The bytes already read from a stream, followed by the rest of that stream. `n_lines` counts line ends."""
-
-    def __init__(self, head: bytes, rest: BinaryIO, name: str) -> None:
-        self.head, self.rest, self.name = head, rest, name
-        self.n_lines = 0
-
-    def readable(self) -> bool:
-        """Return True, as `io` requires."""
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        """Fill the buffer with the next bytes and return their number."""
-        place = cast(bytearray, buffer)
-        data = self.head[: len(place)] or self.rest.read(len(place))
-        self.head = self.head[len(data) :]
-        self.n_lines += data.count(b"\n")
-        place[: len(data)] = data
-        return len(data)
-
-
 class _Recoded(io.RawIOBase):
     """The content of a file in another encoding, as UTF-8."""
 
@@ -244,7 +223,7 @@ def open_input(source: Source, *, on_bytes: Callable[[int], None] | None = None)
             if not isinstance(source, str | os.PathLike):
                 yield counted
             elif os.fspath(source) == "-":
-                yield _recoded(source, _looked_into(counted, name))
+                yield _recoded(source, _looked_into(counted))
             else:
                 yield _recoded(source, _unpacked(counted, Path(name).suffix.lower()))
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, _DamagedZstdError) as error:
@@ -271,14 +250,13 @@ def _unpacked(raw: BinaryIO, suffix: str) -> BinaryIO:
     return raw if unpack is None else cast(BinaryIO, unpack(raw))
 
 
-def _looked_into(raw: BinaryIO, name: str) -> BinaryIO:
+def _looked_into(raw: BinaryIO) -> BinaryIO:
     """Return the stream, decompressed if its first bytes are those of a compressed file."""
     if raw.isatty():  # nobody types compressed data, and reading ahead would cost the user an extra Ctrl-D
         return raw
-    head = raw.read(_N_PACKED)
-    found = _PACKED.match(head)
-    suffix = f".{found.lastgroup}" if found else ""
-    return _unpacked(cast(BinaryIO, io.BufferedReader(Rejoined(head, raw, name))), suffix)
+    stream = raw if hasattr(raw, "peek") else cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, raw)))
+    found = _PACKED.match(cast(io.BufferedReader, stream).peek(_N_PACKED))
+    return _unpacked(stream, f".{found.lastgroup}" if found else "")
 
 
 def utf8_lines(stream: BinaryIO, path: str) -> Iterator[str]:

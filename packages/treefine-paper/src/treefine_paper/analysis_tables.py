@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from treefine.evaluation.analysis.charts import PERCENT, Line, Mark, draw_lines
-from treefine.evaluation.analysis.curves import draw_curves, join
-from treefine.evaluation.analysis.export import reduction_text
-from treefine.evaluation.analysis.pages import APART
-from treefine.evaluation.analysis.refinement import LARGE, Refinement, StepCounts, ranked_labels, together
+from treefine.evaluation.analysis.plots import curve_chart
+from treefine.evaluation.analysis.refinement import (
+    Refinement,
+    Steps,
+    ranked_labels,
+    reductions,
+    together,
+    total_reduction,
+)
+from treefine.evaluation.analysis.report import reduction_text
+from treefine.evaluation.properties import draw_curves, join
 from treefine.evaluation.tables import Table, TableCell
 from treefine_paper import paper
 from treefine_paper.collection import (
@@ -24,6 +30,7 @@ from treefine_paper.collection import (
 from treefine_paper.tree_analysis import CURVES, DRAWN, DRAWN_CTB, REFINING, TreeFindings
 
 LEAST_GOLD, MOST = 100, 12  # gold words of a ranked dependency type, and number of types shown
+LARGE = 10_000  # sentences: a training set with more is "high-resource" in the paper
 _STEPS = 3  # in the tables of the paper
 _UNITS = {"dependency length": "words", "distance to root": "arcs", "sentence length": "words"}
 _SAMPLES = 200  # of the bands
@@ -65,25 +72,10 @@ def _figures(
     found = {}
     for by in properties:
         tallies = {system: join([findings.curves[code, system][by] for code in codes]) for system in systems}
-        lines = [
-            Line(
-                SYSTEM_TITLES[system],
-                tuple(
-                    Mark(each.value, 100 * each.f1, 100 * each.low, 100 * each.high, each.gold)
-                    for each in points
-                    if each.gold
-                ),
-            )
-            for system, points in draw_curves({by: tallies}, samples=_SAMPLES, seed=1)[by].items()
-        ]
-        found[f"{name}-{by.replace(' ', '-')}"] = draw_lines(
-            lines,
-            title=f"LAS by {by}",
-            x_title=f"{by} ({_UNITS[by]})",
-            y_title="LAS (F1, %)",
-            limits=PERCENT,
-            apart=APART,
-        )
+        curves = draw_curves({by: tallies}, samples=_SAMPLES, seed=1)[by]
+        shown = {SYSTEM_TITLES[system]: [each for each in points if each.gold] for system, points in curves.items()}
+        x_title = f"{by} ({_UNITS[by]})"
+        found[f"{name}-{by.replace(' ', '-')}"] = curve_chart(f"LAS by {by}", x_title, shown, y_title="LAS (F1, %)")
     return found
 
 
@@ -117,7 +109,7 @@ def label_tables(found: ResultCollection, findings: TreeFindings) -> dict[str, T
         rows: list[tuple[TableCell, ...]] = []
         for label in [*ranked, *(each for each in paper.DEPENDENCY_TYPES[REFINING[system]] if each not in ranked)]:
             ours = counts.get(label)
-            gold = f"{ours.gold:,.0f}" if ours else DASH
+            gold = f"{ours[0].gold:,.0f}" if ours else DASH
             rows.append((label, gold, *_cells(ours), *_reported(paper.DEPENDENCY_TYPES, system, label)[:_STEPS]))
         note = (
             f"{SYSTEM_TITLES[system]}, next to the paper's {REFINING[system]}: the share of the F-score errors that "
@@ -140,7 +132,7 @@ def projectivity_table(found: ResultCollection, findings: TreeFindings) -> Table
         counts = _together(findings, system, codes).projectivity if codes else {}
         for kind in ("non-projective", "projective"):
             ours = counts.get(kind)
-            rows.append((SYSTEM_TITLES[system], kind, OURS, f"{ours.gold:,.0f}" if ours else DASH, *_cells(ours)))
+            rows.append((SYSTEM_TITLES[system], kind, OURS, f"{ours[0].gold:,.0f}" if ours else DASH, *_cells(ours)))
             rows.append((REFINING[system], kind, PAPER, DASH, *_reported(paper.PROJECTIVITY, system, kind)))
     note = (
         "The share of the F-score errors that each step removes in words of projective and non-projective gold trees, "
@@ -178,12 +170,12 @@ def _header() -> tuple[str, ...]:
     return (*(f"t = {t}" for t in range(1, _STEPS + 1)), "all steps")
 
 
-def _cells(counts: StepCounts | None) -> tuple[str, ...]:
+def _cells(counts: Steps | None) -> tuple[str, ...]:
     """Return the reduction of each step and of all steps together."""
     if counts is None:
         return (DASH,) * (_STEPS + 1)
-    steps = [*map(reduction_text, counts.reductions[:_STEPS])]
-    return (*steps, *[DASH] * (_STEPS - len(steps)), reduction_text(counts.total))
+    steps = [*map(reduction_text, reductions(counts)[:_STEPS])]
+    return (*steps, *[DASH] * (_STEPS - len(steps)), reduction_text(total_reduction(counts)))
 
 
 def _reported(numbers: Mapping[str, Mapping[str, tuple[float, ...]]], system: str, kind: str) -> tuple[str, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from treefine.evaluation.analysis.pages import TableSection, tables_page
+from treefine.evaluation.analysis.report import render_page
 from treefine.evaluation.tables import Table
 from treefine.treebank.files import open_output
 from treefine.version import __version__
@@ -34,6 +35,16 @@ from treefine_paper.treebanks import TREEBANKS
 TITLE = "The tables and figures of the paper"
 
 
+@dataclass(frozen=True, slots=True)
+class TableSection:
+    """A section of the report: notes, then tables, then charts, each by a short key."""
+
+    title: str
+    notes: tuple[str, ...] = ()
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    charts: Mapping[str, str] = field(default_factory=dict)  # SVG
+
+
 def write_report(
     results: Sequence[SystemResult], results_folder: Path, output: Path, *, warn: Callable[[str], None] | None = None
 ) -> Path:
@@ -53,7 +64,7 @@ def write_report(
             _write(output / f"{name}.svg", svg)
     _write(output / "tables.json", json.dumps(_tables_json(sections), indent=1, ensure_ascii=False) + "\n")
     with open_output(output / "report.html") as file:
-        for part in tables_page(sections, TITLE):
+        for part in render_page("tables.html", TITLE, package="treefine_paper", sections=sections):
             file.write(part.encode())
     path = output / "report.md"
     _write(path, "\n\n".join(_markdown(sections)) + "\n")

@@ -10,13 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from treefine.evaluation.analysis.curves import Tally, tally
-from treefine.evaluation.analysis.refinement import Refinement, mean, refinement_of, step_pair
-from treefine.evaluation.breakdown import PROPERTIES
-from treefine.evaluation.pairing import AlignedWords
-from treefine.evaluation.scores import all_marks, rule_of
+from treefine.evaluation.analysis.refinement import Refinement, Steps, refinement_of, step_pair, together
+from treefine.evaluation.pairing import AlignedWords, WordColumns, load_words
+from treefine.evaluation.properties import PROPERTIES, Tally, tally
+from treefine.evaluation.scores import Score, all_marks, rule_of
 from treefine.evaluation.significance import ALPHA, SAMPLES, SEED, compare
-from treefine.evaluation.words import WordColumns, load_words
 from treefine.training.recipe import FILES, SYNTR
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.sentence import Sentence
@@ -106,7 +104,22 @@ def _analyse_dev(found: ResultCollection, code: str, folder: Path, findings: Tre
             counted = refinement_of(gold.sentences, trees, first=0, name=code, rule=gold.rule)
             seeds.setdefault(result.system, []).append(replace(counted, corrected=(), spoiled=()))  # saves memory
     for system, each in seeds.items():
-        findings.refinements[code, system] = mean(each, name=code)
+        findings.refinements[code, system] = _mean(each, code)
+
+
+def _mean(seeds: Sequence[Refinement], name: str) -> Refinement:
+    """Average the counts of several models (seeds) on the same treebank."""
+    whole, n_seeds = together(seeds, name=name), len(seeds)
+
+    def mean(kinds: dict[str, Steps]) -> dict[str, Steps]:
+        return {
+            kind: tuple([Score(*(n / n_seeds for n in (each.gold, each.system, each.correct))) for each in steps])  # type: ignore[arg-type]
+            for kind, steps in kinds.items()
+        }
+
+    return replace(
+        whole, attachment=mean(whole.attachment), labels=mean(whole.labels), projectivity=mean(whole.projectivity)
+    )
 
 
 def _read_gold(results: Sequence[SystemResult], findings: TreeFindings) -> _Gold | None:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import os
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import cast
 
 import numpy as np
 
-from treefine.evaluation.analysis.curves import Point, Tally, draw_curves, join, merged, tally
-from treefine.evaluation.breakdown import PROPERTIES, Value
-from treefine.evaluation.pairing import AlignedWords
+from treefine.evaluation.pairing import AlignedWords, Treebank, WordColumns, load_words
+from treefine.evaluation.properties import PROPERTIES, Point, Tally, Value, draw_curves, join, merged, tally
 from treefine.evaluation.scores import Score, all_marks, all_scores, head_confusions, label_confusions, rule_of
 from treefine.evaluation.significance import Comparison, Counts, compare_counts, sentence_counts
-from treefine.evaluation.words import Treebank, WordColumns, load_words
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import Source
 from treefine.treebank.graph import find_cycles
 from treefine.treebank.sentence import BLANK, Sentence, sentences_in
+from treefine.wording import count
 
 TOGETHER = "all together"  # the name of all treebanks together in a report
 BAND_SAMPLES = 1000
@@ -31,44 +32,59 @@ _MAIN_METRICS = ("UAS", "LAS", "LA", "CLAS", "MLAS", "BLEX", "UEM", "LEM")  # sh
 
 @dataclass(frozen=True, slots=True)
 class ParsedTreebank:
-    """The gold file of one treebank and each system's parse of it."""
+    """The gold file of one treebank, aligned with each system's parse of it."""
 
     name: str
     rule: str
-    gold: tuple[Sentence, ...]
-    systems: dict[str, tuple[Sentence, ...]]
     pairs: dict[str, AlignedWords]  # by system; the gold words are the same in all
 
     @property
-    def gold_words(self) -> WordColumns:
+    def gold(self) -> WordColumns:
         """The words of the gold file."""
         return next(iter(self.pairs.values())).gold
 
-    def paths_without_labels(self) -> list[str]:
-        """Return the files, gold or system, in which no word has a label."""
-        files = [self.gold_words, *[pair.system for pair in self.pairs.values()]]
-        return [words.name for words in files if all(label == BLANK for label in words.labels)]
+    @property
+    def files(self) -> list[WordColumns]:
+        """The words of the gold file and of each system's file."""
+        return [self.gold, *[pair.system for pair in self.pairs.values()]]
 
-    def count_cycles(self, system: str) -> int:
-        """Count the sentences of a system whose heads form a cycle."""
-        return sum(bool(find_cycles(sentence.graph.heads)) for sentence in self.systems[system])
-
-    def count_several_roots(self, system: str) -> int:
-        """Count the sentences of a system that have more than one root word."""
-        return sum(len(sentence.graph.roots) > 1 for sentence in self.systems[system])
+    def notes(self) -> Iterator[str]:
+        """Yield a line about each file without labels, and about each system file with graphs that are not trees."""
+        for words in filter(has_no_labels, self.files):
+            yield (
+                f"{words.name}: The file has no labels, so only heads are scored (UAS instead of LAS). "
+                "Add labels to score them too."
+            )
+        for pair in self.pairs.values():
+            cycles = count_cycles(pair.system)
+            roots = sum(sentence.heads.count(0) > 1 for sentence in pair.system.sentences)
+            faults = [f"{count(cycles, 'sentence')} with a cycle"] if cycles else []
+            faults += [f"{count(roots, 'sentence')} with several roots"] if roots else []
+            if faults:
+                rule = ' Words in or below a cycle have the distance to root "cycle".' if cycles else ""
+                yield f"{pair.system.name}: {' and '.join(faults)}; evaluate may reject this file.{rule}"
 
     def sentences_at(self, system: str, number: int) -> tuple[Sentence, ...]:
         """Return the sentences of a system that share text with a gold sentence, which is numbered from 0.
 
         There are several if the system segmented the text differently, and they may extend beyond the gold sentence.
         """
-        spans = self.pairs[system].system.sentences
-        if spans == self.gold_words.sentences:
-            return self.systems[system][number : number + 1]
-        start, end = self.gold_words.sentences[number]
+        words = self.pairs[system].system
+        start, end = self.gold.sentence_spans[number]
+        spans = words.sentence_spans
         first = bisect_right(spans, start, key=lambda span: span[0]) - 1
         last = bisect_left(spans, end, key=lambda span: span[0])
-        return self.systems[system][first:last]
+        return tuple(words.sentences[first:last])
+
+
+def has_no_labels(words: WordColumns) -> bool:
+    """Return whether no word of a file has a label."""
+    return all(label == BLANK for label in words.labels)
+
+
+def count_cycles(words: WordColumns) -> int:
+    """Count the sentences of a file whose heads form a cycle."""
+    return sum(bool(find_cycles(sentence.graph.heads)) for sentence in words.sentences)
 
 
 def read_parsed(
@@ -87,18 +103,14 @@ def read_parsed(
     """
     chosen = rule_of(rule)
 
-    def read(treebank: Treebank) -> tuple[Sentence, ...]:
+    def read(treebank: Treebank, *, needs_trees: bool) -> WordColumns:
         if isinstance(treebank, str | os.PathLike) or hasattr(treebank, "read"):
             treebank = read_treebank(cast(Source, treebank), format=format, on_bytes=on_bytes)
-        return tuple(sentences_in(treebank, "The treebank"))
+        return load_words([*sentences_in(treebank, "The treebank")], is_ud=chosen.is_ud, needs_trees=needs_trees)
 
-    right = read(gold)
-    words = load_words(right, is_ud=chosen.is_ud)
-    found, pairs = {}, {}
-    for system, treebank in systems.items():
-        found[system] = read(treebank)
-        pairs[system] = chosen.pair(words, load_words(found[system], is_ud=chosen.is_ud, needs_trees=False))
-    return ParsedTreebank(name, rule, right, found, pairs)
+    right = read(gold, needs_trees=True)
+    pairs = {system: chosen.pair(right, read(each, needs_trees=False)) for system, each in systems.items()}
+    return ParsedTreebank(name, rule, pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +140,13 @@ class SentenceDifference:
 class Analysis:
     """The errors of one or more systems over one treebank, or over several together.
 
-    `curves` has the properties of `breakdown.PROPERTIES`, without "label" if there are no labels. Points are in display
-    order: numbers in ascending order, then words in cycles; for labels and tags, the most frequent in gold first. A
-    system has no point for a value that neither its file nor gold has.
+    `curves` has the PROPERTIES, without "label" if there are no labels. Points are in display order: numbers in
+    ascending order, then words in cycles; for labels and tags, the most frequent in gold first. A system has no point
+    for a value that neither its file nor gold has.
     """
 
     name: str  # of the treebank
-    systems: tuple[str, ...]  # in the given order
+    systems: tuple[str, ...]  # in the order of the input
     rule: str
     metric: str  # of curves, comparison and differences: LAS, or UAS if a file has no labels
     n_sentences: int  # of the gold file
@@ -178,7 +190,7 @@ def analyse(
     >>> [(point.value, point.gold, round(point.f1, 2)) for point in found.curves["distance to root"]["second"]]
     [(1, 4, 1.0), (2, 13, 0.92), (3, 10, 0.89), (4, 1, 1.0)]
     """
-    metric = "UAS" if any(each.paths_without_labels() for each in treebanks) else "LAS"
+    metric = "UAS" if any(has_no_labels(words) for each in treebanks for words in each.files) else "LAS"
     counted = [_count(each, metric) for each in treebanks]
     parts = [([treebank], each) for treebank, each in zip(treebanks, counted, strict=True)]
     if len(parts) > 1:
@@ -207,21 +219,18 @@ class _Counted:
 
 def _count(treebank: ParsedTreebank, metric: str) -> dict[str, _Counted]:
     """Return the counts of each system."""
-    rule, gold = treebank.rule, treebank.gold_words
-    gold_values = {by: of(gold, rule) for by, of in PROPERTIES.items() if by != "label" or metric == "LAS"}
+    rule = treebank.rule
+    values = {by: of(treebank.gold, rule) for by, of in PROPERTIES.items() if by != "label" or metric == "LAS"}
     counted = {}
     for system, pair in treebank.pairs.items():
-        found = all_marks(pair, rule=rule)
+        marks = all_marks(pair, rule=rule)
         counted[system] = _Counted(
-            all_scores(pair, found, rule=rule),
-            {
-                by: tally(by, pair, found[metric], values, PROPERTIES[by](pair.system, rule))
-                for by, values in gold_values.items()
-            },
-            label_confusions(pair, found["LAS"], rule=rule),
-            head_confusions(pair, found["UAS"]),
-            treebank.count_cycles(system),
-            sentence_counts(pair, found[metric]),
+            all_scores(pair, marks, rule=rule),
+            {by: tally(by, pair, marks[metric], own, PROPERTIES[by](pair.system, rule)) for by, own in values.items()},
+            label_confusions(pair, marks["LAS"], rule=rule),
+            head_confusions(pair, marks["UAS"]),
+            count_cycles(pair.system),
+            sentence_counts(pair, marks[metric]),
         )
     return counted
 
@@ -229,19 +238,13 @@ def _count(treebank: ParsedTreebank, metric: str) -> dict[str, _Counted]:
 def _sum(parts: Sequence[_Counted]) -> _Counted:
     """Add the counts of one system over several treebanks."""
     return _Counted(
-        {metric: _sum_scores([each.scores[metric] for each in parts]) for metric in parts[0].scores},
+        {metric: reduce(add, [each.scores[metric] for each in parts]) for metric in parts[0].scores},
         {by: join([each.tallies[by] for each in parts]) for by in parts[0].tallies},
         sum((each.labels for each in parts), Counter()),
         sum((each.heads for each in parts), Counter()),
         sum(each.cycles for each in parts),
         np.concatenate([each.counts for each in parts]),
     )
-
-
-def _sum_scores(scores: Sequence[Score]) -> Score:
-    aligned = [each.aligned for each in scores if each.aligned is not None]
-    gold, system, correct = np.sum([(each.gold, each.system, each.correct) for each in scores], axis=0).tolist()
-    return Score(gold, system, correct, sum(aligned) if aligned else None)
 
 
 def _analysis(
@@ -253,10 +256,8 @@ def _analysis(
     on_progress: Callable[[int], None] | None,
 ) -> Analysis:
     counts = {system: each.counts for system, each in counted.items()}
-    tallies: dict[str, dict[str, Tally]] = {}
-    for system, each in counted.items():
-        for by, words in each.tallies.items():
-            tallies.setdefault(by, {})[system] = words
+    properties = next(iter(counted.values())).tallies
+    tallies = {by: {system: each.tallies[by] for system, each in counted.items()} for by in properties}
     comparison = None
     if len(counts) > 1:
         comparison = compare_counts(counts, metric=metric, samples=TEST_SAMPLES, seed=seed, on_progress=on_progress)
@@ -265,29 +266,28 @@ def _analysis(
         systems=tuple(counted),
         rule=treebanks[0].rule,
         metric=metric,
-        n_sentences=sum(len(each.gold) for each in treebanks),
-        n_words=sum(len(each.gold_words) for each in treebanks),
+        n_sentences=sum(len(each.gold.sentences) for each in treebanks),
+        n_words=sum(len(each.gold) for each in treebanks),
         scores={system: each.scores for system, each in counted.items()},
         curves=draw_curves(tallies, samples=BAND_SAMPLES, seed=seed),
         label_confusions={system: each.labels for system, each in counted.items() if metric == "LAS"},
         head_confusions={system: each.heads for system, each in counted.items()},
         cycles={system: each.cycles for system, each in counted.items()},
         comparison=comparison,
-        differences=_largest_differences(treebanks, counts, examples),
+        differences=tuple(_largest_differences(treebanks, counts, examples)),
     )
 
 
 def _largest_differences(
     treebanks: Sequence[ParsedTreebank], counts: Mapping[str, Counts], most: int
-) -> tuple[SentenceDifference, ...]:
-    """Return, for the first system and each other, the sentences with the largest gains, then the largest losses.
+) -> Iterator[SentenceDifference]:
+    """Yield, for the first system and each other, the sentences with the largest gains, then the largest losses.
 
     Gains and losses are numbers of right words, and each list has up to `most` sentences. A single system is compared
     with gold, which lists the sentences with the most errors. `counts` has the sentences of all treebanks in order.
     """
     first, *others = counts
-    places = [(treebank, number) for treebank in treebanks for number in range(len(treebank.gold))]
-    found = []
+    places = [(treebank, number) for treebank in treebanks for number in range(len(treebank.gold.sentences))]
     for other in others or [first]:
         systems = (first, other) if others else (first,)
         n_words, right = counts[other][:, 0], counts[other][:, 2]
@@ -296,17 +296,15 @@ def _largest_differences(
             order = np.argsort(-sign * gains, kind="stable")[:most]  # ties: the earlier sentence first
             for place in order[sign * gains[order] > 0].tolist():
                 treebank, number = places[place]
-                found.append(
-                    SentenceDifference(
-                        treebank.gold[number].sent_id,
-                        number + 1,
-                        treebank.name,
-                        first if others else None,
-                        other,
-                        treebank.gold[number],
-                        {system: treebank.sentences_at(system, number) for system in systems},
-                        {system: int(counts[system][place, 2]) for system in systems},
-                        int(n_words[place]),
-                    )
+                gold = treebank.gold.sentences[number]
+                yield SentenceDifference(
+                    gold.sent_id,
+                    number + 1,
+                    treebank.name,
+                    first if others else None,
+                    other,
+                    gold,
+                    {system: treebank.sentences_at(system, number) for system in systems},
+                    {system: int(counts[system][place, 2]) for system in systems},
+                    int(n_words[place]),
                 )
-    return tuple(found)

@@ -1,59 +1,25 @@
 """Refinement analysis (Sec. 6): count the right words after each step, and the errors that each step removes.
 
-Words are counted by the gold file, so counts of several treebanks can be added. The error is 1 minus the F-score, and
-`reductions` are the shares of the error that each step removes (Eq. 8).
+Words are counted by the gold file, so counts of several treebanks can be added. The error is 1 minus the F-score.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import compress, pairwise
+from operator import add
+from typing import TypeAlias
 
-from treefine.evaluation.breakdown import PROPERTIES
-from treefine.evaluation.pairing import AlignedWords
+from treefine.evaluation.pairing import AT_ROOT, AlignedWords, WordColumns, load_words
+from treefine.evaluation.properties import PROPERTIES
 from treefine.evaluation.scores import Score, all_marks, relative_error_reduction, rule_of, scores_by_label
-from treefine.evaluation.words import AT_ROOT, WordColumns, load_words
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
 STEP_METRICS = ("UAS", "LAS")
-LARGE = 10_000  # sentences: a training set with more is "high-resource" in the paper
-
-
-@dataclass(frozen=True, slots=True)
-class StepCounts:
-    """The words of one kind, step by step: how many the gold and system trees have, and how many are right.
-
-    The counts are averages if several seeds were counted.
-
-    >>> counts = StepCounts(gold=8, system=(8, 8, 8), correct=(4, 6, 7))
-    >>> counts.f1, counts.reductions, counts.total
-    ((0.5, 0.75, 0.875), (0.5, 0.5), 0.75)
-    """
-
-    gold: float
-    system: tuple[float, ...]  # for each t, starting with the first trees
-    correct: tuple[float, ...]
-
-    @property
-    def f1(self) -> tuple[float, ...]:
-        """The F-score after each step; over all words it is the attachment score."""
-        pairs = zip(self.system, self.correct, strict=True)
-        return tuple([2 * right / (self.gold + n) if self.gold + n else 0.0 for n, right in pairs])
-
-    @property
-    def reductions(self) -> tuple[float | None, ...]:
-        """The share of errors that each step after the first trees removed; None if there were no errors."""
-        return tuple([self._reduction(*two) for two in pairwise(self.f1)])
-
-    @property
-    def total(self) -> float | None:
-        """The share of the first trees' errors that all steps together removed."""
-        return self._reduction(self.f1[0], self.f1[-1])
-
-    def _reduction(self, before: float, after: float) -> float | None:
-        return relative_error_reduction(before, after) if self.gold else None  # undefined without gold words
+Steps: TypeAlias = "tuple[Score, ...]"  # the score of each tree of a refinement, starting with the first trees
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +50,11 @@ class Refinement:
 
     name: str
     first: int  # t of the first trees: 0 for initial parses, 1 without them
-    n_sentences: float
-    attachment: dict[str, StepCounts]  # UAS and LAS: all words that count
-    labels: dict[str, StepCounts]  # by label as the rule compares it, unordered
-    projectivity: dict[str, StepCounts]  # words of gold trees that are projective, and of those that are not
-    converged: tuple[float, ...]  # sentences that each step after the first trees left unchanged
+    n_sentences: int
+    attachment: dict[str, Steps]  # UAS and LAS: all words that count
+    labels: dict[str, Steps]  # by label as the rule compares it, unordered
+    projectivity: dict[str, Steps]  # words of gold trees that are projective, and of those that are not
+    converged: tuple[int, ...]  # sentences that each step after the first trees left unchanged
     corrected: tuple[Example, ...] = ()  # wrong at first and completely right at the end, the shortest first
     spoiled: tuple[Example, ...] = ()  # completely right at first and wrong at the end, the shortest first
     predicts_tags: bool = False  # whether t = 1 predicts tags for t = 2; then sentences without tags converge later
@@ -97,6 +63,22 @@ class Refinement:
     def steps(self) -> range:
         """All t that have trees."""
         return range(self.first, self.first + len(self.converged) + 1)
+
+
+def reductions(scores: Steps) -> tuple[float | None, ...]:
+    """Return the share of errors that each step after the first trees removed (Eq. 8).
+
+    It is None if there were no errors, or no gold words.
+
+    >>> reductions((Score(8, 8, 4), Score(8, 8, 6), Score(8, 8, 7)))
+    (0.5, 0.5)
+    """
+    return tuple([relative_error_reduction(*(a.f1, b.f1)) if a.gold else None for a, b in pairwise(scores)])
+
+
+def total_reduction(scores: Steps) -> float | None:
+    """Return the share of the first trees' errors that all steps together removed."""
+    return reductions((scores[0], scores[-1]))[0]
 
 
 def refinement_of(
@@ -122,41 +104,41 @@ def refinement_of(
     if converged is None:
         converged = [sum(map(Arcs.__eq__, *two)) for two in pairwise(trees)]
 
-    def counts(metric: str, chosen: Sequence[bool]) -> StepCounts:
+    def scores(metric: str, chosen: Sequence[bool]) -> Steps:
         """Count the chosen words; gold and system have the same words."""
         n_words = sum(compress(marks[0][metric].gold, chosen))
-        right = [sum(compress(each[metric].correct, chosen)) for each in marks]
-        return StepCounts(n_words, (n_words,) * len(marks), tuple(right))
-
-    def label_counts(label: str) -> StepCounts:
-        scores = [each.get(label, Score(0, 0, 0)) for each in of_labels]
-        return StepCounts(
-            scores[0].gold, tuple([each.system for each in scores]), tuple([each.correct for each in scores])
-        )
+        return tuple([Score(n_words, n_words, sum(compress(each[metric].correct, chosen))) for each in marks])
 
     def examples(first_is_wrong: bool) -> tuple[Example, ...]:
         """Return the sentences with one right tree, the last if `first_is_wrong`, and the other tree wrong."""
         found = []
         for number, span in enumerate(words.sentence_words()):
             at = slice(span.start, span.stop)
-            first, last = (sum(each["LAS"].gold[at]) - sum(each["LAS"].correct[at]) for each in (marks[0], marks[-1]))
-            wrong, other = (first, last) if first_is_wrong else (last, first)
+            ends = (sum(each["LAS"].gold[at]) - sum(each["LAS"].correct[at]) for each in (marks[0], marks[-1]))
+            wrong, other = ends if first_is_wrong else reversed([*ends])
             if wrong and not other:
                 found.append(Example(gold[number], trees[0][number], trees[-1][number], wrong))
-        return tuple(sorted(found, key=lambda example: len(example.gold)))
+        return tuple(sorted(found, key=_length))
 
     return Refinement(
         name,
         first,
         len(gold),
-        {metric: counts(metric, [True] * len(words)) for metric in STEP_METRICS},
-        {label: label_counts(label) for label in sorted({label for scores in of_labels for label in scores})},
-        {kind: counts("LAS", [kind == found for found in kinds]) for kind in ("non-projective", "projective")},
+        {metric: scores(metric, [True] * len(words)) for metric in STEP_METRICS},
+        {
+            label: tuple([each.get(label, Score(0, 0, 0, 0)) for each in of_labels])
+            for label in sorted({label for each in of_labels for label in each})
+        },
+        {kind: scores("LAS", [kind == each for each in kinds]) for kind in ("non-projective", "projective")},
         tuple(converged),
         corrected=examples(True),
         spoiled=examples(False),
         predicts_tags=predicts_tags,
     )
+
+
+def _length(example: Example) -> int:
+    return len(example.gold)
 
 
 def step_pair(gold: WordColumns, trees: Sequence[Arcs]) -> AlignedWords:
@@ -175,12 +157,33 @@ def step_pair(gold: WordColumns, trees: Sequence[Arcs]) -> AlignedWords:
 
 def together(refinements: Sequence[Refinement], *, name: str) -> Refinement:
     """Add the counts of several treebanks; a model with fewer steps keeps its last trees."""
-    examples = [
-        [each for found in refinements for each in found.corrected],
-        [each for found in refinements for each in found.spoiled],
-    ]
-    corrected, spoiled = (tuple(sorted(each, key=lambda example: len(example.gold))) for each in examples)
-    return replace(_added(refinements, name), corrected=corrected, spoiled=spoiled)
+    if len({each.first for each in refinements}) != 1:
+        raise ValueError("refinements with an initial parse and without one cannot be counted together")
+    n_trees = max(len(each.steps) for each in refinements)
+
+    def added(of: Callable[[Refinement], Mapping[str, Steps]]) -> dict[str, Steps]:
+        several: dict[str, list[Steps]] = {}
+        for each in refinements:
+            for kind, scores in of(each).items():
+                several.setdefault(kind, []).append(scores + scores[-1:] * (n_trees - len(scores)))
+        return {
+            kind: tuple([reduce(add, step) for step in zip(*several[kind], strict=True)]) for kind in sorted(several)
+        }
+
+    # All sentences have converged after the last step of a model.
+    converged = [(*each.converged, *[each.n_sentences] * (n_trees - len(each.steps))) for each in refinements]
+    return Refinement(
+        name,
+        refinements[0].first,
+        sum(each.n_sentences for each in refinements),
+        added(lambda each: each.attachment),
+        added(lambda each: each.labels),
+        added(lambda each: each.projectivity),
+        tuple(map(sum, zip(*converged, strict=True))),
+        corrected=tuple(sorted([example for each in refinements for example in each.corrected], key=_length)),
+        spoiled=tuple(sorted([example for each in refinements for example in each.spoiled], key=_length)),
+        predicts_tags=any(each.predicts_tags for each in refinements),
+    )
 
 
 def sum_costs(costs: Sequence[Costs]) -> Costs:
@@ -194,55 +197,14 @@ def sum_costs(costs: Sequence[Costs]) -> Costs:
     )
 
 
-def mean(refinements: Sequence[Refinement], *, name: str) -> Refinement:
-    """Average the counts of several models (seeds) on the same treebank; the examples are those of the first model."""
-    found = _added(refinements, name, parts=len(refinements))
-    return replace(found, corrected=refinements[0].corrected, spoiled=refinements[0].spoiled)
-
-
 def ranked_labels(refinement: Refinement, *, least: float, most: int | None = None) -> list[str]:
     """Return the labels with at least `least` gold words, sorted by the share of their errors removed, largest first.
 
     Labels without errors in the first trees are left out.
     """
-    found = {
-        label: counts.total
-        for label, counts in refinement.labels.items()
-        if counts.gold >= least and counts.total is not None
+    totals = {
+        label: total
+        for label, scores in refinement.labels.items()
+        if scores[0].gold >= least and (total := total_reduction(scores)) is not None
     }
-    return sorted(found, key=lambda label: (-found[label], label))[:most]
-
-
-def _added(refinements: Sequence[Refinement], name: str, *, parts: int = 1) -> Refinement:
-    """Add all counts and divide them by `parts`, without examples."""
-    if len({each.first for each in refinements}) != 1:
-        raise ValueError("refinements with an initial parse and without one cannot be counted together")
-    n_trees = max(len(each.steps) for each in refinements)
-
-    def total(numbers: Iterable[float]) -> float:
-        return sum(numbers) / parts if parts > 1 else sum(numbers)  # counts of one part stay whole numbers
-
-    def by_step(several: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
-        longer = [each + each[-1:] * (n_trees - len(each)) for each in several]
-        return tuple([total(step) for step in zip(*longer, strict=True)])
-
-    def added(of: Callable[[Refinement], Mapping[str, StepCounts]]) -> dict[str, StepCounts]:
-        found = {}
-        for kind in sorted({kind for each in refinements for kind in of(each)}):
-            counts = [of(each).get(kind, StepCounts(0, (0,), (0,))) for each in refinements]
-            columns = ([each.system for each in counts], [each.correct for each in counts])
-            found[kind] = StepCounts(total(each.gold for each in counts), *map(by_step, columns))
-        return found
-
-    # All sentences have converged after the last step of a model.
-    converged = [(*each.converged, each.n_sentences) for each in refinements]
-    return Refinement(
-        name,
-        refinements[0].first,
-        total(each.n_sentences for each in refinements),
-        added(lambda each: each.attachment),
-        added(lambda each: each.labels),
-        added(lambda each: each.projectivity),
-        by_step(converged)[:-1],
-        predicts_tags=any(each.predicts_tags for each in refinements),
-    )
+    return sorted(totals, key=lambda label: (-totals[label], label))[:most]

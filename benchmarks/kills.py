@@ -1,0 +1,263 @@
+"""Kill commands at random moments, resume them, and compare their output with that of an undisturbed run."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.options import MODEL, ROWS_FILE, command, count, option
+from benchmarks.rows import ROOT, model_fields, save_row
+from benchmarks.server.clients import ServeProcess, ask_all
+from benchmarks.server.load import requests_of, trees_in
+from treefine import Parser, TreefineError, read_treebank, write_treebank
+from treefine.treebank.raw_text import text_of
+
+COMMANDS = ("parse", "refine", "train", "serve")
+SAMPLE = ROOT / "tests" / "data" / "en_ewt-sample.conllu"
+INTERVAL = 0.002  # seconds between two looks at the output folder
+MOST_KILLS = 4  # of one run
+MOST_SECONDS = 300.0  # a run that takes longer hangs
+RECIPE = """
+[treebank]
+train = ["{folder}/train.conllu"]
+dev = "{folder}/dev.conllu"
+[encoder]
+fine_tune_from = "{folder}/tiny"
+[segmenter]
+epochs = 2
+[segmenter.network]
+run_hidden = 8
+char_hidden = 8
+[training]
+epochs = 3
+batch_pieces = 500
+checkpoint_minutes = 0
+"""
+
+
+class Undisturbed(NamedTuple):
+    """A command whose outputs lie in the folder `out`, and what it does if nothing disturbs it."""
+
+    arguments: Sequence[str]
+    files: dict[str, str]  # checksum by name
+    seconds: float
+    changes: int  # how often the set of files changed
+
+
+@dataclass
+class Tally:
+    """Counts for one command."""
+
+    runs: int = 0
+    kills: int = 0
+    different: list[str] = field(default_factory=list)  # of each differing run: which files differ, or the error
+    left_over: list[str] = field(default_factory=list)  # files that the undisturbed run does not have
+
+
+@command(
+    MODEL,
+    count("--moments", 200, "number of kills of each command"),
+    count("--workers", os.cpu_count() or 1, "number of runs at the same time; each uses one core"),
+    count("--seed", 1, "random seed of the moments"),
+    option("--only", nargs="+", choices=COMMANDS, default=COMMANDS, help="commands to kill (default: all)"),
+    ROWS_FILE,
+)
+def measure_kills(options: argparse.Namespace) -> None:
+    """Kill parse, refine, train and serve at random moments and resume them; write one row.
+
+    python -m benchmarks kills --workers 16
+    python -m benchmarks kills --moments 4 --rows scratch/rows.jsonl    # a trial run
+
+    SIGKILL ends a run one to four times: after a random time, or when a file appears or disappears in its output
+    folder. The last run continues to its end. Its files must be those of an undisturbed run, byte for byte, with
+    nothing left over. A killed server restarts, and its clients repeat the requests that failed; each must get the
+    trees of a parser in this process.
+    """
+    result: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        lines = command_lines(Path(scratch), options.model)
+        for name in filter(lines.__contains__, options.only):
+            result[name] = vars(killed_often(name, lines[name], Path(scratch), options))
+    if "serve" in options.only:
+        result["serve"] = server_killed(options)
+    config = {"device": "cpu", **model_fields(options.model), "seed": options.seed, "workers": options.workers}
+    save_row("kills", config, result, path=options.rows)
+
+
+def command_lines(folder: Path, model: str) -> dict[str, list[list[str]]]:
+    """Write the inputs into a folder; return the ways to run each command on them."""
+    sentences = list(read_treebank(SAMPLE))
+    source, texts = str(folder / "input.conllu"), [folder / f"{name}.txt" for name in "abcd"]
+    write_treebank(sentences * 2, source)
+    for number, path in enumerate(texts):
+        path.write_text(text_of(sentences[number :: len(texts)]), encoding="utf-8")
+    short = [each for each in sentences if 2 < len(each) < 40]
+    write_treebank(short[8:], folder / "train.conllu")
+    write_treebank(short[:8], folder / "dev.conllu")
+    import_module("tests.support.tiny").tiny_parser().save(folder / "tiny")
+    (folder / "recipe.toml").write_text(RECIPE.format(folder=folder), encoding="utf-8")
+    common = ["--model", model, "--batch-pieces", "60", "--device", "cpu"]  # written in many small chunks
+    return {
+        "parse": [
+            [source, "-o", "out/trees.conllu", *common],
+            [str(texts[0]), "-o", "out/trees.jsonl.xz", *common],
+            [*map(str, texts), "--format", "html", "-o", "out/", *common],
+        ],
+        "refine": [[source, "-o", "out/trees.conllu.gz", "--confidence", *common]],
+        "train": [[str(folder / "recipe.toml"), "--output", "out", "--device", "cpu"]],
+    }
+
+
+def killed_often(name: str, lines: Sequence[Sequence[str]], scratch: Path, options: argparse.Namespace) -> Tally:
+    """Run the commands in turn, killing each run a few times, until there were as many kills as wanted."""
+    ways = [undisturbed([name, *line], scratch) for line in lines]
+    tally, number = Tally(), 0
+
+    def run(number: int) -> None:
+        way, rng = ways[number % len(ways)], random.Random(f"{options.seed} {name} {number}")
+        with tempfile.TemporaryDirectory(dir=scratch) as folder:
+            kills, fault = killed_run(way, Path(folder), rng)
+            files = {} if fault else checksums(Path(folder, "out"))
+        differing = sorted(each for each, checksum in way.files.items() if files.get(each) != checksum)
+        tally.runs += 1
+        tally.kills += kills
+        tally.left_over += sorted(files.keys() - way.files.keys())
+        if fault or differing:
+            tally.different.append(fault or ", ".join(differing))
+
+    with ThreadPoolExecutor(options.workers) as pool:
+        while tally.kills < options.moments:  # a run that ends first is not killed
+            list(pool.map(run, range(number, number + options.workers)))
+            number += options.workers
+    return tally
+
+
+def undisturbed(arguments: Sequence[str], scratch: Path) -> Undisturbed:
+    """Run a command to its end."""
+    with tempfile.TemporaryDirectory(dir=scratch) as name:
+        folder, started, changes = Path(name), time.perf_counter(), 0
+        process = started_run(arguments, folder)
+        names = names_in(folder)
+        while process.poll() is None:
+            before, names = names, names_in(folder)
+            changes += before != names
+            time.sleep(INTERVAL)
+        if process.returncode:
+            raise TreefineError(f"treefine {arguments[0]} failed without being killed.", hint=_last_line(folder))
+        return Undisturbed(arguments, checksums(folder / "out"), time.perf_counter() - started, changes)
+
+
+def killed_run(way: Undisturbed, folder: Path, rng: random.Random) -> tuple[int, str]:
+    """Run a command with some kills, then to its end; return the number of kills, and the error of the last run."""
+    kills = 0
+    for _ in range(rng.randint(1, MOST_KILLS)):
+        process = started_run([*way.arguments, *(["--resume"] if kills else [])], folder)
+        end, left = time.perf_counter() + rng.uniform(0, way.seconds), 0
+        if rng.random() < 0.5:  # at a change of files
+            end, left = float("inf"), rng.randint(1, max(1, way.changes))
+        names = names_in(folder)
+        while process.poll() is None and time.perf_counter() < end:
+            before, names = names, names_in(folder)
+            left -= before != names
+            if left == 0 and end == float("inf"):
+                break
+            time.sleep(INTERVAL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        if (code := process.wait()) != -signal.SIGKILL:
+            return kills, f"exit code {code}: {_last_line(folder)}" if code else ""
+        kills += 1
+    process = started_run([*way.arguments, "--resume"], folder)
+    try:
+        code = process.wait(MOST_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return kills, f"no end after {MOST_SECONDS:.0f} s"
+    return kills, f"exit code {code}: {_last_line(folder)}" if code else ""
+
+
+def started_run(arguments: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+    """Start a command in its own process group, with one thread and without a GPU."""
+    (folder / "out").mkdir(exist_ok=True)
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    with (folder / "log").open("wb") as log:
+        line = [sys.executable, "-m", "treefine", *arguments]
+        return subprocess.Popen(
+            line, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+
+
+def names_in(folder: Path) -> frozenset[str]:
+    """Return the paths of all files in the output folder, which may change while it is read."""
+    return frozenset(os.path.join(place, name) for place, _, names in os.walk(folder / "out") for name in names)  # noqa: PTH118
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """Return the checksums of all files in a folder, without the times in them and without logs for TensorBoard."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and "tfevents" not in path.name]
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(
+            WITHOUT_TIMES.get(path.name, Path.read_bytes)(path)
+        ).hexdigest()
+        for path in paths
+    }
+
+
+def _metrics(path: Path) -> bytes:
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return json.dumps([{name: each for name, each in row.items() if "second" not in name} for row in rows]).encode()
+
+
+WITHOUT_TIMES: dict[str, Callable[[Path], bytes]] = {"metrics.jsonl": _metrics}
+
+
+def _last_line(folder: Path) -> str:
+    lines = (folder / "log").read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "It printed nothing."
+
+
+def server_killed(options: argparse.Namespace) -> dict[str, Any]:
+    """Kill a server under load at random moments; return the counts of requests and of wrong answers."""
+    parser, rng = Parser.from_pretrained(options.model, device="cpu"), random.Random(options.seed)
+    requests, expected = requests_of(parser, list(read_treebank(SAMPLE)), 1, "conllu")
+    is_over = False
+
+    def numbered() -> Any:
+        while not is_over:  # until the last restart, then each request once more
+            yield from enumerate(requests)
+        yield from enumerate(requests)
+
+    with ServeProcess(["--model", options.model, "--device", "cpu"], threads=1) as server:
+
+        async def ask() -> Any:
+            nonlocal is_over
+            asking = asyncio.create_task(ask_all(server.port, numbered(), clients=4, retries=True))
+            for _ in range(options.moments):
+                await asyncio.sleep(rng.uniform(0, 3))
+                await asyncio.to_thread(server.stop, signal.SIGKILL)
+                await asyncio.to_thread(server.start)
+            is_over = True
+            return await asking
+
+        answers = asyncio.run(ask())
+    wrong = [each for each in answers if each.status != 200 or trees_in(each.body.decode()) != expected[each.number]]
+    refusals = sum((each.refusals for each in answers), Counter[str]())
+    return {"kills": options.moments, "requests": len(answers), "wrong": len(wrong), "refusals": dict(refusals)}

@@ -1,1 +1,0 @@
-"""Kill commands at random moments, and measure their memory on large inputs."""

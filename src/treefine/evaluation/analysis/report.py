@@ -1,0 +1,581 @@
+"""Write both analyses as text and JSON, and as one self-contained HTML page with tables, charts and drawn trees."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import groupby
+from textwrap import fill
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from treefine.drawing.characters import shorten, visible
+from treefine.drawing.html import page_end, page_start, tree_figure
+from treefine.drawing.picture import Picture
+from treefine.evaluation.analysis.errors import EXAMPLES, Analysis, SentenceDifference
+from treefine.evaluation.analysis.plots import MOST_BANDS, curve_chart, image_of, row_chart
+from treefine.evaluation.analysis.refinement import (
+    STEP_METRICS,
+    Costs,
+    Example,
+    Refinement,
+    Steps,
+    ranked_labels,
+    reductions,
+    total_reduction,
+)
+from treefine.evaluation.properties import LOWEST, Point
+from treefine.evaluation.scores import Score, rule_of
+from treefine.evaluation.significance import Comparison
+from treefine.evaluation.tables import Table, TableCell, comparison_json, comparison_table, confusion_table, scores_json
+from treefine.treebank.graph import Arcs, Graph
+from treefine.treebank.sentence import BLANK, Sentence
+from treefine.wording import count
+
+DEFINITIONS = {  # of each property
+    "dependency length": "the distance in words between a word and its head; neighbours have 1, root words have ROOT",
+    "distance to root": "the number of arcs from a word up to ROOT; root words have 1, words that never reach ROOT "
+    "have cycle",
+    "sentence length": "the number of words in the sentence",
+    "label": "the label of the word, as the scorer compares it",
+    "tag": "the UPOS tag of the word, or XPOS if UPOS is blank",
+    "arc direction": "whether the head is to the left or right of the word, or is ROOT",
+    "arc projectivity": "an arc is projective if all words between its two ends descend from the head",
+    "tree projectivity": "a word counts as projective if all arcs of its sentence are projective; recall uses the gold "
+    "tree, precision the system's tree",
+}
+LEAST_WORDS = 20  # labels with fewer gold words have no row in the table of a refinement
+MOST_ROWS = 20  # rows of a chart by label or tag; the table has all of them
+MOST_CONFUSIONS = 15
+_PRINTED_LABELS = 12  # the longest table in the paper
+_NOTE_WIDTH = 88  # characters per line of a printed note
+_SUMMARY_CELLS = 100  # of a sentence's text, in columns of letters
+_NO_NUMBER = "–"
+
+
+def render_page(template: str, title: str, *, package: str = __package__, **values: Any) -> Iterator[str]:
+    """Yield a page in small parts, from a template of this package or another one.
+
+    Templates escape all text and show control characters as escapes.
+    """
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader(__package__)]),
+        autoescape=True,
+        finalize=lambda value: value if isinstance(value, Markup) else visible("" if value is None else str(value)),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    yield page_start(title, style=environment.get_template("report.css").render())
+    yield from environment.get_template(template).generate(**values)
+    yield page_end()
+
+
+def _report_json(title: str, treebanks: Sequence[dict[str, Any]]) -> str:
+    return json.dumps({"title": title, "treebanks": treebanks}, ensure_ascii=False, indent=1) + "\n"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f}"
+
+
+# The errors of systems
+
+
+def analysis_text(analyses: Sequence[Analysis]) -> str:
+    """Return a short summary: the scores of all treebanks, and the curves and significance tests of the first."""
+    parts = []
+    for analysis in analyses:
+        sizes = f"{count(analysis.n_sentences, 'sentence')}, {count(analysis.n_words, 'word')}"
+        parts.append(f"{analysis.name}: {sizes}, rule {analysis.rule}")
+        rows = [
+            (system, *[_percent(scores[metric].f1) for metric in analysis.main_metrics])
+            for system, scores in analysis.scores.items()
+        ]
+        parts.append(Table(("system", *analysis.main_metrics), tuple(rows)).to_text())
+        if analysis is analyses[0]:
+            if analysis.comparison:
+                table = comparison_table(analysis.comparison)
+                parts += [table.to_text(), table.note]
+            for by in LOWEST:
+                points = analysis.points_by_value(by)
+                cells = [
+                    (value, _n_gold(row), *[_percent(point.f1) if point else None for point in row])
+                    for value, row in points.items()
+                ]
+                header = (f"{analysis.metric} by {by}", "gold words", *analysis.systems)
+                parts.append(Table(header, tuple(cells)).to_text())
+    return "\n\n".join(parts)
+
+
+def _n_gold(points: Sequence[Point | None]) -> int:
+    return next(point.gold for point in points if point)
+
+
+def analysis_json(analyses: Sequence[Analysis], title: str) -> str:
+    """Return all numbers, and the trees of the sentences with the largest differences."""
+    return _report_json(title, [_analysis_values(analysis) for analysis in analyses])
+
+
+def _analysis_values(analysis: Analysis) -> dict[str, Any]:
+    def confused(confusions: Mapping[str, Counter[tuple[str, str]]]) -> dict[str, Any]:
+        return {system: confusion_table(each).to_records() for system, each in confusions.items()}
+
+    return {
+        "name": analysis.name,
+        "rule": analysis.rule,
+        "metric": analysis.metric,
+        "sentences": analysis.n_sentences,
+        "words": analysis.n_words,
+        "systems": list(analysis.systems),
+        "scores": {system: scores_json(scores) for system, scores in analysis.scores.items()},
+        "curves": {
+            by: {system: [*map(_point_values, points)] for system, points in curves.items()}
+            for by, curves in analysis.curves.items()
+        },
+        "confused_labels": confused(analysis.label_confusions),
+        "confused_heads": confused(analysis.head_confusions),
+        "sentences_with_cycles": analysis.cycles,
+        "comparison": None if analysis.comparison is None else comparison_json(analysis.comparison),
+        "differences": [_difference_values(each) for each in analysis.differences],
+    }
+
+
+def _point_values(point: Point) -> dict[str, Any]:
+    counts = {"value": point.value, "gold": point.gold, "system": point.system, "gold_correct": point.correct}
+    names = ("system_correct", "low", "high", "precision", "recall", "f1")
+    return counts | {name: getattr(point, name) for name in names}
+
+
+def _difference_values(each: SentenceDifference) -> dict[str, Any]:
+    names = ("treebank", "sent_id", "number", "first", "other", "difference", "correct")
+    trees = {system: [*map(_tree_values, trees)] for system, trees in each.trees.items()}
+    values = {name: getattr(each, name) for name in names}
+    return values | {"words": each.n_words, "gold": _tree_values(each.gold), "trees": trees}
+
+
+def _tree_values(sentence: Sentence) -> dict[str, Any]:
+    return {"words": sentence.forms, "tags": sentence.upos, "heads": sentence.heads, "labels": sentence.labels}
+
+
+def report_page(analyses: Sequence[Analysis], title: str) -> Iterator[str]:
+    """Yield the page of an error analysis: a table of contents, then each analysis in the order of the list.
+
+    A sentence that several analyses list is drawn once, in the analysis of its own treebank; the others link to it.
+    """
+    ids = {_key(each): f"t{n}-s{i}" for n, one in enumerate(analyses, 1) for i, each in enumerate(one.differences, 1)}
+    views = (_error_view(each, ids, f"t{number}-") for number, each in enumerate(analyses, start=1))
+    return render_page("errors.html", title, names=[each.name for each in analyses], analyses=views)
+
+
+def _error_view(analysis: Analysis, ids: Mapping[tuple[str, int, str], str], own_ids: str) -> dict[str, Any]:
+    """Return the values of one analysis for the template."""
+    summary = f"Sentences: {analysis.n_sentences:,}. Words: {analysis.n_words:,}. Scored by the rule {analysis.rule}."
+    if analysis.metric == "UAS":
+        summary += " A file has no labels, so only heads are counted."
+    cycles = [f"{name} {number:,}" for name, number in analysis.cycles.items() if number]
+    summary += f" Sentences with a cycle: {', '.join(cycles)}." if cycles else ""
+    return {
+        "name": analysis.name,
+        "summary": summary,
+        "scores": _scores_table(analysis),
+        "more_scores": [
+            *([_pairs_table(analysis.comparison)] if analysis.comparison else []),
+            _metrics_table(analysis),
+        ],
+        "curves": [_chart(analysis, by) for by in analysis.curves if by in LOWEST],
+        "kinds": [_chart(analysis, by) for by in analysis.curves if by not in LOWEST],
+        "confusions": list(_confusion_tables(analysis)),
+        "sentences": [
+            (heading, [_entry(each, analysis, ids[_key(each)], own_ids) for each in group])
+            for heading, group in groupby(analysis.differences, key=_heading)
+        ],
+    }
+
+
+def _scores_table(analysis: Analysis) -> Table:
+    """Return the scores of each system, starting with the compared metric and the differences from the first system."""
+    metric, note, bold = analysis.metric, "All scores are F1 in %.", frozenset[tuple[int, int]]()
+    header: tuple[str, ...] = ("system", metric)
+    rows: list[tuple[TableCell, ...]]
+    rows = [(name, _percent(scores[metric].f1)) for name, scores in analysis.scores.items()]
+    if comparison := analysis.comparison:
+        compared = comparison_table(comparison, digits=1)
+        header += ("difference", "error reduction", "p")
+        rows, bold = [row[: len(header)] for row in compared.rows], compared.bold
+        note += (
+            f" Bold: the best {metric} and all that do not differ significantly from it (approximate randomisation over"
+            f" sentences, {comparison.samples:,} samples, α = {comparison.alpha:g}). Each system is compared with the"
+            f" first: difference in {metric}, share of the first system's errors removed, and the probability p of a"
+            " difference this large by chance."
+        )
+    others = [each for each in analysis.main_metrics if each != metric]
+    more = [[_percent(scores[each].f1) for each in others] for scores in analysis.scores.values()]
+    rows = [(*row, *cells) for row, cells in zip(rows, more, strict=True)]
+    return Table((*header, *others), tuple(rows), "Scores", note, bold=bold)
+
+
+def _pairs_table(comparison: Comparison) -> Table:
+    rows = [
+        (
+            each.first,
+            each.second,
+            f"{100 * each.difference:+.2f}",
+            f"{100 * each.interval[0]:+.2f} to {100 * each.interval[1]:+.2f}",
+            f"{each.randomisation:.4f}",
+            f"{each.bootstrap:.4f}",
+        )
+        for each in comparison.differences.values()
+    ]
+    band = f"{100 * (1 - comparison.alpha):g}% interval (bootstrap)"
+    header = ("first", "second", "second − first", band, "p (randomisation)", "p (bootstrap)")
+    note = (
+        f"Each row compares two systems: the difference in {comparison.metric} with its confidence interval, and the"
+        " probability p of a difference this large by chance, from two tests."
+    )
+    return Table(header, tuple(rows), "Differences between all pairs of systems", note, n_names=2)
+
+
+def _metrics_table(analysis: Analysis) -> Table:
+    columns = ("precision", "recall", "F1")
+    metrics = analysis.scores[analysis.systems[0]]
+    rows = []
+    for metric in metrics:
+        scores = [analysis.scores[name][metric] for name in analysis.systems]
+        rows.append((metric, *[_percent(share) for one in scores for share in (one.precision, one.recall, one.f1)]))
+    header = ("metric", *columns * len(analysis.systems))
+    groups = (("", 1), *[(name, len(columns)) for name in analysis.systems])
+    note = "Precision, recall and F1 of each system in %."
+    return Table(header, tuple(rows), f"All {len(metrics)} metrics", note, groups=groups)
+
+
+def _chart(analysis: Analysis, by: str) -> tuple[Markup, Table]:
+    """Draw F1 in % by one property, as curves over numbers or rows of names; return the chart and its table."""
+    # Without gold words there is no recall.
+    curves = {system: [each for each in points if each.gold] for system, points in analysis.curves[by].items()}
+    title, more = f"{analysis.metric} by {by}", ""
+    if by in LOWEST:
+        picture = curve_chart(title, by, curves)
+        if len(curves) > MOST_BANDS:
+            more = f" With more than {MOST_BANDS} systems the bands would overlap; they are in the table."
+    else:
+        names = [*dict.fromkeys(str(point.value) for points in curves.values() for point in points)]
+        picture = row_chart(title, names[:MOST_ROWS], curves)
+        if len(names) > MOST_ROWS:
+            more = f" The chart shows the {MOST_ROWS} most frequent of {len(names)}."
+    columns = ("words", "precision", "recall", "F1", "95% band")
+    rows = []
+    for value, points in analysis.points_by_value(by).items():
+        cells: list[TableCell] = []
+        for point in points:
+            if point:
+                shares = [f"{100 * share:.1f}" for share in (point.precision, point.recall, point.f1)]
+                cells += [point.system, *shares, f"{100 * point.low:.1f} to {100 * point.high:.1f}"]
+            else:
+                cells += [None] * len(columns)
+        rows.append((value, _n_gold(points), *cells))
+    header = (by, "gold words", *columns * len(analysis.systems))
+    groups = (("", 2), *[(name, len(columns)) for name in analysis.systems])
+    note = f"{title}: {DEFINITIONS[by]}.{more}"
+    return Markup(image_of(picture, title)), Table(header, tuple(rows), f"By {by}", note, groups=groups)
+
+
+def _confusion_tables(analysis: Analysis) -> Iterator[tuple[str, Table]]:
+    labels = "The number of words with this gold label to which each system gave this other label."
+    heads = (
+        "The number of words attached to a wrong head, by the tag of the gold head and the tag of the system's head."
+    )
+    kinds = (("label", analysis.label_confusions, labels), ("head", analysis.head_confusions, heads))
+    for kind, confusions, note in kinds:
+        total: Counter[tuple[str, str]] = sum(confusions.values(), Counter())
+        most = [pair for pair, _ in total.most_common(MOST_CONFUSIONS)]
+        rows: tuple[tuple[TableCell, ...], ...]
+        rows = tuple((*pair, *[counted[pair] for counted in confusions.values()]) for pair in most)
+        if len(total) > MOST_CONFUSIONS:
+            note += f" The table shows the {MOST_CONFUSIONS} most frequent of {len(total):,} confusions."
+        header = (f"gold {kind}", f"system {kind}", *confusions)
+        if confusions:
+            yield f"{kind.capitalize()}s", Table(header, rows, f"Confused {kind}s", note, n_names=2)
+
+
+def _key(each: SentenceDifference) -> tuple[str, int, str]:
+    return each.treebank, each.number, each.other
+
+
+def _heading(each: SentenceDifference) -> str:
+    if each.first is None:
+        return f"{each.other}: sentences with the most errors"
+    better, worse = (each.other, each.first) if each.difference > 0 else (each.first, each.other)
+    return f"{better} is better than {worse}"
+
+
+def _entry(each: SentenceDifference, analysis: Analysis, id: str, own_ids: str) -> dict[str, Any]:
+    """Return a sentence with its figure, or without a figure if it is drawn elsewhere on the page."""
+    text = each.gold.text or " ".join(each.gold.forms)
+    right = ", ".join(f"{name} {correct}" for name, correct in each.correct.items())
+    place = each.sent_id or f"{each.treebank}, sentence {each.number}"
+    shown = f"{each.difference:+}: {right} of {each.n_words} words right ({place}). {shorten(text, _SUMMARY_CELLS)}"
+    figure = _difference_figure(each, analysis) if id.startswith(own_ids) else None
+    return {"id": id, "description": shown, "figure": figure}
+
+
+def _difference_figure(each: SentenceDifference, analysis: Analysis) -> Markup:
+    """Draw the gold tree, then the systems' trees with their errors marked."""
+    gold = each.gold
+    tags = gold.upos if set(gold.upos) != {BLANK} else gold.xpos
+    pictures = [Picture(gold.forms, tags, gold.graph, tokens=tuple(gold.tokens()), title="gold")]
+    for name, sentence in [(name, sentence) for name, sentences in each.trees.items() for sentence in sentences]:
+        title, right = f"{name}: {each.correct[name]} of {each.n_words} words right", None
+        if sentence.forms == gold.forms:
+            right = _gold_as_counted(gold.graph, sentence.graph, analysis)
+        else:
+            title += "; its words differ from gold"
+        tokens = tuple(sentence.tokens())
+        picture = Picture(sentence.forms, (), sentence.graph, right, tokens=tokens, title=title, before_name="gold")
+        pictures.append(picture)
+    return Markup(tree_figure(pictures, "Gold and systems"))
+
+
+def _gold_as_counted(gold: Graph, system: Graph, analysis: Analysis) -> Graph:
+    """Return the gold graph with the system's label wherever the scorer counts it as right."""
+    is_ud = rule_of(analysis.rule).is_ud
+
+    def counted(label: str) -> str:
+        return "" if analysis.metric == "UAS" else label.partition(":")[0] if is_ud else label
+
+    pairs = zip(gold.labels, system.labels, strict=True)
+    return Graph(gold.heads, tuple([b if counted(a) == counted(b) else a for a, b in pairs]))
+
+
+# The steps of a refinement
+
+
+def refinement_text(refinements: Sequence[tuple[Refinement, Costs]]) -> str:
+    """Return the tables of each treebank, with only the first labels; notes follow the tables of the first treebank."""
+    parts = []
+    for number, (refinement, costs) in enumerate(refinements):
+        parts.append(f"{visible(refinement.name)}: {_summary(refinement)}")
+        for table in step_tables(refinement, costs, most=_PRINTED_LABELS):
+            if table.rows:
+                parts.append(replace(table, header=(table.title, *table.header[1:])).to_text())
+                parts += [] if number else [fill(table.note, _NOTE_WIDTH)]
+    return "\n\n".join(parts)
+
+
+def _summary(refinement: Refinement) -> str:
+    """Return the number of sentences, words and steps, and a note if there is no t = 0."""
+    n_words, steps = refinement.attachment["LAS"][0].gold, refinement.steps
+    summary = f"{refinement.n_sentences:,} sentences, {n_words:,} words, t = {steps[0]} to {steps[-1]}."
+    if refinement.first:
+        summary += " The model started without a graph, so there is no t = 0, and corrections are counted from t = 2."
+    return summary
+
+
+def step_tables(
+    refinement: Refinement, costs: Costs, *, least: float = LEAST_WORDS, most: int | None = None
+) -> list[Table]:
+    """Return the tables of a refinement: its steps, labels, projectivity, and run time.
+
+    The labels are those with at least `least` gold words, ranked by the share of their errors that all steps removed.
+    """
+    labels = ranked_labels(refinement, least=least, most=most)
+    shown = "All labels" if most is None else f"The first {most} labels"
+    of_labels = (
+        "The share of the F1 error of each label that each step removed; a word is right if its head and label are "
+        f"right. {shown} with at least {least:g} gold words, largest total reduction first."
+    )
+    of_trees = (
+        "The share of the LAS errors that each step removed: for words in gold trees with a non-projective arc, and "
+        "for words in projective gold trees."
+    )
+    return [
+        _attachment_table(refinement),
+        _reduction_table("Labels", of_labels, refinement, {name: refinement.labels[name] for name in labels}),
+        _reduction_table("Projectivity", of_trees, refinement, refinement.projectivity),
+        _costs_table(costs),
+    ]
+
+
+def _attachment_table(refinement: Refinement) -> Table:
+    """Return the scores after each step, RELᵗ, and the share of sentences that the step did not change."""
+    rows: list[tuple[str, ...]] = []
+    for metric in STEP_METRICS:
+        rows.append((metric, *[_percent(score.f1) for score in refinement.attachment[metric]], _NO_NUMBER))
+    for title, metric in (("REL", "LAS"), ("REL of UAS", "UAS")):
+        rows.append((title, _NO_NUMBER, *_reduction_cells(refinement.attachment[metric])))
+    n_sentences = refinement.n_sentences
+    shares = [f"{100 * each / n_sentences:.1f}%" if n_sentences else _NO_NUMBER for each in refinement.converged]
+    rows.append(("converged", _NO_NUMBER, *shares, _NO_NUMBER))
+    first = (
+        "the initial parses" if refinement.first == 0 else "the trees of the first step, which starts without a graph"
+    )
+    note = (
+        f"UAS and LAS in % after each step; t = {refinement.first}: {first}. REL is the share of the previous LAS "
+        f"errors that a step removed (Eq. 8); the last column is the share of the errors at t = {refinement.first} "
+        "that all steps removed. A sentence has converged when a step leaves its graph unchanged; later steps skip it."
+    )
+    if refinement.predicts_tags and refinement.first == 0:
+        note += (
+            " The first step also predicts the tags that the file does not give, and the second step reads them. A "
+            "sentence with predicted tags cannot converge before t = 2, even if its graph stays unchanged."
+        )
+    return Table(("", *_step_names(refinement), "all steps"), tuple(rows), "Refinement by step", note)
+
+
+def _reduction_table(title: str, note: str, refinement: Refinement, kinds: Mapping[str, Steps]) -> Table:
+    rows = [(name, f"{scores[0].gold:,}", *_reduction_cells(scores)) for name, scores in kinds.items()]
+    return Table(("", "gold words", *_step_names(refinement)[1:], "all steps"), tuple(rows), title, note)
+
+
+def _reduction_cells(scores: Steps) -> list[str]:
+    return [reduction_text(each) for each in (*reductions(scores), total_reduction(scores))]
+
+
+def _costs_table(costs: Costs) -> Table:
+    """Return the time of each step and the number of sentences it refined."""
+
+    def millions(number: int) -> str:
+        return f"{number / 1e6:.1f} million"
+
+    before = _NO_NUMBER if costs.initial_seconds is None else f"{costs.initial_seconds:.2f}"
+    steps = zip(costs.seconds, costs.sentences, strict=True)
+    rates = [f"{1000 * seconds / n:.2f}" if n else _NO_NUMBER for seconds, n in steps]
+    total = sum(costs.seconds) + (costs.initial_seconds or 0)
+    initial = f" and {millions(costs.initial_parameters)} in its initial parser" if costs.initial_parameters else ""
+    note = (
+        f"Run time of each step on {costs.device}, including the tree after every step. The model has "
+        f"{millions(costs.parameters)} parameters{initial}; all steps run the same model and skip converged sentences."
+    )
+    rows = (
+        ("sentences refined", _NO_NUMBER, *[f"{each:,}" for each in costs.sentences], f"{sum(costs.sentences):,}"),
+        ("seconds", before, *[f"{each:.2f}" for each in costs.seconds], f"{total:.2f}"),
+        ("milliseconds per sentence", _NO_NUMBER, *rates, _NO_NUMBER),
+    )
+    header = ("", "initial parses", *[f"t = {t}" for t in range(1, len(costs.seconds) + 1)], "all steps")
+    return Table(header, rows, "Run time and parameters", note)
+
+
+def _step_names(refinement: Refinement) -> list[str]:
+    return [f"t = {t}" for t in refinement.steps]
+
+
+def reduction_text(reduction: float | None) -> str:
+    """Return a reduction with its sign, or a dash if there were no errors to reduce.
+
+    >>> reduction_text(0.1234), reduction_text(-0.00001), reduction_text(None)
+    ('+12.34%', '+0.00%', '–')
+    """
+    return _NO_NUMBER if reduction is None else f"{round(100 * reduction, 2) + 0.0:+.2f}%"
+
+
+def refinement_json(refinements: Sequence[tuple[Refinement, Costs]], title: str) -> str:
+    """Return all counts; shares are from 0 to 1, or null if there were no errors to reduce."""
+    return _report_json(title, [_refinement_values(refinement, costs) for refinement, costs in refinements])
+
+
+def _refinement_values(refinement: Refinement, costs: Costs) -> dict[str, Any]:
+    def values(scores: Steps) -> dict[str, Any]:
+        counts = {name: [getattr(score, name) for score in scores] for name in ("system", "correct", "f1")}
+        errors = {"error_reduction": reductions(scores), "total_error_reduction": total_reduction(scores)}
+        return {"gold": scores[0].gold} | counts | errors
+
+    kinds = ("attachment", "labels", "projectivity")
+    counted = {name: {kind: values(each) for kind, each in getattr(refinement, name).items()} for name in kinds}
+    return {
+        "name": refinement.name,
+        "t": list(refinement.steps),
+        "sentences": refinement.n_sentences,
+        **counted,
+        "converged": list(refinement.converged),
+        "predicts_tags": refinement.predicts_tags,
+        "corrected": [example.gold.sent_id or example.gold.number for example in refinement.corrected],
+        "spoiled": [example.gold.sent_id or example.gold.number for example in refinement.spoiled],
+        "costs": asdict(costs),
+    }
+
+
+def refinement_page(
+    refinements: Sequence[tuple[Refinement, Costs]], title: str, *, examples: int = EXAMPLES
+) -> Iterator[str]:
+    """Yield the page of a refinement analysis: all treebanks together if there are several, then each.
+
+    `examples` is the number of corrected sentences to draw, and of spoiled ones.
+    """
+    views = (
+        {
+            "name": refinement.name,
+            "summary": _summary(refinement),
+            "tables": [*zip(step_tables(refinement, costs), _step_charts(refinement), strict=True)],
+            "examples": [_examples(refinement, examples, is_corrected=is_corrected) for is_corrected in (True, False)],
+        }
+        for refinement, costs in refinements
+    )
+    names = [refinement.name for refinement, _ in refinements]
+    return render_page("refinement.html", title, names=names, refinements=views)
+
+
+def _step_charts(refinement: Refinement) -> list[Markup]:
+    """Draw UAS and LAS after each step, and F1 of the most frequent labels in the first and last trees."""
+    attachment = {
+        metric: [_point(t, score) for t, score in zip(refinement.steps, scores, strict=True)]
+        for metric, scores in refinement.attachment.items()
+    }
+    labels = ranked_labels(refinement, least=LEAST_WORDS)
+    frequent = sorted(labels, key=lambda label: -refinement.labels[label][0].gold)[:MOST_ROWS]
+    ends = {
+        f"t = {refinement.steps[tree]}": [_point(label, refinement.labels[label][tree]) for label in frequent]
+        for tree in (0, -1)
+    }
+    steps, labels_title = "UAS and LAS after each step", "Most frequent labels, before and after"
+    charts = [image_of(curve_chart(steps, "step t", attachment), steps)]
+    charts.append(image_of(row_chart(labels_title, frequent, ends), labels_title) if frequent else "")
+    return [Markup(each) for each in (*charts, "", "")]
+
+
+def _point(value: int | str, score: Score) -> Point:
+    return Point(score.gold, score.system, score.correct, value=value, low=score.f1, high=score.f1)
+
+
+def _examples(refinement: Refinement, most: int, *, is_corrected: bool) -> dict[str, Any]:
+    """Return some sentences, the shortest first, each with its first and last tree."""
+    if is_corrected:
+        title, examples = "Corrected sentences", refinement.corrected
+        state = "wrong in the first tree and completely right in the last"
+    else:
+        title, examples = "Spoiled sentences", refinement.spoiled
+        state = "completely right in the first tree and wrong in the last"
+    note = f"{len(examples):,} of {refinement.n_sentences:,} sentences are {state}."
+    if examples[:most]:
+        note += " The shortest are drawn: both trees, with the changes between them marked."
+    figures = []
+    for example in examples[:most]:
+        name = example.gold.sent_id or f"sentence {example.gold.number}"
+        pictures = _example_pictures(example, refinement.steps, is_corrected=is_corrected)
+        figures.append(Markup(tree_figure(pictures, name, caption=name)))
+    return {"title": title, "note": note, "figures": figures}
+
+
+def _example_pictures(example: Example, steps: range, *, is_corrected: bool) -> list[Picture]:
+    """Return pictures of the first and last tree of a sentence, with the changes; one of the two is the gold tree."""
+    sentence = example.gold
+    wrong = f"{example.n_wrong} of {len(sentence)} words wrong"
+    states = [wrong, "all words right"] if is_corrected else ["all words right", wrong]
+    places = ["initial parse" if steps[0] == 0 else f"step {steps[0]}", f"step {steps[-1]}"]
+    titles = [f"{place}: {state}" for place, state in zip(places, states, strict=True)]
+    first, last = map(_graph, (example.first, example.last))
+    tags = () if set(sentence.upos) == {BLANK} else sentence.upos
+    tokens = tuple(sentence.tokens())
+    return [
+        Picture(sentence.forms, tags, first, tokens=tokens, title=titles[0]),
+        Picture(sentence.forms, tags, last, before=first, tokens=tokens, title=titles[1]),
+    ]
+
+
+def _graph(arcs: Arcs) -> Graph:
+    """Return the arcs as a graph; a word without a head is attached to ROOT so that it can be drawn."""
+    return Graph.of_words([head or 0 for head in arcs.heads], arcs.labels)

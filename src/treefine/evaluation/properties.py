@@ -1,0 +1,258 @@
+"""Scores by properties of words, such as their distance to the root, as points of curves with bootstrap bands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, compress
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treefine.errors import TreefineError
+from treefine.evaluation.pairing import AT_ROOT, AlignedWords, WordColumns
+from treefine.evaluation.scores import Marks, Score, all_marks, compared_labels, rule_of, scores_by_value
+from treefine.evaluation.significance import SLICE, draw_weights, sentence_of_each_word
+from treefine.treebank.graph import distances_to_root, non_projective_words
+
+Value: TypeAlias = "int | str"
+_Name = TypeVar("_Name")
+_Floats: TypeAlias = "NDArray[np.float64]"
+_BAND = 0.95
+# The lowest value of each point. A point covers all values up to the next point, and the last point has no upper end:
+# long arcs, deep words and long sentences are rare, so several values share a point.
+LOWEST: Mapping[str, tuple[int, ...]] = {
+    "dependency length": (*range(1, 12), 16, 21, 31),
+    "distance to root": tuple(range(1, 10)),
+    "sentence length": (1, 11, 21, 31, 41, 51),
+}
+
+
+def scores_by_property(
+    pair: AlignedWords, by: str, *, metric: str = "LAS", rule: str = "conll18"
+) -> dict[Value, Score]:
+    """Return the score of the words with each value of a property, one of PROPERTIES; numbers come first, in order.
+
+    Gold words are grouped by their value in the gold file and give recall; system words are grouped by their value in
+    the system's file and give precision.
+    """
+    if by not in PROPERTIES:
+        raise TreefineError(f"There is no property {by!r}.", hint=f"Choose one of {', '.join(PROPERTIES)}.")
+    marks = all_marks(pair, rule=rule, metrics=[metric])[metric]
+    scores = scores_by_value(pair, marks, *(PROPERTIES[by](words, rule) for words in (pair.gold, pair.system)))
+    return dict(sorted(scores.items(), key=lambda item: (isinstance(item[0], str), item[0])))
+
+
+def _heads_by_sentence(words: WordColumns) -> Iterator[tuple[range, list[int]]]:
+    """Yield the words of each sentence, and its heads, with ROOT at index 0 as in a Graph."""
+    for sentence in words.sentence_words():
+        first = sentence.start
+        heads = words.heads[first : sentence.stop]
+        yield sentence, [0, *[0 if head == AT_ROOT else head - first + 1 for head in heads]]
+
+
+def _dependency_length(words: WordColumns, rule: str) -> list[Value]:
+    """Return the distance in words between dependent and head: 1 for neighbours, 0 for an arc from ROOT.
+
+    The value is "cycle" for a word that is its own head, which occurs only in a system's graph.
+    """
+    return [
+        0 if head == AT_ROOT else abs(word - head) if word != head else "cycle" for word, head in enumerate(words.heads)
+    ]
+
+
+def _arc_direction(words: WordColumns, rule: str) -> list[Value]:
+    """Return the side of the head: "left", "right" or "ROOT"; "cycle" for a word that is its own head."""
+    return [
+        "ROOT" if head == AT_ROOT else "left" if head < word else "right" if head > word else "cycle"
+        for word, head in enumerate(words.heads)
+    ]
+
+
+def _distance_to_root(words: WordColumns, rule: str) -> list[Value]:
+    """Return the number of arcs up to ROOT: 1 for a root word, "cycle" for a word that never reaches ROOT."""
+    distances = [each for _, heads in _heads_by_sentence(words) for each in distances_to_root(heads)[1:]]
+    return ["cycle" if distance < 0 else distance for distance in distances]
+
+
+def _arc_projectivity(words: WordColumns, rule: str) -> list[Value]:
+    """Return "projective" for each word if all words between it and its head descend from the head."""
+    values: list[Value] = ["projective"] * len(words)
+    for sentence, heads in _heads_by_sentence(words):
+        for word in non_projective_words(heads):
+            values[sentence.start + word - 1] = "non-projective"
+    return values
+
+
+def _tree_projectivity(words: WordColumns, rule: str) -> list[Value]:
+    """Return "projective" for each word if all arcs of its sentence are projective."""
+    return [
+        "non-projective" if is_crossed else "projective"
+        for sentence, heads in _heads_by_sentence(words)
+        for is_crossed in [bool(non_projective_words(heads))] * len(sentence)
+    ]
+
+
+PROPERTIES: Mapping[str, Callable[[WordColumns, str], list[Value]]] = {
+    "dependency length": _dependency_length,
+    "distance to root": _distance_to_root,
+    "sentence length": lambda words, rule: [len(sentence) for sentence in words.sentence_words() for _ in sentence],
+    "label": lambda words, rule: [*compared_labels(words, is_ud=rule_of(rule).is_ud)],
+    "tag": lambda words, rule: [*words.tags()],
+    "arc direction": _arc_direction,
+    "arc projectivity": _arc_projectivity,
+    "tree projectivity": _tree_projectivity,
+}
+
+
+def point_of(by: str, value: Value) -> Value:
+    """Return the point of a curve to which a word with this value belongs.
+
+    >>> [point_of("dependency length", length) for length in (0, 7, 12, 40)]
+    ['ROOT', 7, '11-15', '31+']
+    """
+    if by not in LOWEST or isinstance(value, str):
+        return value
+    if value == 0:
+        return "ROOT"
+    lowest = LOWEST[by]
+    low = max(each for each in lowest if each <= value)
+    if low == lowest[-1]:
+        return f"{low}+"
+    high = lowest[lowest.index(low) + 1] - 1
+    return low if low == high else f"{low}-{high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Point(Score):
+    """The score of the words with one value of a property: a point of a curve, or a row of a table."""
+
+    value: Value = ""  # a number, a label or tag, or a range of numbers such as "11-15" or "31+"
+    low: float = 0.0  # the 95% bootstrap band of F1
+    high: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The words of gold and one system by gold sentence and kind, which is a point of the curve."""
+
+    kinds: tuple[Value, ...]
+    counts: NDArray[np.float32]  # [sentence, kind, 4]: gold, system, gold correct, system correct words
+
+
+def tally(
+    by: str, pair: AlignedWords, found: Marks, gold_values: Sequence[Value], system_values: Sequence[Value]
+) -> Tally:
+    """Tally the words that count by their value in their own file and by gold sentence."""
+    counted = {*compress(gold_values, found.gold), *compress(system_values, found.system)}
+    point = {value: point_of(by, value) for value in counted}
+    kinds = dict.fromkeys(point.values())
+    number = {kind: index for index, kind in enumerate(kinds)}
+    ours, theirs = (
+        np.array([number[point[value]] if value in point else -1 for value in values], dtype=np.int64)
+        for values in (gold_values, system_values)
+    )
+    gold_sentences, system_sentences = sentence_of_each_word(pair)
+    in_gold, in_system, right = (np.array(each, dtype=bool) for each in (found.gold, found.system, found.correct))
+    of_right = gold_sentences[right]  # a right word is drawn with its gold sentence
+    columns = (
+        (gold_sentences[in_gold], ours[in_gold]),
+        (system_sentences[in_system], theirs[in_system]),
+        (of_right, ours[right]),
+        (of_right, theirs[np.array(pair.system_of, dtype=np.int64)[right]]),
+    )
+    shape = (len(pair.gold.sentences), len(kinds))
+    cells = [np.bincount(at * shape[1] + kind, minlength=shape[0] * shape[1]).reshape(shape) for at, kind in columns]
+    return Tally(tuple(kinds), np.stack(cells, axis=-1).astype(np.float32))
+
+
+def join(tallies: Sequence[Tally]) -> Tally:
+    """Concatenate the tallies of several treebanks."""
+    kinds = [*dict.fromkeys(chain.from_iterable(each.kinds for each in tallies))]
+    parts = []
+    for each in tallies:
+        part = np.zeros((len(each.counts), len(kinds), 4), dtype=np.float32)
+        part[:, [kinds.index(kind) for kind in each.kinds]] = each.counts
+        parts.append(part)
+    return Tally(tuple(kinds), np.concatenate(parts))
+
+
+def merged(orders: Iterable[Sequence[_Name]]) -> list[_Name]:
+    """Merge several lists so that names keep the order they have in each list.
+
+    >>> merged([["1", "2", "5+"], ["1", "3", "5+"]])
+    ['1', '3', '2', '5+']
+    """
+    order: list[_Name] = []
+    for names in orders:
+        place = 0
+        for name in names:
+            if name not in order:
+                order.insert(place, name)
+            place = order.index(name) + 1
+    return order
+
+
+def draw_curves(
+    tallies: Mapping[str, Mapping[str, Tally]], *, samples: int, seed: int
+) -> dict[str, dict[str, tuple[Point, ...]]]:
+    """Return the points of each property and system, with bands that all use the same samples of sentences."""
+    flat = [each for systems in tallies.values() for each in systems.values()]
+    bands = iter(_f1_bands(flat, samples=samples, seed=seed))
+    return {
+        by: {system: _points(by, each, next(bands)) for system, each in systems.items()}
+        for by, systems in tallies.items()
+    }
+
+
+def _points(by: str, counted: Tally, band: _Floats) -> tuple[Point, ...]:
+    totals = counted.counts.sum(axis=0, dtype=np.float64).astype(int).tolist()
+    points = [
+        Point(gold, system, correct, system_correct=system_correct, value=kind, low=low, high=high)
+        for kind, (gold, system, correct, system_correct), (low, high) in zip(
+            counted.kinds, totals, band.tolist(), strict=True
+        )
+        if gold or system
+    ]
+    if by in LOWEST:
+        order = {point_of(by, number): number for number in reversed((0, *LOWEST[by]))}
+        return tuple(sorted(points, key=lambda point: order.get(point.value, np.inf)))  # words in cycles come last
+    return tuple(sorted(points, key=lambda point: (-point.gold, str(point.value))))
+
+
+def _f1_bands(tallies: Sequence[Tally], *, samples: int, seed: int) -> list[_Floats]:
+    """Return the lower and upper end of the bootstrap band of F1, for each kind of each tally. [kind, 2].
+
+    Each sample draws sentences with replacement, as many as the treebank has; the band contains the middle 95% of the
+    F1 values. Samples in which the F1 of a kind is undefined are ignored; if all are, its band is 0, like its F1.
+    """
+    rng = np.random.default_rng(seed)
+    drawn: list[list[_Floats]] = [[] for _ in tallies]
+    for start in range(0, samples, SLICE):
+        weights = draw_weights(rng, min(SLICE, samples - start), len(tallies[0].counts)).astype(np.float32)
+        for each, f1 in zip(tallies, drawn, strict=True):
+            # Sums of words are exact as 32-bit floats up to 16 million.
+            totals = (weights @ each.counts.reshape(len(each.counts), -1)).astype(np.float64)
+            f1.append(f1_of_kinds(totals.reshape(len(weights), -1, 4)))
+    outside = (1 - _BAND) / 2
+    bands = []
+    for slices in drawn:
+        f1_values = np.concatenate(slices)  # [sample, kind]
+        f1_values[:, np.isnan(f1_values).all(axis=0)] = 0
+        bands.append(np.nanquantile(f1_values, [outside, 1 - outside], axis=0).T)
+    return bands
+
+
+def f1_of_kinds(totals: _Floats) -> _Floats:
+    """Return F1 from totals whose last axis has the columns of a Tally.
+
+    F1 is nan if precision or recall has no words and the other one is not 0.
+    """
+    gold, system, gold_correct, system_correct = np.moveaxis(totals, -1, 0)
+    recall = gold_correct / np.maximum(gold, 1)
+    precision = system_correct / np.maximum(system, 1)
+    both = precision + recall
+    f1 = 2 * precision * recall / np.where(both > 0, both, 1)
+    is_known = ((gold > 0) | (precision == 0)) & ((system > 0) | (recall == 0)) & (gold + system > 0)
+    return np.where(is_known, f1, np.nan)

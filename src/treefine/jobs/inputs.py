@@ -1,0 +1,409 @@
+"""Find the inputs of a run (texts, files, folders, standard input) and read their sentences."""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import io
+import os
+import re
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, cast
+
+from treefine.errors import EmptyError, TreefineError
+from treefine.parsing.annotate import newdoc
+from treefine.segmenter.language import SAMPLE, LanguageCheck
+from treefine.treebank.conllu import read_treebank, read_words
+from treefine.treebank.files import name_of, nearest_file, not_utf8, open_input, utf8_lines
+from treefine.treebank.formats import FORMATS, TREEBANK_SUFFIXES, format_by_name, suffix_of
+from treefine.treebank.raw_text import own_text, spans_in
+
+if TYPE_CHECKING:
+    from treefine.parsing.parser import Parser
+    from treefine.segmenter.cut import Segmented
+    from treefine.treebank.sentence import Sentence
+
+TreebankKind = Literal["conllu", "conllx", "conll09", "conll09-predicted"]
+InputKind = Literal["text", "lines", "words", TreebankKind]
+OnWarning = Callable[[TreefineError], None]
+
+TEXT_CHUNK = 1 << 16  # bytes of a text that are read at a time
+_FIRST_WORD = re.compile(rb"(?:1|1-[0-9]+|0\.1)\t")  # a word, multiword token or empty node
+_FILE_LIKE = re.compile(r"[^./\\\s]\.[A-Za-z][A-Za-z0-9]{0,9}\Z")
+_PATH = re.compile(r"/|\.[A-Za-z0-9]+\Z")
+_MAGIC = re.compile(r"[*?]|\[[^/]+\]")
+_NOT_TEXT = {  # by suffix
+    **dict.fromkeys((".json", ".jsonl"), "JSON"),
+    **dict.fromkeys((".csv", ".tsv", ".parquet", ".xlsx"), "a table"),
+    **dict.fromkeys((".html", ".htm"), "HTML"),
+    **dict.fromkeys((".svg", ".png", ".jpg"), "a picture"),
+    **dict.fromkeys((".doc", ".docx", ".odt"), "a document of a word processor"),
+    ".pdf": "PDF",
+    ".zip": "a zip archive",
+}
+_MOST_CHECKED = 300  # sentences at the start of a text by which it is checked
+_FEWEST_LINES, _MOST_LINES = 10, 200  # of a text: how many are counted to see whether they are sentences
+_MOST_CHARS = 150  # mean length of such lines
+_LEAST_ENDS = 0.6  # fraction of the line ends that are boundaries
+_MOST_INSIDE = 0.05  # fraction of the sentences that end within a line
+_MOST_UNFINISHED = 0.1  # fraction of the lines that end with a comma, as verse does
+_UNFINISHED = frozenset(",;:-–—，、；：")
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A text, file or stream to parse."""
+
+    name: str  # the path of a file; - for standard input; empty for a text
+    text: str | None = None  # a text from the command line
+    kind: InputKind | None = None  # None to detect it from the first lines
+    subfolder: str = ""  # of an output folder, for its output
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the input is a named file."""
+        return self.text is None and self.name != "-"
+
+    @property
+    def is_treebank(self) -> bool:
+        """Whether the input is a file or stream in a known treebank format."""
+        return self.text is None and self.kind in FORMATS
+
+
+class NamedFile(NamedTuple):
+    """A file, and its folder relative to the one that the user named."""
+
+    path: str
+    subfolder: str = ""
+
+
+def find_inputs(
+    arguments: Sequence[str],
+    *,
+    kind: InputKind | None = None,
+    is_text: bool = False,
+    may_be_text: bool = True,
+    output: str = "",
+) -> list[Input]:
+    """Return the inputs that the arguments name; raise a single error that lists all invalid arguments.
+
+    An argument is a file, a folder, or a pattern that matches files. Otherwise it is a text, unless it looks like a
+    file name. `output` is not read if it is in one of the folders. Without arguments, the input is standard input.
+    """
+    if not arguments and sys.stdin is not None and sys.stdin.isatty():
+        hint = "Give a text in quotes or a file name; or use - to type a text, and end it with Ctrl-D."
+        raise TreefineError("There is no input.", hint=hint if may_be_text else "Give the name of a file.")
+    if not is_text and list(arguments).count("-") > 1:
+        raise TreefineError("Standard input can be used only once.", hint="Write - once.")
+    may_be_text = may_be_text and kind in (None, "text", "lines", "words")
+    texts = (".txt",) if may_be_text else ()
+    suffixes = texts if kind is not None and may_be_text else (*texts, *TREEBANK_SUFFIXES)
+    inputs: list[Input] = []
+    faults = []
+    for argument in arguments or ["-"]:
+        try:
+            if is_text:
+                inputs.append(_text(argument, kind))
+            elif files := files_named(argument, suffixes, may_be_any=kind is not None, output=output):
+                inputs += [_file(path, kind, may_be_text, subfolder) for path, subfolder in files]
+            else:
+                inputs.append(_input(argument, kind, may_be_text))
+        except TreefineError as error:
+            faults.append(error)
+    if faults:
+        raise faults[0] if len(faults) == 1 else TreefineError("\n".join(map(str, faults)))
+    return inputs
+
+
+def find_treebank_inputs(
+    arguments: Sequence[str], *, kind: TreebankKind | None = None, output: str = ""
+) -> list[Input]:
+    """Return the treebanks that the arguments name, as `find_inputs` does; the format is CoNLL-U if it is unknown."""
+    inputs = find_inputs(arguments, kind=kind, may_be_text=False, output=output)
+    return [source if source.kind in FORMATS else replace(source, kind="conllu") for source in inputs]
+
+
+def _input(argument: str, kind: InputKind | None, may_be_text: bool) -> Input:
+    if argument == "-":
+        return Input("-", kind=kind)
+    if os.path.exists(argument):  # noqa: PTH110 - Path.exists raises if the name is too long
+        return _file(argument, kind, may_be_text)
+    looks_like_file = _FILE_LIKE.search(argument[-20:]) or ("*" in argument and "/" in argument)
+    if may_be_text and (any(map(str.isspace, argument)) or not looks_like_file):
+        return _text(argument, kind)
+    hints = (nearest_file(argument), "To parse this as text, add --text." * may_be_text)
+    message = "No file matches this pattern." if is_pattern(argument) else "There is no such file."
+    raise TreefineError(message, hint=" ".join(filter(None, hints)), path=argument)
+
+
+def _text(argument: str, kind: InputKind | None) -> Input:
+    for letter in argument:
+        if "\ud800" <= letter <= "\udfff":  # how Python represents a byte that is not UTF-8
+            what = f"Byte 0x{ord(letter) - 0xDC00:02x}" if "\udc80" <= letter <= "\udcff" else ascii(letter)
+            raise TreefineError(f"{what} in the text is not UTF-8.", hint="Set the terminal to UTF-8, or use a file.")
+    return Input("", argument, kind or "text")
+
+
+def _file(path: str, kind: InputKind | None, may_be_text: bool, subfolder: str = "") -> Input:
+    """Return a file as input. Look into one whose name may be wrong: .txt or .tsv may contain a treebank."""
+    source = Input(path, kind=kind or kind_by_name(path), subfolder=subfolder)
+    what = _NOT_TEXT.get(suffix_of(path))
+    if kind is not None or not (source.kind == "text" or what) or not Path(path).is_file():  # a pipe is read once
+        return source
+    with suppress(TreefineError), open_input(path) as stream:  # the reader will report what is wrong
+        source = replace(source, kind=_kind_of_content(stream))
+    if what is None or source.is_treebank:
+        return source
+    hint = "Put its text into a .txt file, or add --from text." if may_be_text else "To read it, add --from conllu."
+    raise TreefineError(f"This is {what}, not {'text' if may_be_text else 'a treebank'}.", hint=hint, path=path)
+
+
+def kind_by_name(path: str) -> InputKind | None:
+    """Return the input format that the file name implies, or None.
+
+    >>> kind_by_name("notes.TXT.gz"), kind_by_name("wsj.conllx"), kind_by_name("corpus.data")
+    ('text', 'conllx', None)
+    """
+    form = format_by_name(path)
+    return "text" if suffix_of(path) == ".txt" else None if form is None else cast(InputKind, form.name)
+
+
+def _kind_of_content(stream: BinaryIO) -> InputKind:
+    """Return the input format that the first non-comment line suggests, without reading beyond it."""
+    for line in cast(io.BufferedReader, stream).peek(TEXT_CHUNK).removeprefix(codecs.BOM_UTF8).splitlines():
+        if line.strip() and not line.startswith(b"#"):
+            n_columns = line.count(b"\t") + 1
+            if _FIRST_WORD.match(line) and (n_columns == 10 or n_columns >= 14):
+                return "conllu" if n_columns == 10 else "conll09"
+            break
+    return "text"
+
+
+def files_named(
+    argument: str, suffixes: Sequence[str], *, may_be_any: bool = False, output: str = ""
+) -> list[NamedFile]:
+    """Return the files in a folder, or those that match a pattern; else none. See `files_in` for the parameters."""
+    if "\0" in argument:
+        return []
+    if os.path.isdir(argument):  # noqa: PTH112 - Path.is_dir raises if the name is too long
+        return files_in(argument, suffixes, may_be_any=may_be_any, output=output)
+    if not is_pattern(argument) or os.path.lexists(argument):  # a file may have such a name
+        return []
+    start = Path(_MAGIC.split(argument, maxsplit=1)[0] + "x").parent  # the folder before the first * ? or [
+    is_recursive = not any(map(str.isspace, argument))  # a text such as /**/ must not search the whole disk
+    paths = sorted(map(Path, glob.glob(argument, recursive=is_recursive)))  # noqa: PTH207 - it may be an absolute path
+    return [_named_file(path, start) for path in paths if _is_input(path, output)]
+
+
+def is_pattern(argument: str) -> bool:
+    """Return whether the argument may be a pattern: it has a *, or it has ? or [ ] and looks like a path.
+
+    >>> [is_pattern(argument) for argument in ("*.txt", "a/[ab].txt", "day?.txt", "Why?", "[sic]")]
+    [True, True, True, False, False]
+    """
+    return "*" in argument or bool(_MAGIC.search(argument) and _PATH.search(argument))
+
+
+def files_in(folder: str, suffixes: Sequence[str], *, may_be_any: bool = False, output: str = "") -> list[NamedFile]:
+    """Return the files with these suffixes in a folder and its subfolders, sorted. It is an error if no file is found.
+
+    With `may_be_any`, return all files if none has such a suffix. Hidden files, part files and the output are left out.
+    """
+    if output and _is_same(folder, output):
+        raise TreefineError("The output folder is the input folder.", hint="Choose another one.", path=folder)
+    paths = sorted(_walk(folder, output))
+    known = [path for path in paths if suffix_of(path.name) in suffixes]
+    if not known and not (may_be_any and paths):
+        hint = f"File names must end in {', '.join(suffixes)}; for other names, choose the format."
+        what = "text or treebank" if ".txt" in suffixes else "treebank"
+        raise TreefineError(f"There is no {what} in this folder.", hint=hint, path=folder)
+    return [_named_file(path, Path(folder)) for path in known or paths]
+
+
+def _walk(folder: str, output: str) -> Iterator[Path]:
+    def fail(error: OSError) -> None:
+        raise TreefineError(f"{error.strerror}.", path=str(error.filename)) from error
+
+    for place, folders, names in os.walk(folder, onerror=fail):
+        folders[:] = [name for name in folders if not name.startswith(".") and not _is_same(Path(place, name), output)]
+        yield from (Path(place, name) for name in names if _is_input(Path(place, name), output))
+
+
+def _is_input(path: Path, output: str) -> bool:
+    return path.is_file() and not path.name.startswith(".") and path.suffix != ".part" and not _is_same(path, output)
+
+
+def _is_same(path: str | Path, output: str) -> bool:
+    return bool(output) and Path(path).exists() and Path(output).exists() and Path(path).samefile(output)
+
+
+def _named_file(path: Path, start: Path) -> NamedFile:
+    return NamedFile(str(path), "" if path.parent == start else str(path.parent.relative_to(start)))
+
+
+def treebank_note(inputs: Sequence[Input]) -> str:
+    """Return a line about the files called .txt that contain treebanks; empty if there are no such files."""
+    names = [source.name for source in inputs if source.is_treebank and kind_by_name(source.name) == "text"]
+    if not names:
+        return ""
+    listed = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
+    return f"treefine: {listed}: read as a treebank, not as text; to read it as text, add --from text"
+
+
+def bytes_in(inputs: Sequence[Input]) -> int | None:
+    """Return the total size of the input files, for a progress bar; None if it is unknown or there are only texts."""
+    files = [source for source in inputs if source.text is None]
+    if not all(source.is_file and Path(source.name).is_file() for source in files):
+        return None
+    return sum(Path(source.name).stat().st_size for source in files) or None
+
+
+@contextmanager
+def open_source(
+    source: Input, *, on_bytes: Callable[[int], None] | None = None
+) -> Iterator[tuple[BinaryIO, InputKind]]:
+    """Open the input as bytes; return its format too, detected if it is not known."""
+    if source.text is not None:
+        yield io.BytesIO(source.text.encode()), source.kind or "text"
+    else:
+        with open_input(source.name, on_bytes=on_bytes) as stream:
+            if source.kind is None and not hasattr(stream, "peek"):
+                stream = cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, stream)))
+            yield stream, source.kind or _kind_of_content(stream)
+
+
+def read_input(
+    stream: BinaryIO,
+    kind: InputKind,
+    source: Input,
+    parser: Parser,
+    numbers: Iterator[int],
+    *,
+    generator: str = "",
+    check: TextCheck | None = None,
+) -> Iterator[Segmented]:
+    """Yield the sentences of an open input; split text with the parser's segmenter and number its sentences.
+
+    `check` watches the sentences of a text. Text that is not a treebank starts with the comments `# generator`, if one
+    is given, and `# newdoc`.
+    """
+    from treefine.segmenter.cut import Segmented  # loads torch
+
+    path = "" if source.text is not None else name_of(source.name)
+    if kind in FORMATS:
+        for sentence in read_treebank(stream, format=kind, name=path):
+            yield Segmented(sentence, spans_in(own_text(sentence), sentence))
+        return
+    sentences: Iterator[Segmented]
+    if kind == "words":
+        sentences = (Segmented(each, spans_in(own_text(each), each)) for each in read_words(stream, path))
+    else:
+        sentences = _segmented(stream, path, parser, is_lines=kind == "lines")
+    comments = [f"# generator = {generator}"] if generator else []
+    comments.append(newdoc(source.name if source.is_file else ""))
+    comments += ["# newpar"] * (kind == "text")
+    first: list[Sentence] | None = None if check is None or kind == "words" else []
+    for segmented in sentences:
+        sentence, number = segmented.sentence, f"# sent_id = {next(numbers)}"
+        comments += [number if each.startswith("# sent_id = ") else each for each in sentence.comments]
+        sentence = replace(sentence, comments=tuple(comments))
+        comments = []
+        if first is not None and check is not None and len(first) < _MOST_CHECKED:
+            first.append(sentence)
+            if len(first) == _MOST_CHECKED:
+                check(first, path, is_running_text=kind == "text")
+        yield replace(segmented, sentence=sentence)
+    if first is not None and check is not None and len(first) < _MOST_CHECKED:
+        check(first, path, is_running_text=kind == "text")
+
+
+def _segmented(stream: BinaryIO, path: str, parser: Parser, *, is_lines: bool) -> Iterator[Segmented]:
+    """Yield the sentences of a text, each with the line on which it starts."""
+    newlines: deque[int] = deque()  # offsets of the newlines after the start of the last sentence
+    length = 0  # of the chunks so far, in characters
+
+    def chunks() -> Iterator[str]:
+        nonlocal length
+        for chunk in utf8_lines(stream, path) if is_lines else _decoded(stream, path):
+            newlines.extend(length + found.start() for found in re.finditer("\n", chunk))
+            length += len(chunk)
+            yield chunk
+
+    line, is_empty = 1, True
+    segment = parser.segment_lines if is_lines else parser.segment
+    for segmented in segment(chunks()):
+        is_empty = False
+        while newlines and newlines[0] < segmented.spans[0][0]:
+            newlines.popleft()
+            line += 1
+        yield replace(segmented, sentence=replace(segmented.sentence, path=path, line=line))
+    if is_empty:
+        raise EmptyError("The text contains no words.", path=path)
+
+
+def _decoded(stream: BinaryIO, path: str) -> Iterator[str]:
+    """Yield the text in chunks, without a byte order mark and otherwise unchanged."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    line, is_end = 1, False
+    while not is_end:
+        chunk = stream.read(TEXT_CHUNK)
+        is_end = not chunk
+        try:
+            text = decoder.decode(chunk, final=is_end)
+        except UnicodeDecodeError as error:
+            if b"\0" in error.object:
+                hint = "Save it as plain text in UTF-8."
+                raise TreefineError("This is not a text: it contains null bytes.", hint=hint, path=path) from error
+            line += error.object.count(b"\n", 0, error.start)
+            raise not_utf8(error, path=path, line=line) from error
+        line += text.count("\n")
+        yield text
+
+
+class TextCheck:
+    """Warns about text that is not in the model's language, and once about text with one sentence per line."""
+
+    def __init__(self, language: LanguageCheck, on_warning: OnWarning) -> None:
+        self._language, self._on_warning, self._is_advised = language, on_warning, False
+
+    def __call__(self, sentences: Sequence[Sentence], path: str, *, is_running_text: bool) -> None:
+        """Check a text by its first sentences."""
+        sample, n_chars = list[str](), 0
+        for text in (sentence.text or "" for sentence in sentences):
+            if n_chars < SAMPLE:
+                sample.append(text)
+                n_chars += len(text)
+        if (warning := self._language.warning(" ".join(sample))) is not None:
+            self._on_warning(TreefineError(warning, path=path))
+        if is_running_text and not self._is_advised and _are_lines(sentences):
+            self._is_advised = True
+            message = "The text looks like one sentence per line."
+            self._on_warning(TreefineError(message, hint="If it is, use --from lines.", path=path))
+
+
+def _are_lines(sentences: Iterable[Sentence]) -> bool:
+    """Return whether most lines of a text are sentences, and the lines are short. MISC has the line ends."""
+    n_lines = n_chars = n_ends = n_inside = n_unfinished = 0
+    for sentence in sentences:
+        if n_lines >= _MOST_LINES:
+            break
+        ends_line = False
+        for token in sentence.tokens():
+            ends_line = r"\n" in token.misc
+            n_lines += ends_line
+            n_unfinished += ends_line and token.form[-1] in _UNFINISHED
+        n_ends += ends_line
+        n_inside += not ends_line
+        n_chars += len(sentence.text or "")
+    return (
+        n_lines >= _FEWEST_LINES
+        and n_chars <= _MOST_CHARS * n_lines
+        and n_ends >= _LEAST_ENDS * n_lines
+        and n_inside <= 1 + _MOST_INSIDE * n_ends  # the last line may have no line end
+        and n_unfinished <= _MOST_UNFINISHED * n_lines
+    )

@@ -1,0 +1,488 @@
+"""Plan the outputs of a run, and write sentences and parses in every format."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
+
+from treefine.drawing.characters import visible
+from treefine.drawing.sentences import Drawing, drawing_of, html_of, svg_of
+from treefine.drawing.text import BOLD, StyledText, draw_text
+from treefine.errors import TreebankError, TreefineError
+from treefine.jobs.changes import check_changes
+from treefine.jobs.inputs import Input
+from treefine.jobs.part_file import Part, check_leftover, open_part, part_of
+from treefine.parsing.table import Content, Placed, csv_texts, import_package, record_batches, schema_of
+from treefine.treebank.conllu import convert_treebank, texts_in_file
+from treefine.treebank.files import (
+    COMPRESSED,
+    COMPRESSED_NAMES,
+    check_compression,
+    linked_file,
+    name_of,
+    not_written,
+    open_output,
+)
+from treefine.treebank.formats import CONLL09, FORMATS, format_by_name, losses, suffix_of
+from treefine.treebank.raw_text import own_text, spans_in
+from treefine.treebank.sentence import BLANK, CONLLU, Format, Sentence
+from treefine.version import __version__
+
+if TYPE_CHECKING:
+    from treefine.parsing.parse import Parse
+
+DrawnShape = Literal["tree", "svg", "html"]
+Shape = Literal["tree", "conllu", "json", "csv", "tsv", "svg", "html", "parquet"]
+_ENDINGS: dict[Shape, tuple[str, ...]] = {  # the first is used for files in an output folder
+    "tree": (".txt",),
+    "json": (".jsonl", ".json"),
+    "csv": (".csv",),
+    "tsv": (".tsv",),
+    "svg": (".svg",),
+    "html": (".html", ".htm"),
+    "parquet": (".parquet",),
+}
+_EXTENSION = re.compile(r"\.[a-z0-9_]*[a-z][a-z0-9_]*")  # not the end of names such as wsj.23 and run.2-a
+_SHAPES: tuple[Shape, ...] = ("conllu", *_ENDINGS)
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+TABLES = ("parquet", *DELIMITERS)  # formats with one row per word
+_BOXES = "─┄│╭├╰┬┼┴…"
+_OTHER_OUTPUT = "Choose a different output file."
+_BETWEEN_SEPARATORS = re.compile(r"(?:[^\t\r\n]|\r(?!\n))+")  # the text of a cell or line
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """What a run writes."""
+
+    steps: bool = False
+    confidence: bool = False
+    review: float | None = None  # list sentences whose confidence is lower
+    resume: bool = False
+    changes: str | None = None  # file for the changes made by refinement
+    k: int = 1  # trees per sentence
+    also_read: tuple[str, ...] = ()  # other files that are read: initial trees, a label map
+    model: str = ""  # as named by the user; recorded in the output
+    force: bool = False  # replace files that exist
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """One output and the inputs that are written to it."""
+
+    inputs: tuple[Input, ...]
+    path: str  # or - for standard output
+    shape: Shape
+    form: Format | None = None  # format of a treebank; None if each sentence keeps its format
+    is_in_folder: bool = False  # one of several outputs; --resume skips the finished ones
+
+    def can_be_resumed(self, options: OutputOptions) -> bool:
+        """Return whether the output is a file in which an incomplete last sentence can be detected."""
+        is_file = self.path != "-" and (Path(self.path).is_file() or not Path(self.path).exists())
+        return is_file and (self.shape == "json" or (self.shape == "conllu" and options.k == 1))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the output exists and has no part file."""
+        return Path(self.path).exists() and not part_of(self.path).exists()
+
+    @property
+    def names_inputs(self) -> bool:
+        """Whether the output is a treebank whose comments name the inputs, because there are several."""
+        return self.shape == "conllu" and len(self.inputs) > 1
+
+    @property
+    def title(self) -> str:
+        """The heading of a page of drawings: the name of its only input file; empty for other inputs."""
+        return self.inputs[0].name if len(self.inputs) == 1 and self.inputs[0].is_file else ""
+
+
+def plan_outputs(inputs: Sequence[Input], output: str, shape: Shape | None, options: OutputOptions) -> list[OutputFile]:
+    """Return the outputs; raise an error if one of them cannot be written with these options."""
+    if options.review is not None and output == "-":
+        if shape is not None or options.steps or options.confidence or options.k > 1:
+            hint = "Write the trees to a file with -o, or leave out --format, --show-steps, --confidence and --k."
+            raise TreefineError("--review prints a list instead of trees.", hint=hint)
+        files = [OutputFile(tuple(inputs), "-", "conllu")]
+    else:
+        files = _output_files(inputs, output, shape)
+    reads = {identity(source.name) for source in inputs if source.is_file} | set(map(identity, options.also_read))
+    for file in files:
+        _check_options(file, options)
+        own = {identity(source.name) for source in file.inputs if source.is_treebank and file.shape == "conllu"}
+        if options.resume and file.is_finished and identity(file.path) not in reads:
+            continue
+        is_resumed = options.resume and part_of(file.path).exists()
+        check_output(file.path, reads, () if options.resume else own, force=options.force or is_resumed)
+        if file.can_be_resumed(options) and not (options.resume or options.force):
+            check_leftover(file.path, is_json=file.shape == "json")
+    if options.changes is not None:
+        if options.resume:
+            message = "--changes cannot be combined with --resume: it would miss the sentences of the earlier run."
+            raise TreefineError(message, hint="Leave out one of them.")
+        check_changes(options.changes)
+        check_output(options.changes, reads | {identity(file.path) for file in files}, force=options.force)
+    return files
+
+
+def _output_files(inputs: Sequence[Input], output: str, shape: Shape | None) -> list[OutputFile]:
+    if output == "-":
+        is_terminal = sys.stdout is not None and sys.stdout.isatty()
+        form = CONLLU if shape == "conllu" else _common_format(inputs)
+        return [OutputFile(tuple(inputs), "-", shape or ("tree" if is_terminal else "conllu"), form)]
+    if output.endswith(("/", os.sep)) or Path(output).is_dir():
+        return _files_of_folder(inputs, Path(output), shape)
+    chosen = shape or shape_by_name(output) or "conllu"
+    if chosen != "conllu":
+        return [OutputFile(tuple(inputs), output, chosen)]
+    if shape is None and suffix_of(output) not in {suffix_of(source.name) for source in inputs if source.is_treebank}:
+        check_extension(output)
+    form = format_by_name(output) or (CONLLU if shape == "conllu" else _common_format(inputs))
+    return [OutputFile(tuple(inputs), output, chosen, form)]
+
+
+def _common_format(inputs: Sequence[Input]) -> Format | None:
+    """Return CoNLL-U if the inputs may have different formats, else None: they keep their format."""
+    kinds = {source.kind for source in inputs}
+    return CONLLU if len(inputs) > 1 and (len(kinds) > 1 or None in kinds) else None
+
+
+def _files_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None) -> list[OutputFile]:
+    """Create the folder; return one output per input, with the same file name and a new extension."""
+    if not all(source.is_file for source in inputs):
+        message = "An output folder needs input files, not a text or standard input."
+        raise TreefineError(message, hint="Name an output file, or leave out -o.", path=str(folder))
+    files: dict[str, OutputFile] = {}
+    for source in inputs:
+        form, endings = None, _ENDINGS.get(shape or "conllu")
+        if endings is None:
+            form = CONLLU if shape == "conllu" else FORMATS.get(source.kind or "", CONLLU)
+            endings = form.suffixes or CONLL09.suffixes
+        path = str(folder / source.subfolder / (_stem(source.name) + endings[0]))
+        if path in files:
+            message = f"Two inputs have the same output file: {files[path].inputs[0].name}, {source.name}."
+            hint = "Write them to different folders, reading one of them at a time."
+            raise TreefineError(message, hint=hint, path=path)
+        files[path] = OutputFile((source,), path, shape or "conllu", form, is_in_folder=True)
+    try:
+        for path in files:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise not_written(error.strerror or str(error), str(folder)) from error
+    return list(files.values())
+
+
+def _stem(name: str) -> str:
+    """Return the file name without its extensions.
+
+    >>> _stem("texts/a.b.txt.gz"), _stem(".hidden")
+    ('a.b', '.hidden')
+    """
+    path = Path(Path(name).name)
+    while path.suffix.lower() in COMPRESSED:
+        path = path.with_suffix("")
+    return path.stem
+
+
+def shape_by_name(output: str) -> Shape | None:
+    """Return the output format that the extension names; None for a treebank or an unknown extension."""
+    return next((shape for shape, endings in _ENDINGS.items() if suffix_of(output) in endings), None)
+
+
+def check_extension(output: str, *, option: str = "--format", shapes: Collection[Shape] = _SHAPES) -> None:
+    """Raise an error if the extension is not that of one of these formats. A name may have no extension."""
+    suffix = suffix_of(output)
+    known = [ending for form in FORMATS.values() for ending in form.suffixes] if "conllu" in shapes else []
+    known += [ending for shape, endings in _ENDINGS.items() if shape in shapes for ending in endings]
+    if _EXTENSION.fullmatch(suffix) and suffix not in known:
+        hint = f"Use {', '.join(known)} (and {COMPRESSED_NAMES} after it), or choose the format with {option}."
+        raise TreefineError(f"This command writes no format with the extension {suffix}.", hint=hint, path=output)
+
+
+def _check_options(file: OutputFile, options: OutputOptions) -> None:
+    """Raise an error if the format of the output cannot hold what the options ask for."""
+    title = "" if file.form is None or file.form.misc is not None else file.form.title  # of a format without MISC
+    what = "treebank" if file.shape == "conllu" else "table"
+    several, resumed = options.k > 1, options.resume and not file.can_be_resumed(options)
+    for is_wrong, message, hint in (
+        (
+            options.steps and file.shape in ("conllu", *TABLES),
+            f"A {what} cannot show refinement steps.",
+            "Add --format tree, svg, html or json, or leave out --show-steps.",
+        ),
+        (
+            options.confidence and title,
+            f"{title} has no column for confidence.",
+            "Write CoNLL-U, or leave out --confidence.",
+        ),
+        (
+            several and options.steps and file.shape != "json",
+            "--k and --show-steps cannot be drawn together.",
+            "Leave out one of them, or add --format json, which supports both.",
+        ),
+        (several and title, f"{title} cannot hold several trees per sentence.", "Write CoNLL-U, or leave out --k."),
+        (
+            resumed and several and file.shape == "conllu",
+            "A treebank with several trees per sentence cannot be resumed.",
+            "Write JSON, or leave out --k or --resume.",
+        ),
+        (
+            resumed and not file.is_in_folder,
+            "--resume cannot continue this kind of output.",
+            "Write CoNLL-U, CoNLL-X, CoNLL-2009 or JSON to a file, write to a folder, or leave out --resume.",
+        ),
+    ):
+        if is_wrong:
+            raise TreefineError(message, hint=hint)
+    if file.shape == "parquet":
+        check_table(file.path)
+
+
+def check_output(path: str, reads: Collection[object], own: Collection[object] = (), *, force: bool) -> None:
+    """Raise an error if the output cannot be written, would overwrite an input, or exists and `force` is not set.
+
+    `reads` identifies the files that are read, and `own` those of them that may be replaced with `force`.
+    """
+    if path == "-":
+        return
+    check_place(path)
+    if (found := identity(path)) in reads and not (force and found in own):
+        hint = "Choose a different output file, or replace the treebank with --force." if found in own else ""
+        raise TreefineError("The output would overwrite an input.", hint=hint or _OTHER_OUTPUT, path=path)
+    if not force and Path(path).is_file() and Path(path).stat().st_size:
+        hint = "Choose a different output file, or replace this one with --force."
+        raise TreefineError("This file exists.", hint=hint, path=path)
+
+
+def check_place(path: str) -> None:
+    """Raise an error if this path cannot be written."""
+    target, folder = Path(path), linked_file(path).parent
+    if target.is_dir():
+        raise TreebankError("This is a directory.", hint="Name a file to write.", path=path)
+    if not folder.is_dir():
+        raise not_written("No such file or directory", path)
+    if not os.access(folder, os.W_OK) and (target.is_file() or not target.exists()):
+        raise not_written("Permission denied", path)
+    check_compression(path)
+
+
+def check_table(path: str) -> None:
+    """Raise an error if a Parquet table cannot be written to this path, or if pyarrow is missing."""
+    if path == "-":
+        raise TreefineError("A table cannot be printed.", hint="Name a file with -o, such as -o out.parquet.")
+    suffix = Path(path).suffix.lower()
+    if suffix in COMPRESSED:
+        raise TreefineError("Parquet files are already compressed.", hint=f"Leave out {suffix}.", path=path)
+    import_package("pyarrow.parquet")
+
+
+def identity(path: str) -> object:
+    """Return a value that is the same for all paths of a file, even if it does not exist yet."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino
+
+
+@dataclass
+class Sink:
+    """An open output that starts empty."""
+
+    stream: BinaryIO
+    encoding: str = "utf-8"
+    is_terminal: bool = False  # escape control characters of the input
+    is_flushed: bool = False  # flush after each sentence
+    skip: int = 0  # number of sentences already written
+
+    def write(self, text: str) -> None:
+        """Write the text of a sentence."""
+        if self.is_terminal:
+            text = _BETWEEN_SEPARATORS.sub(lambda found: visible(found[0]), text)
+        self.stream.write(text.encode(self.encoding, "backslashreplace"))
+        if self.is_flushed:
+            self.stream.flush()
+
+
+@contextmanager
+def open_sink(file: OutputFile, options: OutputOptions) -> Iterator[Sink | Part]:
+    """Open an output; a file appears under its name only when it is complete."""
+    if file.can_be_resumed(options):
+        with open_part(file.path, is_json=file.shape == "json", is_resumed=options.resume) as part:
+            yield part
+    else:
+        with open_whole(file.path, file.shape) as sink:
+            yield sink
+
+
+@contextmanager
+def open_whole(path: str, shape: Shape) -> Iterator[Sink]:
+    """Open an output that cannot be resumed; standard output gets drawings in the encoding of the terminal."""
+    with open_output(path) as stream:
+        if path != "-":
+            yield Sink(stream)
+        elif shape == "tree":
+            yield Sink(stream, pen_for_stdout().encoding, is_flushed=True)
+        else:
+            yield Sink(stream, is_terminal=sys.stdout.isatty(), is_flushed=True)
+
+
+def drop_stdout() -> None:
+    """Send all further output nowhere, after the reader of standard output has stopped."""
+    with suppress(OSError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - OSError: standard output is not a file
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+class Pen(NamedTuple):
+    """The encoding, colour, character set and width of drawn trees."""
+
+    encoding: str = "utf-8"
+    color: bool = False
+    ascii_only: bool = False
+    width: int | None = None  # None if the output is not a terminal
+
+
+def pen_for_stdout() -> Pen:
+    """Use colour on a terminal unless NO_COLOR or TERM=dumb is set, and ASCII if the encoding lacks box characters."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        _BOXES.encode(encoding)
+        ascii_only = False
+    except UnicodeEncodeError:
+        ascii_only = True
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    width = max(shutil.get_terminal_size().columns, 20) if sys.stdout.isatty() else None
+    return Pen(encoding, sys.stdout.isatty() and not is_plain, ascii_only, width)
+
+
+def texts_of_parses(
+    parses: Iterator[Parse], file: OutputFile, options: OutputOptions, *, is_start: bool = True, marks_changes: bool
+) -> Iterator[str]:
+    """Yield the text of an output, sentence by sentence; set `is_start` to False to continue a treebank.
+
+    With `marks_changes`, drawn trees show how they differ from the initial ones.
+    """
+    if file.shape in DELIMITERS:
+        content = Content(options.confidence, options.k > 1, marks_changes)
+        return csv_texts(parses, content, delimiter=DELIMITERS[file.shape])
+    if file.shape == "json":
+        return (_json_line(parse.sentence, parse.to_dict()) for parse in parses)
+    if file.shape in ("tree", "svg", "html"):
+        drawings = (drawing_of(parse, steps=options.steps, marks_changes=marks_changes) for parse in parses)
+        return _drawn(drawings, file.shape, file.path, file.title or "Parsed by treefine")
+    if options.k > 1:
+        ranked = (parse.ranked_sentences(confidence=options.confidence) for parse in parses)
+        return texts_in_file(chain.from_iterable(ranked), is_start=is_start)
+    sentences = (parse.with_confidence() if options.confidence else parse.sentence for parse in parses)
+    return texts_in_file(sentences, is_start=is_start)
+
+
+def _drawn(drawings: Iterable[Drawing], shape: Shape, path: str, title: str) -> Iterator[str]:
+    """Yield drawn trees; `title` is the heading of a page."""
+    if shape == "tree":
+        return _as_trees(drawings, pen_for_stdout() if path == "-" else Pen())
+    if shape == "svg":
+        return iter([svg_of(drawings, hint="Use --format html, which has no limit.")])
+    return html_of(drawings, title)
+
+
+def _as_trees(drawings: Iterable[Drawing], pen: Pen) -> Iterator[str]:
+    """Draw each tree, or all its steps, under the name and text of the sentence; separate sentences by blank lines."""
+    for number, drawing in enumerate(drawings, start=1):
+        name = visible(drawing.name or str(number), ascii_only=pen.ascii_only)
+        confidence = "" if drawing.confidence is None else f", confidence {drawing.confidence:.2f}"
+        heading = StyledText(name + confidence, BOLD).painted(color=pen.color)
+        first, *others = drawing.pictures
+        drawn = (
+            draw_text(picture, color=pen.color, ascii_only=pen.ascii_only, width=pen.width)
+            for picture in (replace(first, caption=drawing.text), *others)
+        )
+        yield "\n" * (number > 1) + f"{heading}\n" + "\n".join(drawn)
+
+
+def write_table(
+    sentences: Iterable[Placed | Sentence], path: str, content: Content, about: Mapping[str, object] | None = None
+) -> None:
+    """Write a Parquet table, with `about` in its schema; the file appears only when it is complete."""
+    schema = schema_of(content, {"version": __version__} | dict(about or {}))
+    parquet = import_package("pyarrow.parquet")
+    with open_output(path) as stream:
+        writer = parquet.ParquetWriter(stream, schema, compression="zstd")
+        try:
+            for batch in record_batches(sentences, content):
+                writer.write_batch(batch.replace_schema_metadata(schema.metadata))
+            writer.close()
+        finally:
+            writer.is_open = False  # or it would try to finish the file that an error has removed
+
+
+def write_treebank_as(
+    sentences: Iterable[Sentence], path: str, shape: Shape, form: Format = CONLLU, *, title: str = ""
+) -> Counter[str]:
+    """Write the sentences of a treebank; return the number of items of each kind that the format cannot hold.
+
+    `form` is the format of a treebank, and `title` the heading of a page.
+    """
+    if shape == "conllu":
+        return convert_treebank(sentences, path, form)
+    lost: Counter[str] = Counter()
+
+    def counted() -> Iterator[Sentence]:
+        for sentence in sentences:
+            lost.update(_table_losses(sentence))
+            yield sentence
+
+    texts: Iterable[str]
+    if shape == "parquet":
+        write_table(counted(), path, Content())
+        return lost
+    if shape == "json":
+        texts = (_json_line(sentence, _values(sentence)) for sentence in counted())
+    elif shape in DELIMITERS:
+        texts = csv_texts(counted(), Content(), delimiter=DELIMITERS[shape])
+    else:
+        texts = _drawn(map(drawing_of, sentences), shape, path, title)
+    with open_whole(path, shape) as sink:
+        for text in texts:
+            sink.write(text)
+    return lost
+
+
+def _table_losses(sentence: Sentence) -> Counter[str]:
+    """Count the items of each kind that a table or a JSON object cannot hold."""
+    lost = losses(sentence, CONLLU)
+    if sentence.format.is_ud:
+        lost["comment"] = len(sentence.comments) - (sentence.text is not None) - bool(sentence.sent_id)
+        lost["empty node"] = sum("." in identifier for identifier in sentence.columns[0])
+        for name, column in (("DEPS", sentence.format.deps), ("MISC", sentence.format.misc)):
+            lost[name] = sum(cell != BLANK for cell in sentence.column(column))
+    return +lost
+
+
+def _json_line(sentence: Sentence, values: Mapping[str, object]) -> str:
+    """Return a line of JSON that starts with the file of the sentence, unless it comes from a stream or a text."""
+    file = {"file": visible(sentence.path)} if sentence.path not in ("", name_of("-")) else {}
+    return json.dumps({**file, **values}, ensure_ascii=False) + "\n"
+
+
+def _values(sentence: Sentence) -> dict[str, object]:
+    """Return a sentence of a treebank as values that JSON can represent, with the names of a parse's values."""
+    text = own_text(sentence)
+    columns = ("number", "form", "lemma", "upos", "xpos", "feats", "head", "label")
+    words = [
+        {name: getattr(word, name) for name in columns} | {"start": start, "end": end}
+        for word, (start, end) in zip(sentence.words, spans_in(text, sentence), strict=True)
+    ]
+    tokens = [{"form": each.form, "words": list(each.words)} for each in sentence.tokens() if len(each.words) > 1]
+    values: dict[str, object] = {"sent_id": sentence.sent_id, "text": text, "words": words}
+    return values | ({"multiword_tokens": tokens} if tokens else {})

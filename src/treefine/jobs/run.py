@@ -1,0 +1,397 @@
+"""Run a parser over files: read, parse and write sentences in constant memory, and report what happened."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from treefine.drawing.characters import shorten, visible
+from treefine.drawing.html import GENERATOR
+from treefine.errors import EmptyError, LongSentenceWarning, TreebankError, TreefineError
+from treefine.fast.file_workers import FileParser, FilePart, FileReport, missing_tags
+from treefine.jobs.changes import Changes, open_changes
+from treefine.jobs.inputs import Input, TextCheck, find_inputs, open_source, read_input
+from treefine.jobs.outputs import (
+    DELIMITERS,
+    OutputFile,
+    OutputOptions,
+    Shape,
+    drop_stdout,
+    open_sink,
+    open_whole,
+    plan_outputs,
+    texts_of_parses,
+    write_table,
+)
+from treefine.model.vocabulary import language_of
+from treefine.parsing.annotate import with_newdoc
+from treefine.parsing.table import Content, csv_texts
+from treefine.segmenter.language import table
+from treefine.treebank.conllu import cut_treebank, read_treebank, texts_in_file
+from treefine.treebank.constraints import decisions_in, label_warning
+from treefine.treebank.files import name_of
+from treefine.treebank.formats import FORMATS, convert, losses
+from treefine.treebank.label_schemes import read_label_map
+from treefine.treebank.sentence import Format, Sentence
+from treefine.wording import count as counted
+from treefine.wording import losses_line
+
+if TYPE_CHECKING:
+    from treefine.parsing.options import ParserOptions
+    from treefine.parsing.parse import Parse
+    from treefine.parsing.parser import Parser
+    from treefine.segmenter.cut import Segmented
+
+_TEXT_WIDTH, _WORD_WIDTH = 60, 20  # columns of a line of --review
+
+
+def _ignore(*_: object, **__: object) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Listener:
+    """The functions that a run calls with its messages and its progress."""
+
+    say: Callable[[str], None] = _ignore
+    warn: Callable[[str], None] = _ignore
+    error: Callable[[str], None] = _ignore  # about an input, which does not stop the run
+    advance: Callable[..., None] = _ignore  # with a number of bytes read, and `sentences=`, how many are written
+
+
+SILENT = Listener()
+
+
+def parse_files(
+    parser: Parser,
+    sources: Sequence[str],
+    output: str,
+    shape: Shape | None = None,
+    options: OutputOptions | None = None,
+    listener: Listener = SILENT,
+) -> bool:
+    """Parse texts, files, folders or patterns into a file or a folder, as `treefine parse` does.
+
+    Return whether every input was parsed and contained a sentence.
+    """
+    options = options or OutputOptions(k=parser.k)
+    return run(parser, plan_outputs(find_inputs(sources, output=output), output, shape, options), options, listener)
+
+
+def run(
+    parser: Parser,
+    files: Sequence[OutputFile],
+    options: OutputOptions,
+    listener: Listener = SILENT,
+    *,
+    counts_changes: bool = False,
+    workers: int | None = None,
+) -> bool:
+    """Write the files; return whether every input was parsed and contained a sentence.
+
+    Report an input without sentences and continue with the others. If each input has its own output, do the same with
+    an input that cannot be read. With `counts_changes`, report the changes to the trees of the inputs. If only trees
+    are wanted, `workers` processes read and write treebanks. They do not count changes.
+    """
+    n_inputs = sum(len(file.inputs) for file in files)
+    changes = Changes(parser.model.vocabulary.labels) if counts_changes else None
+    # Workers write trees without reporting the steps and arcs before them.
+    writer = _Writer(parser, options, listener, n_inputs > 1, changes if not workers or options.changes else None)
+    n_failed = 0
+    with ExitStack() as stack:
+        if options.review is not None:
+            writer.list_line = stack.enter_context(open_whole("-", "tree")).write
+        if changes is not None and options.changes is not None:
+            writer.write_changes = stack.enter_context(open_changes(options.changes, changes))
+        if any(map(writer.could_use_workers, files)):
+            if (file_parser := FileParser.of(parser, workers)) is not None:
+                writer.file_parser = stack.enter_context(file_parser)
+            elif workers and parser.trust:
+                listener.warn("--workers has no effect with --trust, except with --trust 0.")
+        elif workers:
+            listener.warn(
+                "--workers has no effect: it needs treebank input and output, without --confidence, --k, --review and "
+                "--changes."
+            )
+        if writer.file_parser is None:
+            writer.changes = changes
+        for file in files:
+            try:
+                with _long_sentences_reported(writer.warn):
+                    writer.write(file)
+            except TreebankError as error:
+                names = [name_of(source.name) for source in file.inputs if source.text is None]
+                if error.path == file.path or error.path not in names or n_inputs == 1:
+                    raise
+                if len(files) == 1:
+                    others = "To parse the other files anyway, write to a folder: -o DIR/"
+                    error.hint = " ".join(filter(None, [error.hint, others]))
+                    raise
+                listener.error(str(error))
+                n_failed += 1
+    if n_failed:
+        listener.say(f"{n_failed:,} of {counted(len(files), 'file')} not parsed")
+    for form, lost in writer.lost.items():
+        if lost:
+            listener.say(losses_line(lost, form.title))
+    if options.review is not None:
+        numbers = f"{writer.n_listed:,} of {writer.n_seen:,}"
+        listener.say(f"{numbers} sentences have a confidence below {options.review:g}")
+    if changes is not None:
+        lines = ["Changes are not counted with --workers."] if writer.changes is None else changes.lines()
+        listener.say("\n".join(lines))
+    return not writer.n_empty and not n_failed
+
+
+@contextmanager
+def _long_sentences_reported(warn: Callable[[TreefineError], None]) -> Iterator[None]:
+    """Report the sentences that are parsed in parts, once each."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", LongSentenceWarning)  # an initial parser warns about the same sentences
+        show_other = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            if isinstance(message, LongSentenceWarning):
+                warn(message.place)
+            else:
+                show_other(message, category, *place)
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
+
+
+class _Writer:
+    """Writes outputs with one parser and the same options, and collects what is reported at the end."""
+
+    def __init__(
+        self, parser: Parser, options: OutputOptions, listener: Listener, may_be_empty: bool, changes: Changes | None
+    ) -> None:
+        self.parser, self.options, self.listener, self.changes = parser, options, listener, changes
+        self.may_be_empty = may_be_empty  # report an input without sentences instead of stopping
+        self.file_parser: FileParser | None = None  # reads and writes treebanks in worker processes
+        self.write_changes: Callable[[Parse], None] = _ignore
+        self.list_line: Callable[[str], None] = _ignore  # of --review
+        self.n_empty = self.n_seen = self.n_listed = 0
+        self.lost: dict[Format, Counter[str]] = {}  # items that each output format cannot hold
+        self._check = TextCheck(parser.new_language_check(), self.warn)
+        self._languages: set[tuple[str, str]] = set()  # files and their languages that were printed
+        self._has_begun = False
+
+    def warn(self, warning: TreefineError) -> None:
+        """Print a warning with its place."""
+        self.listener.warn(str(warning))
+
+    def write(self, file: OutputFile) -> None:
+        """Parse the sentences of the inputs and write the output."""
+        if self.options.review is not None and file.path == "-":  # the list replaces the trees
+            deque(self._parses(file, 0), maxlen=0)
+        elif file.shape == "parquet":
+            names = ("trust", "max_steps", "stop_above", "tags", "is_projective", "keep", "k", "precision")
+            about = {"model": self.options.model, **{name: getattr(self.parser, name) for name in names}}
+            content = Content(self.options.confidence, self.options.k > 1, self.changes is not None)
+            results = self._trees(file, 0) if self._wants_only_trees else self._parses(file, 0)
+            write_table(results, file.path, content, about)
+        else:
+            with open_sink(file, self.options) as sink:
+                for text in self._texts(file, sink.skip):
+                    sink.write(text)
+
+    def could_use_workers(self, file: OutputFile) -> bool:
+        """Return whether worker processes can read and write the treebanks of this output."""
+        return self._wants_only_trees and file.shape == "conllu" and all(each.is_treebank for each in file.inputs)
+
+    @property
+    def _wants_only_trees(self) -> bool:
+        """Whether only trees are wanted; they are faster to compute without confidence."""
+        is_more_wanted = self.options.confidence or self.options.k > 1
+        return not is_more_wanted and self.options.review is None and self.changes is None
+
+    def _texts(self, file: OutputFile, skip: int) -> Iterator[str]:
+        """Yield the text of the output, without the first `skip` sentences."""
+        if self.file_parser is not None and self.could_use_workers(file):
+            lost = Counter[str]() if file.form is None else self.lost.setdefault(file.form, Counter())
+            report = FileReport(lost, self.warn, lambda number: self.listener.advance(sentences=number))
+            return self.file_parser.texts(self._file_parts(file), report, skip=skip)
+        if self._wants_only_trees and file.shape == "conllu":
+            return texts_in_file((tree.sentence for tree in self._trees(file, skip)), is_start=not skip)
+        if self._wants_only_trees and file.shape in DELIMITERS:
+            return csv_texts(self._trees(file, skip), Content(), delimiter=DELIMITERS[file.shape])
+        marks_changes = self.changes is not None
+        parses = self._parses(file, skip)
+        return texts_of_parses(parses, file, self.options, is_start=not skip, marks_changes=marks_changes)
+
+    def _file_parts(self, file: OutputFile) -> Iterator[FilePart]:
+        """Split the treebanks into parts for the workers."""
+        for source in file.inputs:
+            name, kind = name_of(source.name), str(source.kind)
+            to = None if file.form is None or file.form.title == FORMATS[kind].title else file.form.name
+            with self._empty_is_reported(), open_source(source, on_bytes=self.listener.advance) as (stream, _):
+                for stretch in cut_treebank(stream, name):
+                    yield FilePart(stretch, name, kind, to, names_file=file.names_inputs and stretch.line == 1)
+
+    def _trees(self, file: OutputFile, skip: int) -> Iterator[Segmented]:
+        """Yield the trees of an output, without the first `skip` sentences."""
+        read: deque[Segmented] = deque()
+        sentences = (segmented.sentence for segmented in self._sentences(file, skip, read))
+        for sentence in self.parser.stream_trees(sentences, skip=skip):
+            self._report_language(sentence)
+            yield replace(read.popleft(), sentence=with_newdoc(sentence) if file.names_inputs else sentence)
+            self.listener.advance(sentences=1)
+
+    def _parses(self, file: OutputFile, skip: int) -> Iterator[Parse]:
+        """Yield the parses of an output, without the first `skip`; record changes and sentences to review."""
+        read: deque[Segmented] = deque()
+        for parse in self.parser.stream_segmented(self._sentences(file, skip, read), skip=skip):
+            self._report_language(parse.sentence)
+            arcs = read.popleft().sentence.arcs
+            if self.changes is not None:
+                parse = self.changes.add(parse, arcs)
+            self.write_changes(parse)
+            self._review(parse, file)
+            yield replace(parse, sentence=with_newdoc(parse.sentence)) if file.names_inputs else parse
+            self.listener.advance(sentences=1)
+
+    def _sentences(self, file: OutputFile, skip: int, read: deque[Segmented]) -> Iterator[Segmented]:
+        """Yield the sentences of all inputs in the format of the output; add all but the first `skip` to `read`.
+
+        They are converted before parsing, so that the output format has a column for predicted tags.
+        """
+        needed, numbers, number = self.parser.plan().needed_columns, count(1), 0
+        is_unwarned, generator = True, _generator(self.options.model)
+        lost = None if file.form is None else self.lost.setdefault(file.form, Counter())
+        for source in file.inputs:
+            with (
+                self._empty_is_reported(),
+                open_source(source, on_bytes=self.listener.advance) as (stream, kind),
+            ):
+                for segmented in read_input(
+                    stream, kind, source, self.parser, numbers, generator=generator, check=self._check
+                ):
+                    generator = ""
+                    sentence = segmented.sentence
+                    if needed and (warning := missing_tags(sentence, needed)) is not None:
+                        self.warn(warning)
+                        needed = ()  # one warning is enough
+                    if file.form is not None and lost is not None:
+                        if kind in FORMATS:  # treefine wrote the comments and MISC of a text
+                            lost.update(losses(sentence, file.form))
+                        sentence = convert(sentence, file.form)
+                        segmented = replace(segmented, sentence=sentence)
+                    if is_unwarned and (warning := self._label_warning(sentence)) is not None:
+                        self.warn(warning)
+                        is_unwarned = False
+                    if number >= skip:
+                        read.append(segmented)
+                    number += 1
+                    yield segmented
+
+    def _label_warning(self, sentence: Sentence) -> TreebankError | None:
+        constraints = decisions_in(sentence, self.parser.keep)
+        return label_warning(sentence, constraints, self.parser.model.vocabulary.labels)
+
+    def _report_language(self, sentence: Sentence) -> None:
+        """Print the language that was identified, once for each file."""
+        place = (sentence.path, sentence.treebank)
+        if self.parser.plan().language.guesses and place not in self._languages:
+            self._languages.add(place)
+            code = language_of(sentence.treebank)
+            name = f"{table().names.get(code, code)} ({code})" if code else "not identified"
+            self.listener.say(f"treefine: {sentence.path + ': ' if sentence.path else ''}language {name}")
+
+    def _review(self, parse: Parse, file: OutputFile) -> None:
+        """Count a sentence; list it if its confidence is below the limit."""
+        self.n_seen += 1
+        if self.options.review is None or parse.confidence >= self.options.review:
+            return
+        self.n_listed += 1
+        try:
+            self.list_line(_review_line(parse))
+        except BrokenPipeError:  # the reader of the list has stopped, but the trees may still be wanted
+            if file.path == "-":
+                raise
+            drop_stdout()
+
+    @contextmanager
+    def _empty_is_reported(self) -> Iterator[None]:
+        """Report an input without sentences, and stop only if it is the only input."""
+        try:
+            yield
+        except EmptyError as error:
+            if not self.may_be_empty:
+                raise
+            self.listener.error(str(error))
+            self.n_empty += 1
+
+
+def _generator(model: str) -> str:
+    """Return the program and the model, for the first comment of the output."""
+    return f"{GENERATOR}, model {visible(model)}" if model else GENERATOR
+
+
+def _review_line(parse: Parse) -> str:
+    """Return the tab-separated place, sent_id, confidence and text of a sentence, and what is least certain.
+
+    That is a word, or where the sentence starts and ends.
+    """
+    sentence = parse.sentence
+    place = f"{sentence.path}:{sentence.line}" if sentence.path else str(sentence.number)
+    word = min(parse.words, key=lambda each: each.confidence)
+    head = parse.forms[word.head - 1] if word.head else "ROOT"
+    form, head = shorten(word.form, _WORD_WIDTH), shorten(head, _WORD_WIDTH)
+    least = f"{word.number} {form} <- {word.head} {head}: {word.label} {word.confidence:.2f}"
+    if parse.cut_confidence < word.confidence:
+        least = f"start and end of the sentence: {parse.cut_confidence:.2f}"
+    cells = (place, sentence.sent_id or "_", f"{parse.confidence:.2f}", shorten(parse.text, _TEXT_WIDTH), least)
+    return "\t".join(map(visible, cells)) + "\n"
+
+
+def load_parser(model: str, options: ParserOptions, label_map: str | None = None) -> Parser:
+    """Load the parser of a run; translate the labels of its initial trees to those of the model."""
+    from treefine.parsing.initial import empty, given, renamed
+    from treefine.parsing.parser import Parser
+
+    if options.initial == "given":
+        options = replace(options, initial=given)  # its labels are renamed below
+    parser = Parser.from_pretrained(model, **options.set_options)
+    if parser.initial is empty or isinstance(parser.initial, Parser):
+        if label_map is not None:
+            raise TreefineError("--label-map needs a file of initial trees.", hint="Name one with --initial FILE.")
+        if options.trust is not None and parser.initial is empty:
+            raise TreefineError("--trust needs initial trees.", hint="Name a file with --initial FILE.")
+        return parser
+    known = parser.model.vocabulary.labels
+    names = None if label_map is None else read_label_map(label_map, known)
+    named = renamed(parser.initial, known, names)
+    return parser.using(
+        initial=named, max_steps=parser.max_steps, stop_above=parser.stop_above, trust=parser.options.trust
+    )
+
+
+def with_fitted_trust(parser: Parser, inputs: Sequence[Input], gold: str) -> Parser:
+    """Return the parser with its trust fitted to a gold treebank of some of the inputs' sentences."""
+    from treefine.parsing.initial import empty
+
+    if parser.options.trust is not None:
+        raise TreefineError("--trust and --trust-from cannot be combined.", hint="Leave out one of them.")
+    if parser.initial is empty:
+        raise TreefineError("--trust-from needs initial trees.", hint="Name a file with --initial FILE.")
+    if any(source.name == "-" for source in inputs):
+        raise TreefineError("--trust-from cannot read standard input, because it reads the input twice.")
+
+    def sentences() -> Iterator[Sentence]:
+        for source in inputs:
+            with suppress(TreebankError), open_source(source) as (stream, kind):  # reported when the input is parsed
+                for segmented in read_input(stream, kind, source, parser, count(1)):
+                    yield segmented.sentence
+
+    try:
+        weights = parser.fit_trust(sentences(), read_treebank(gold))
+    except TreefineError as error:
+        error.path = error.path or gold
+        raise
+    return parser.using(trust=weights)

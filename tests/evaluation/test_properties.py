@@ -1,0 +1,284 @@
+"""The properties of words, their points and bands, on small trees and compared with slow loops."""
+
+import io
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.generated import LABELS, file_pairs, random_heads
+from treefine import Graph, Sentence, TreefineError, read_treebank
+from treefine.evaluation.properties import (
+    LOWEST,
+    PROPERTIES,
+    draw_curves,
+    f1_of_kinds,
+    join,
+    point_of,
+    scores_by_property,
+    tally,
+)
+from treefine.evaluation.scores import all_marks, load_pair
+from treefine.evaluation.significance import draw_weights
+
+WORDS = Sentence.of_words(list("abcde"), upos=["A", "A", "B", "B", "_"], xpos=["x"] * 5)
+#     ROOT -> c;  c -> a, d, e;  e -> b (non-projective: c and d are under the arc but not below e)
+GOLD = WORDS.with_graph(Graph.of_words([3, 5, 0, 3, 3], ["m", "m:s", "root", "n", "n"]))
+SYSTEM = WORDS.with_graph(Graph.of_words([3, 3, 0, 3, 4], ["m", "m", "root", "o", "n"]))
+
+
+def counts(by, system=SYSTEM, rule="conll18"):
+    found = scores_by_property(load_pair([GOLD], [system], rule=rule), by, rule=rule)
+    return {value: (score.gold, score.system, score.correct, score.system_correct) for value, score in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        # value: (gold words, system words, right by gold value, right by system value); only a and c are right
+        ("dependency length", {0: (1, 1, 1, 1), 1: (1, 3, 0, 0), 2: (2, 1, 1, 1), 3: (1, 0, 0, 0)}),
+        ("distance to root", {1: (1, 1, 1, 1), 2: (3, 3, 1, 1), 3: (1, 1, 0, 0)}),
+        ("sentence length", {5: (5, 5, 2, 2)}),
+        ("label", {"m": (2, 2, 1, 1), "n": (2, 1, 0, 0), "o": (0, 1, 0, 0), "root": (1, 1, 1, 1)}),
+        ("tag", {"A": (2, 2, 1, 1), "B": (2, 2, 1, 1), "x": (1, 1, 0, 0)}),
+        ("arc direction", {"ROOT": (1, 1, 1, 1), "left": (2, 2, 0, 0), "right": (2, 2, 1, 1)}),
+        ("arc projectivity", {"non-projective": (1, 0, 0, 0), "projective": (4, 5, 2, 2)}),
+        ("tree projectivity", {"non-projective": (5, 0, 2, 0), "projective": (0, 5, 0, 2)}),
+    ],
+)
+def test_each_property_groups_words_as_defined(by, expected):
+    assert counts(by) == expected
+
+
+def test_recall_uses_gold_values_and_precision_uses_system_values():
+    two = scores_by_property(load_pair([GOLD], [SYSTEM]), "dependency length")[2]
+
+    assert (two.recall, two.precision, two.f1) == (0.5, 1, pytest.approx(2 / 3))
+
+
+def test_words_that_the_rule_ignores_are_in_no_group(data):
+    gold = [next(read_treebank(data / "penn.conllx"))]
+
+    found = scores_by_property(load_pair(gold, gold, rule="ptb"), "label", rule="ptb")
+
+    assert [(value, score.gold) for value, score in found.items()] == [
+        (label, 1) for label in ("dep", "dobj", "nn", "nsubj", "root")
+    ]
+
+
+def test_words_in_cycles_have_a_value_of_their_own():
+    loop = WORDS.with_graph(Graph.of_words([2, 1, 0, 3, 3], ["m", "m", "root", "n", "n"]))
+    own_head = WORDS.with_graph(Graph.of_words([1, 3, 0, 3, 3], ["m", "m", "root", "n", "n"]))
+
+    assert {value: each[1] for value, each in counts("distance to root", loop, "conll09").items()} == {
+        1: 1,
+        2: 2,
+        3: 0,
+        "cycle": 2,
+    }
+    assert counts("dependency length", own_head, "conll09")["cycle"][1] == 1
+    assert counts("arc direction", own_head, "conll09")["cycle"][1] == 1
+
+
+def test_the_error_for_an_unknown_property_lists_the_known_ones():
+    with pytest.raises(TreefineError, match="There is no property 'depth'. Choose one of dependency length, distance"):
+        counts("depth")
+
+
+# Points of curves
+
+
+def tally_of(pair, by, *, metric="LAS"):
+    values = [PROPERTIES[by](words, "conll18") for words in (pair.gold, pair.system)]
+    return tally(by, pair, all_marks(pair)[metric], *values)
+
+
+def points_of(pair, by, *, samples=20, **options):
+    return draw_curves({by: {"s": tally_of(pair, by, **options)}}, samples=samples, seed=1)[by]["s"]
+
+
+def sentence(heads, labels="", upos=None):
+    words = Sentence.of_words([f"w{n}" for n in range(len(heads))], upos=upos)
+    return words.with_graph(Graph.of_words(heads, list(labels) or ["x"] * len(heads)))
+
+
+@given(by=st.sampled_from([*LOWEST]), number=st.integers(1, 200))
+def test_each_number_belongs_to_the_point_whose_range_contains_it(by, number):
+    name = point_of(by, number)
+
+    low, high = re.fullmatch(r"(\d+)(?:-(\d+)|\+)?", str(name)).groups()
+    end = 10**9 if str(name).endswith("+") else int(high or low)
+    assert int(low) <= number <= end
+    assert isinstance(name, int) == (int(low) == end)
+
+
+def test_short_lengths_have_separate_points_and_long_lengths_share_them():
+    # Word 1 is the root and the head of all others, so word n has an arc of length n - 1.
+    chain = sentence([0, *[1] * 40])
+
+    points = points_of(load_pair([chain], [chain]), "dependency length")
+
+    assert [(point.value, point.gold) for point in points] == [
+        ("ROOT", 1),
+        *[(length, 1) for length in range(1, 11)],
+        ("11-15", 5),
+        ("16-20", 5),
+        ("21-30", 10),
+        ("31+", 10),
+    ]
+
+
+def test_labels_are_sorted_by_frequency_in_gold():
+    gold, system = sentence([0, 1, 1, 1], "rbba"), sentence([0, 1, 1, 1], "rbzb")
+
+    points = points_of(load_pair([gold], [system]), "label")
+
+    assert [(point.value, point.gold, point.system) for point in points] == [
+        ("b", 2, 2),
+        ("a", 1, 0),
+        ("r", 1, 1),
+        ("z", 0, 1),
+    ]
+
+
+def slow_value(by, heads, labels, tags, word):
+    """Return the value of one word, computed step by step from the definitions."""
+    head = heads[word - 1]
+    path = [word]
+    while path[-1] and heads[path[-1] - 1] not in path:
+        path.append(heads[path[-1] - 1])
+    if by == "dependency length":
+        return "ROOT" if head == 0 else abs(word - head)
+    if by == "arc direction":
+        return "ROOT" if head == 0 else "left" if head < word else "right"
+    if by == "distance to root":
+        return len(path) - 1
+    if by == "sentence length":
+        return len(heads)
+    if by in ("label", "tag"):
+        return (labels[word - 1].partition(":")[0], tags[word - 1])[by == "tag"]
+
+    def is_projective(word):
+        def is_below(other):
+            while other not in (0, heads[word - 1]):
+                other = heads[other - 1]
+            return other == heads[word - 1]
+
+        low, high = sorted([word, heads[word - 1]])
+        return all(is_below(other) for other in range(low + 1, high))
+
+    words = range(1, len(heads) + 1) if by == "tree projectivity" else [word]
+    return "projective" if all(map(is_projective, words)) else "non-projective"
+
+
+@st.composite
+def treebank_pairs(draw):
+    """Draw heads, labels and tags of a few sentences, for gold and for a system."""
+    found = []
+    for _ in range(draw(st.integers(1, 4))):
+        n_words = draw(st.integers(1, 7))
+        tags = draw(st.lists(st.sampled_from("NV"), min_size=n_words, max_size=n_words))
+        trees = [
+            (draw(random_heads(n_words)), draw(st.lists(st.sampled_from(LABELS), min_size=n_words, max_size=n_words)))
+            for _ in range(2)
+        ]
+        found.append((tags, *trees))
+    return found
+
+
+@pytest.mark.parametrize("by", PROPERTIES)
+@given(treebank=treebank_pairs(), metric=st.sampled_from(["UAS", "LAS"]))
+def test_points_and_bands_equal_those_of_a_slow_loop(treebank, by, metric):
+    def slow_counts(drawn):
+        counts = {}
+        for tags, (heads, labels), (other_heads, other_labels) in (treebank[number] for number in drawn):
+            for word in range(1, len(heads) + 1):
+                right = heads[word - 1] == other_heads[word - 1]
+                if metric == "LAS":
+                    bare = [each[word - 1].partition(":")[0] for each in (labels, other_labels)]
+                    right = right and bare[0] == bare[1]
+                ours = point_of(by, slow_value(by, heads, labels, tags, word))
+                theirs = point_of(by, slow_value(by, other_heads, other_labels, tags, word))
+                for kind, column in ((ours, 0), (theirs, 1), *(((ours, 2), (theirs, 3)) if right else ())):
+                    counts.setdefault(kind, Counter())[column] += 1
+        return counts
+
+    def slow_f1(count, unknown):
+        gold, system, gold_correct, system_correct = (count[column] for column in range(4))
+        if not gold and not system or not gold and system_correct or not system and gold_correct:
+            return unknown
+        if not gold_correct or not system_correct:
+            return 0
+        precision, recall = system_correct / system, gold_correct / gold
+        return 2 * precision * recall / (precision + recall)
+
+    files = [[sentence(each[side][0], each[side][1], upos=each[0]) for each in treebank] for side in (1, 2)]
+
+    points = points_of(load_pair(*files), by, samples=12, metric=metric)
+
+    expected = slow_counts(range(len(treebank)))
+    assert {point.value: point for point in points}.keys() == expected.keys()
+    weights = draw_weights(np.random.default_rng(1), 12, len(treebank)).astype(int)
+    samples = [slow_counts(np.repeat(np.arange(len(treebank)), row)) for row in weights]
+    for point in points:
+        count = expected[point.value]
+        found = (point.gold, point.system, point.correct, point.system_correct)
+        assert found == tuple(count[column] for column in range(4))
+        assert point.f1 == pytest.approx(slow_f1(count, unknown=0))
+        values = [slow_f1(sample.get(point.value, Counter()), unknown=None) for sample in samples]
+        drawn = [f1 for f1 in values if f1 is not None] or [0]
+        assert (point.low, point.high) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])))
+
+
+@given(file_pairs(), st.sampled_from([*PROPERTIES]))
+def test_points_add_up_to_the_score_for_any_segmentation(files, by):
+    pair = load_pair(*(read_treebank(io.BytesIO(text.encode())) for text in files))
+    correct = sum(all_marks(pair)["LAS"].correct)
+
+    points = points_of(pair, by)
+
+    columns = zip(*[(p.gold, p.system, p.correct, p.system_correct) for p in points], strict=True)
+    assert tuple(map(sum, columns)) == (len(pair.gold), len(pair.system), correct, correct)
+    assert all(0 <= point.low <= point.high <= 1 for point in points)
+
+
+@pytest.mark.parametrize(
+    ("totals", "f1"),
+    [
+        ((2, 1, 1, 1), 2 / 3),
+        ((3, 2, 0, 0), 0),
+        ((0, 0, 0, 0), None),
+        ((0, 3, 0, 0), 0),  # precision is 0, so F1 is 0 for any recall
+        ((0, 3, 0, 2), None),  # right words that are at another depth in gold, so recall has no words
+        ((3, 0, 2, 0), None),
+    ],
+)
+def test_f1_is_undefined_if_precision_or_recall_has_no_words(totals, f1):
+    found = f1_of_kinds(np.array(totals, dtype=float))
+
+    assert found == pytest.approx(np.nan if f1 is None else f1, nan_ok=True)
+
+
+def test_the_band_of_a_large_sample_matches_the_normal_distribution():
+    right, wrong = sentence([0, 1]), sentence([2, 0])
+    gold, system = [right] * 400, [right] * 300 + [wrong] * 100  # F1 is 0.75, its deviation sqrt(0.75 * 0.25 / 400)
+
+    (point,) = points_of(load_pair(gold, system), "sentence length", samples=2000)
+
+    assert point.f1 == 0.75
+    assert (point.low, point.high) == pytest.approx((0.75 - 1.96 * 0.02165, 0.75 + 1.96 * 0.02165), abs=0.005)
+
+
+@given(treebank_pairs(), treebank_pairs(), st.sampled_from([*PROPERTIES]))
+def test_joined_tallies_equal_the_tallies_of_joined_files(one, two, by):
+    def pair_of(treebank):
+        return load_pair(*([sentence(each[s][0], each[s][1], upos=each[0]) for each in treebank] for s in (1, 2)))
+
+    joined = join([tally_of(pair_of(one), by), tally_of(pair_of(two), by)])
+
+    whole = tally_of(pair_of([*one, *two]), by)
+    curve = [draw_curves({by: {"s": each}}, samples=20, seed=1) for each in (joined, whole)]
+    assert curve[0] == curve[1]

@@ -1,0 +1,316 @@
+"""The counts of changes made by refinement, and the file of --changes."""
+
+import gzip
+import json
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.commands import failed
+from tests.support.generated import random_heads
+from tests.support.refine_commands import damaged, rows_of, summary
+from tests.support.tiny import sample
+from treefine import Graph, Sentence, read_treebank
+from treefine.jobs.changes import Changes, open_changes
+from treefine.parsing.confidence import Confidence
+from treefine.parsing.initial import renamed
+from treefine.parsing.parse import Parse, tags_of
+from treefine.treebank.conllu import write_treebank
+from treefine.treebank.graph import Arcs
+
+# The file of --changes: each word whose arc changed, as HTML, JSON or TSV
+
+
+def test_tsv_has_a_row_per_change(run_refine, refiner):
+    run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.tsv")
+
+    sentences = list(read_treebank("in.conllu"))
+    expected = [
+        {
+            "file": "in.conllu",
+            "line": str(sentence.line),
+            "sentence": str(sentence.number),
+            "sent_id": sentence.sent_id,
+            "word": str(change.word),
+            "form": change.form,
+            "old_head": str(change.old_head),
+            "old_label": change.old_label,
+            "head": str(change.head),
+            "label": change.label,
+            "before": f"{change.before:.4f}",
+            "after": f"{change.after:.4f}",
+            "step": "_" if change.step is None else str(change.step),
+            "old_upos": change.old_upos,
+            "upos": change.upos,
+            "old_xpos": change.old_xpos,
+            "xpos": change.xpos,
+            "old_feats": change.old_feats,
+            "feats": change.feats,
+            "old_lemma": change.old_lemma,
+            "lemma": change.lemma,
+        }
+        for sentence, parse in zip(sentences, refiner.stream(sentences), strict=True)
+        for change in parse.changes
+    ]
+    found = rows_of("changes.tsv")
+    assert [without_numbers(row) for row in found] == [without_numbers(row) for row in expected]
+    for row, other in zip(found, expected, strict=True):
+        assert float(row["before"]) == pytest.approx(float(other["before"]), abs=2e-4)
+        assert float(row["after"]) == pytest.approx(float(other["after"]), abs=2e-4)
+
+
+def without_numbers(row):
+    return {name: value for name, value in row.items() if name not in ("before", "after")}
+
+
+def test_json_has_the_counts_and_all_changes(run_refine):
+    run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.tsv")
+    printed = summary(run_refine("in.conllu", "-o", "again.conllu", "--changes", "changes.json"))
+
+    document = json.loads(Path("changes.json").read_text())
+
+    rows = [{name: str(value) for name, value in change.items()} for change in document["changes"]]
+    expected = rows_of("changes.tsv")
+    assert [row["word"] for row in rows] == [row["word"] for row in expected]
+    assert [row["old_label"] for row in rows] == [row["old_label"] for row in expected]
+    counts = document["summary"]
+    assert counts["sentences"] == 10
+    assert f"10, {counts['changed_sentences']} of them changed" == printed["sentences"]
+    assert str(counts["heads"]) == printed["heads changed"]
+    assert counts["heads"] + counts["labels"] == len(rows)
+    moved = sum(counts["same_label"].values())
+    replaced = sum(each["times"] for each in counts["other_head_and_label"])
+    assert counts["heads"] == moved + replaced
+    assert sum(counts["converged"].values()) + sum(counts["not_converged"].values()) == 10
+
+
+def test_the_page_draws_only_the_changed_sentences(run_refine, refiner):
+    parses = list(refiner.stream(damaged(sample(10))))
+    fixed = [each.sentence for each in parses if each.converged and each.steps[-1] == each.tree][:2]
+    write_treebank([*damaged(sample(3)), *fixed], "some.conllu")
+
+    printed = summary(run_refine("some.conllu", "-o", "out.conllu", "--changes", "changes.html"))
+
+    page = Path("changes.html").read_text()
+    body = ElementTree.fromstring(page.partition("<body>")[2].join(["<body>", ""]).partition("</html>")[0])
+    sections = body.findall(".//section")
+    assert printed["sentences"] == f"{3 + len(fixed)}, {len(sections)} of them changed"
+    assert [each.find("h2").text for each in sections] == [each.text for each in sample(3)]
+    assert len(body.findall(".//figure/{http://www.w3.org/2000/svg}svg")) == len(sections) == 3
+    assert f"{len(fixed)} sentence" in page
+    table = {row.find("th").text: row.find("td").text for row in body.find(".//table").findall("tr")}
+    assert table["heads changed"] == printed["heads changed"]
+
+
+def test_changes_can_be_written_with_every_output_and_compressed(run_refine):
+    run_refine("in.conllu", "-o", "out.conllu", "--changes", "expected.tsv")
+    run_refine("in.conllu", "-o", "again.conllu", "--changes", "packed.tsv.gz")
+
+    assert gzip.decompress(Path("packed.tsv.gz").read_bytes()) == Path("expected.tsv").read_bytes()
+
+    for number, options in enumerate(
+        [("--format", "tree"), ("--format", "json"), ("--review", 0.5), ("-o", "o.conllu", "--confidence")]
+    ):
+        run_refine("in.conllu", *options, "--changes", f"{number}.tsv")
+
+        assert Path(f"{number}.tsv").read_text() == Path("expected.tsv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--changes", "changes.csv"],
+            "changes.csv: --changes cannot write this kind of file. Choose a file name that ends in .html, .json or "
+            ".tsv.",
+        ),
+        (["--changes", "-"], "-: --changes cannot write this kind of file. Choose a file name that ends in .html"),
+        (
+            ["--changes", "a.tsv", "--resume"],
+            "--changes cannot be combined with --resume: it would miss the sentences of the earlier run. Leave out one "
+            "of them.",
+        ),
+        (
+            ["--changes", "no/a.tsv"],
+            "no/a.tsv: The output could not be written: No such file or directory. Create the folder no first.",
+        ),
+        (["--changes", "folder.tsv"], "folder.tsv: This is a directory. Name a file to write."),
+        (["--changes", "linked.tsv"], "linked.tsv: The output would overwrite an input. Choose"),
+        (["--changes", "./out.json"], "./out.json: The output would overwrite an input. Choose"),
+    ],
+)
+def test_an_impossible_file_of_changes_is_reported_before_work_starts(run_refine, arguments, message, monkeypatch):
+    monkeypatch.setattr("treefine.jobs.run.load_parser", None)  # a call would fail
+    Path("folder.tsv").mkdir()
+    Path("linked.tsv").symlink_to("in.conllu")
+
+    assert failed(run_refine, "in.conllu", "-o", "out.json", *arguments).startswith(message)
+    assert not Path("out.json").exists()
+
+
+# The counts: old arcs and labels are reported as in the file
+
+
+KNOWN = ("nsubj", "obj", "root")
+SURE = Confidence(0.5, 0.5)
+
+
+def parse(tree, read):
+    n_words = len(read.heads)
+    sentence = Sentence.of_words(["x"] * n_words).with_graph(tree)
+    before = tuple(SURE if head is not None and label in KNOWN else None for head, label in zip(*read, strict=True))
+    return Parse(sentence, ((0, 1),) * n_words, (SURE,) * n_words, 0.5, (tree,), read, before, True)
+
+
+def added(given, tree, names=None):
+    """Return the counts, and the parse with its changes."""
+    (read,) = renamed(lambda sentences: (given for _ in sentences), KNOWN, names)([None])
+    changes = Changes(KNOWN)
+    return changes, changes.add(parse(tree, read), given)
+
+
+@pytest.mark.parametrize(
+    ("given", "labels", "names", "expected", "read_as"),
+    [
+        (["nsubj", "root"], ["nsubj", "root"], {"nsubj": "_"}, [], {("nsubj", "_"): 1}),
+        (["nsubj", "root"], ["obj", "root"], {"nsubj": "_"}, [(1, "nsubj", "obj", None)], {("nsubj", "_"): 1}),
+        (["nsubj", "root"], ["nsubj", "root"], {"nsubj": "obj"}, [], {("nsubj", "obj"): 1}),
+        (
+            ["dobj", "ROOT", "dobj"],
+            ["obj", "root", "nsubj"],
+            None,
+            [(3, "obj", "nsubj", 0.25)],
+            {("dobj", "obj"): 2, ("ROOT", "root"): 1},
+        ),
+        (["prep", "root"], ["prep", "root"], None, [], {}),
+    ],
+    ids=["ignored, kept", "ignored, changed", "read as another, kept", "newer name", "chosen by a user"],
+)
+def test_a_label_in_the_output_is_compared_with_the_file_or_the_label_that_was_read(
+    given, labels, names, expected, read_as
+):
+    heads = (2, 0, 2)[: len(given)]
+
+    changes, parse = added(Arcs(heads, tuple(given)), Graph.of_words(heads, labels), names)
+
+    assert [(each.word, each.old_label, each.label, each.before) for each in parse.changes] == expected
+    assert all(each.old_head == 2 for each in parse.changes)
+    assert changes.relabelled == Counter(each[1:3] for each in expected)
+    assert changes.n["changed_sentences"] == bool(expected)
+    assert changes.read_as == read_as
+
+
+def test_a_label_for_a_blank_one_is_not_counted_as_a_change():
+    given = Arcs((2, 0, 1), ("_", "root", "_"))
+
+    changes, parse = added(given, Graph.of_words([2, 0, 2], ["nsubj", "root", "obj"]))
+
+    assert [(each.old_label, each.before) for each in parse.changes] == [("_", None), ("_", None)]
+    assert tuple(changes.n[name] for name in ("new_labels", "heads", "new_arcs")) == (2, 1, 0)
+    assert (changes.relabelled, changes.replaced, changes.moved, changes.read_as) == ({}, {}, {}, {})
+    assert ("new labels", "2 on arcs that had no label") in changes.rows()
+    assert changes.values()["new_labels"] == 2
+    assert parse.changed_picture().changed == {3}  # only its head: a new label is drawn as unchanged
+
+
+BLANKS = ["_", "_"]
+UD = ("root", "det", "case", "cc", "mark", "aux", "punct", "nsubj")
+
+
+def retagged():
+    """Return the counts of a sentence whose first word became a determiner, with a new tag, features and lemma."""
+    given = Arcs((3, 3, 0), ("case", "nsubj", "root"))
+    words = ["The", "dog", "barks"]
+    old = Sentence.of_words(
+        words,
+        upos=["ADV", "NOUN", "VERB"],
+        xpos=["RB", "NN", "VBZ"],
+        feats=["Degree=Pos", *BLANKS],
+        lemma=["teh", *BLANKS],
+    )
+    new = Sentence.of_words(
+        words,
+        upos=["DET", "NOUN", "VERB"],
+        xpos=["DT", "NN", "VBZ"],
+        feats=["Definite=Def", *BLANKS],
+        lemma=["the", "dog", "bark"],
+    )
+    tree = Graph.of_words([2, 3, 0], ["det", "nsubj", "root"])
+    places = ((0, 3), (4, 7), (8, 13))
+    parse = Parse(
+        new.with_graph(tree), places, (SURE,) * 3, 0.5, (tree,), given, (SURE,) * 3, True, given_tags=tags_of(old)
+    )
+    changes = Changes(UD)
+    return changes, changes.add(parse, given)
+
+
+def test_replaced_tags_and_contradictions_are_counted():
+    changes, _ = retagged()
+
+    assert ("tags replaced", "UPOS 1, XPOS 1, FEATS 1, LEMMA 1") in changes.rows()
+    assert ("old and new tag", "ADV → DET 1") in changes.rows()
+    assert "label against tag" not in dict(changes.rows())  # ADV is allowed for case, and DET for det
+    assert changes.values()["upos"] == [{"old": "ADV", "new": "DET", "times": 1}]
+    assert [changes.values()[each] for each in ("xpos", "feats", "lemma", "replaced_with_feats")] == [1, 1, 1, 0]
+    assert changes.values()["contradictions"] == {"before": 0, "after": 0}
+
+
+def test_contradictions_are_counted_with_the_old_tree_and_tags_and_with_the_new_ones():
+    changes = Changes(UD)
+    given = Arcs((2, 0), ("punct", "root"))
+    tree = Graph.of_words([2, 0], ["det", "root"])
+    sentence = Sentence.of_words(["The", "dog"], upos=["DET", "NOUN"]).with_graph(tree)
+
+    changes.add(Parse(sentence, ((0, 3), (4, 7)), (SURE,) * 2, 0.5, (tree,), given, (SURE,) * 2, True), given)
+
+    assert ("label against tag", "1 word before, 0 after") in changes.rows()
+
+
+def test_the_page_and_the_table_show_replaced_tags(tmp_path):
+    for ending in ("html", "tsv", "json"):
+        changes, parse = retagged()
+        with open_changes(str(tmp_path / f"changes.{ending}"), changes) as add:
+            add(parse)
+
+    assert "ADV → DET, RB → DT, Degree=Pos → Definite=Def, teh → the" in (tmp_path / "changes.html").read_text()
+    head, row = (line.split("\t") for line in (tmp_path / "changes.tsv").read_text().splitlines())
+    assert head[-8:-4] == ["old_upos", "upos", "old_xpos", "xpos"]
+    assert head[-4:] == ["old_feats", "feats", "old_lemma", "lemma"]
+    assert row[-8:] == ["ADV", "DET", "RB", "DT", "Degree=Pos", "Definite=Def", "teh", "the"]
+    assert json.loads((tmp_path / "changes.json").read_text())["changes"][0]["old_upos"] == "ADV"
+
+
+LABELS = st.sampled_from(["nsubj", "obj", "root", "dobj", "prep", "_"])
+
+
+@given(st.data())
+def test_the_reported_changes_turn_the_input_into_the_output_and_each_is_counted_once(data):
+    n_words = data.draw(st.integers(1, 6))
+
+    def labels(of=LABELS):
+        return data.draw(st.lists(of, min_size=n_words, max_size=n_words))
+
+    heads = data.draw(st.lists(st.none() | st.integers(0, n_words), min_size=n_words, max_size=n_words))
+    start = Arcs(tuple(heads), tuple("_" if head is None else each for head, each in zip(heads, labels(), strict=True)))
+    tree = Graph.of_words(data.draw(random_heads(n_words)), labels(st.sampled_from(KNOWN)))
+    names = data.draw(st.dictionaries(st.sampled_from(["nsubj", "obj", "prep"]), st.sampled_from([*KNOWN, "_"])))
+
+    changes, parse = added(start, tree, names)
+
+    changed = {each.word: each for each in parse.changes}
+    file = zip(*start, strict=True)
+    for word, (old, new) in enumerate(zip(file, zip(*tree.arcs, strict=True), strict=True), start=1):
+        if old == new:
+            assert word not in changed
+        if word in changed:
+            change = changed[word]
+            assert (change.old_head, change.head, change.label) == (old[0], *new)
+            assert change.old_label in KNOWN or change.old_label == old[1]
+            assert (change.before is None) == (change.old_head is None or parse.initial_confidences[word - 1] is None)
+    counted = changes.moved.total() + changes.relabelled.total() + changes.replaced.total()
+    assert counted + changes.n["new_arcs"] + changes.n["new_labels"] == len(changed)
+    assert changes.n["heads"] == sum(None is not each.old_head != each.head for each in changed.values())

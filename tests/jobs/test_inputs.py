@@ -1,0 +1,241 @@
+"""Detect whether an argument is a text or a file, and the format of files and streams."""
+
+import gzip
+import io
+import itertools
+import os
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treefine.errors import TreefineError
+from treefine.jobs import inputs as reading
+from treefine.jobs.inputs import Input, bytes_in, find_inputs, treebank_note
+
+ROW = "1\tDogs" + "\t_" * 8 + "\n"
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("here.txt", Input("here.txt", kind="text")),
+        ("here.conllx", Input("here.conllx", kind="conllx")),
+        ("here", Input("here")),
+        ("-", Input("-")),
+        ("Hello.", Input("", "Hello.", "text")),
+        ("and/or", Input("", "and/or", "text")),
+        ("see notes.txt", Input("", "see notes.txt", "text")),
+        ("3.14", Input("", "3.14", "text")),
+        ("…", Input("", "…", "text")),
+        ("x" * 5000, Input("", "x" * 5000, "text")),
+    ],
+)
+def test_an_argument_is_a_file_if_it_exists_and_otherwise_a_text(tmp_path, monkeypatch, argument, expected):
+    monkeypatch.chdir(tmp_path)
+    for name in ("here.txt", "here.conllx", "here"):
+        Path(name).touch()
+
+    assert find_inputs([argument]) == [expected]
+
+
+def test_the_size_is_unknown_if_an_input_is_a_stream(tmp_path):
+    (tmp_path / "a").write_bytes(b"123")
+
+    assert bytes_in([Input(str(tmp_path / "a")), Input("", "text")]) == 3
+    assert bytes_in([Input(str(tmp_path / "a")), Input("-")]) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (ROW, "conllu"),
+        ("\n# text = Dogs\n" + ROW, "conllu"),
+        ("\ufeff" + ROW, "conllu"),
+        ("1-2" + ROW[1:], "conllu"),
+        ("0.1" + ROW[1:], "conllu"),
+        (ROW[:-1] + "\t_" * 4 + "\n", "conll09"),
+        (ROW[:-1] + "\t_" * 7 + "\n", "conll09"),
+        (ROW.replace("\t", " "), "text"),
+        (ROW[:-3] + "\n", "text"),
+        ("2" + ROW[1:], "text"),
+        ("# A heading\n\nSome text", "text"),
+        ("", "text"),
+        ("# " + "x" * 200_000 + "\n" + ROW, "text"),
+    ],
+)
+def test_a_treebank_is_detected_by_its_first_line_after_comments(tmp_path, content, kind):
+    path = tmp_path / "in"
+    path.write_text(content)
+
+    with reading.open_source(Input(str(path))) as (stream, found):
+        assert (found, stream.read()) == (kind, content.encode())
+
+
+@given(st.text(), st.integers(1, 5))
+def test_decoding_does_not_depend_on_the_chunk_size(text, size):
+    text = text.removeprefix("\ufeff")
+    before, reading.TEXT_CHUNK = reading.TEXT_CHUNK, size
+    try:
+        chunks = list(reading._decoded(io.BytesIO(text.encode()), "in"))
+    finally:
+        reading.TEXT_CHUNK = before
+
+    assert "".join(chunks) == text
+
+
+def test_a_named_pipe_is_read_once(tmp_path):
+    """Process substitution, as in `treefine parse <(unpack corpus)`, passes a named pipe."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = Thread(target=pipe.write_text, args=["# sent_id = s\n" + ROW + "\n" + ROW + "\n"])
+    writer.start()
+
+    (source,) = find_inputs([str(pipe)])
+    with reading.open_source(source) as (stream, kind):
+        found = list(reading.read_input(stream, kind, source, None, itertools.count(1)))
+    writer.join()
+
+    assert [each.sentence.forms for each in found] == [("Dogs",), ("Dogs",)]
+    assert (found[0].sentence.sent_id, found[0].sentence.path) == ("s", str(pipe))
+
+
+def test_a_similar_file_name_is_suggested(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("sub").mkdir()
+    Path("sub/theirs.conllu").touch()
+
+    with pytest.raises(TreefineError) as error:
+        find_inputs(["sub/thiers.conllu"], may_be_text=False)
+
+    assert str(error.value) == "sub/thiers.conllu: There is no such file. Did you mean sub/theirs.conllu?"
+
+
+FILES = ["a.txt", "a.conllu", "b/c/x.txt.gz", "b/x.conllx", "README.md", "x.txt.part", ".hidden.txt", ".git/y.txt"]
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in FILES:
+        path = Path("corpus", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def names(arguments, **options):
+    return [each.name for each in find_inputs(arguments, **options)]
+
+
+def test_a_folder_stands_for_the_texts_and_treebanks_in_it(corpus):
+    assert find_inputs(["corpus"]) == [
+        Input("corpus/a.conllu", kind="conllu"),
+        Input("corpus/a.txt", kind="text"),
+        Input("corpus/b/c/x.txt.gz", kind="text", subfolder="b/c"),
+        Input("corpus/b/x.conllx", kind="conllx", subfolder="b"),
+    ]
+    assert names(["corpus/"], may_be_text=False) == ["corpus/a.conllu", "corpus/b/x.conllx"]
+    assert names(["corpus"], kind="lines") == ["corpus/a.txt", "corpus/b/c/x.txt.gz"]
+
+
+def test_the_files_of_a_folder_may_have_any_name_if_the_format_is_given(corpus):
+    Path("other").mkdir()
+    for name in ("b.en", "a.en", ".c.en", "d.part"):
+        Path("other", name).touch()
+
+    with pytest.raises(TreefineError) as error:
+        find_inputs(["other"])
+
+    assert str(error.value) == (
+        "other: There is no text or treebank in this folder. File names must end in .txt, .conllu, .conllx, .conll, "
+        ".conll09, .conll2009; for other names, choose the format."
+    )
+    assert names(["other"], kind="lines") == names(["other/*"]) == ["other/a.en", "other/b.en"]
+
+
+def test_the_output_is_not_an_input(corpus):
+    assert "corpus/a.conllu" not in names(["corpus"], output="corpus/a.conllu")
+    assert names(["corpus"], output="corpus/b/") == ["corpus/a.conllu", "corpus/a.txt"]
+    with pytest.raises(TreefineError, match="^corpus: The output folder is the input folder. Choose another one.$"):
+        find_inputs(["corpus"], output="./corpus/")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("corpus/*.txt", {"corpus/a.txt": ""}),
+        ("corpus/a.?xt", {"corpus/a.txt": ""}),
+        ("corpus/**/*.conll[ux]", {"corpus/a.conllu": "", "corpus/b/x.conllx": "b"}),
+        ("*/*/x*", {"corpus/b/x.conllx": "corpus/b"}),
+        ("corpus/*", {"corpus/README.md": "", "corpus/a.conllu": "", "corpus/a.txt": ""}),
+    ],
+)
+def test_a_pattern_stands_for_the_files_that_match(corpus, pattern, found):
+    assert {each.name: each.subfolder for each in find_inputs([pattern])} == found
+    assert {each.name: each.subfolder for each in find_inputs([str(Path.cwd() / pattern)])} == {
+        str(Path.cwd() / name): place for name, place in found.items()
+    }
+
+
+@pytest.mark.parametrize("pattern", ["corpus/*.csv", "*.txt", "no/*", "no/**/x[1]"])
+def test_a_pattern_without_a_match_is_an_error(corpus, pattern):
+    with pytest.raises(TreefineError) as error:
+        find_inputs([pattern])
+
+    assert str(error.value) == f"{pattern}: No file matches this pattern. To parse this as text, add --text."
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Why? *really*", "Why?", "[sic]", "*really*", "a * b", "/* see corpus/x.txt */", "/**/ int x", "??", "and/or?"],
+)
+def test_a_text_with_the_signs_of_a_pattern_is_a_text(corpus, text):
+    Path("s").touch()
+
+    assert find_inputs([text]) == [Input("", text, "text")]
+
+
+def test_a_treebank_called_txt_is_a_treebank_unless_the_user_says_otherwise(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text(ROW)
+    Path("b.txt.gz").write_bytes(gzip.compress(("# newdoc\n" + ROW[:-1] + "\t_" * 4 + "\n").encode()))
+    Path("c.txt").write_text("1 Dogs")
+    Path("d.txt.gz").write_text("damaged")
+
+    found = find_inputs(["a.txt", "*.gz", "c.txt"])
+
+    assert [(each.name, each.kind) for each in found] == [
+        ("a.txt", "conllu"),
+        ("b.txt.gz", "conll09"),
+        ("d.txt.gz", "text"),
+        ("c.txt", "text"),
+    ]
+    assert treebank_note(found) == (
+        "treefine: a.txt and 1 more: read as a treebank, not as text; to read it as text, add --from text"
+    )
+    assert treebank_note(found[2:]) == ""
+    assert find_inputs(["a.txt"], kind="text") == [Input("a.txt", kind="text")]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("t.json", "This is JSON, not text. Put its text into a .txt file, or add --from text."),
+        ("T.HTML.gz", "This is HTML, not text. Put its text into a .txt file, or add --from text."),
+        ("t.pdf", "This is PDF, not text. Put its text into a .txt file, or add --from text."),
+    ],
+)
+def test_a_file_that_is_not_plain_text_is_refused_unless_the_user_chooses_a_format(corpus, name, reason):
+    in_folder = find_inputs(["corpus"])
+    Path("corpus", name).write_bytes(b"{}")
+
+    for argument in (f"corpus/{name}", f"corpus/*.{name.partition('.')[2]}"):
+        with pytest.raises(TreefineError) as error:
+            find_inputs([argument])
+        assert str(error.value) == f"corpus/{name}: {reason}"
+    with pytest.raises(TreefineError, match="not a treebank"):
+        find_inputs([f"corpus/{name}"], may_be_text=False)
+    assert find_inputs([f"corpus/{name}"], kind="text") == [Input(f"corpus/{name}", kind="text")]
+    assert find_inputs(["corpus"]) == in_folder

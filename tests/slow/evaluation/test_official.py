@@ -1,0 +1,91 @@
+"""Our CoNLL 2018 scores equal those of the official script, udtools and udapi on real, corrupted and damaged files."""
+
+import lzma
+import random
+
+import pytest
+from hypothesis import given, settings
+
+from tests.evaluation.test_official import sample, text_of
+from tests.support.data import DATA, ud_files
+from tests.support.generated import file_pairs
+from tests.support.oracles import (
+    RefusedError,
+    change_cells,
+    change_labels,
+    corrupt,
+    damage,
+    move_heads,
+    official,
+    ours,
+    render,
+    udapi,
+    udtools,
+    unpack,
+)
+
+VARIANTS_OF_A_FILE = 10  # for each of 17 treebanks: 170 in all
+WHOLE = ("el_gdt", "fr_sequoia", "he_htb", "it_partut", "ja_gsd", "tr_imst", "ug_udt", "zh_gsd")  # in six scripts
+
+
+@pytest.mark.parametrize("path", [file for name in WHOLE for file in ud_files(f"{name}/test.conllu.xz")])
+def test_a_whole_test_set_against_itself_scores_as_in_the_official_script(path):
+    text = lzma.open(path).read().decode()
+
+    assert ours(text, text) == official(text, text)
+
+
+@pytest.mark.parametrize("path", ud_files("*/test.conllu.xz"))
+def test_corrupted_treebanks_score_as_in_the_official_scripts(path):
+    sentences = sample(path, 100)
+    gold = text_of(sentences)
+
+    for seed in range(VARIANTS_OF_A_FILE):
+        system = corrupt(sentences, seed)
+        expected = official(gold, system)
+        assert ours(gold, system) == expected, f"seed {seed}"
+        assert ours(system, gold) == official(system, gold), f"seed {seed}, reversed"
+        assert udtools(gold, system) == expected, f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_corrupted_fixture_scores_as_in_udtools(seed):
+    sentences = sample(DATA / ["en_ewt-sample.conllu", "constructs.conllu"][seed % 2])
+    gold, system = text_of(sentences), corrupt(sentences, seed)
+
+    assert ours(gold, system) == udtools(gold, system)
+
+
+def test_our_scorer_and_the_official_script_agree_on_many_damaged_files():
+    lines = (DATA / "constructs.conllu").read_text().split("\n")
+    text = "\n".join(line for line in lines if not line.startswith("1.1\t"))  # the script of 2018 rejects it
+
+    for seed in range(150, 600):
+        damaged = damage(text, seed)
+        for gold in (text, damaged):
+            try:
+                found = ours(gold, damaged)
+            except RefusedError:
+                continue
+            assert found == official(gold, damaged), f"seed {seed}"
+
+
+@settings(max_examples=50)
+@given(file_pairs())
+def test_generated_pairs_score_as_in_the_official_scripts(files):
+    expected = official(*files)
+
+    assert ours(*files) == expected
+    assert udtools(*files) == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_independent_implementation_counts_the_same(seed):
+    sentences = sample(DATA / "en_ewt-sample.conllu")
+    changed = unpack(sentences)
+    for change in (move_heads, change_labels, change_cells):
+        change(random.Random(seed), changed)
+    gold, system = render(unpack(sentences)), render(changed)
+
+    found = {name: counts[:3] for name, counts in ours(gold, system).items() if name not in ("Tokens", "Sentences")}
+    assert found == udapi(gold, system)
