@@ -1,8 +1,6 @@
 """Training of a segmenter: its text, its targets, its loss, and its stage in a training."""
 
-import json
 import random
-import shutil
 from collections import Counter
 from dataclasses import replace
 
@@ -13,43 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tiny_segmenter import TINY, same_weights
-from tests.support.trainings import metrics, run, weights, write_recipe
 from tests.treebank.test_raw_text import sentence
 from treefine import Graph
-from treefine.parsing.parser import Parser
 from treefine.segmenter.network import ENDS, ENDS_MULTIWORD, WITHIN, CutScores
-from treefine.segmenter.segmenter import Segmenter
-from treefine.training import segmenter as module
 from treefine.training.recipe import SegmenterTraining
 from treefine.training.segmenter import (
     NOWHERE,
     Documents,
-    SegmenterEpoch,
     SegmenterLearner,
     TreebankTexts,
-    cut_at_spaces,
     cut_loss,
-    measured,
     new_segmenter,
-    nothing_learned,
-    overall,
     targets,
+    text_scores,
     without_some,
 )
 from treefine.treebank.raw_text import raw_text
 
 PLAIN = SegmenterTraining(joined=0, shuffled=0, wrapped=0, lines=0, lowered=0, unpointed=0)
 SMALL = replace(PLAIN, network=replace(TINY, char_hidden=24, char_width=16, run_hidden=16, dropout=0.0), epochs=12)
-SECTION = """
-[segmenter]
-epochs = 2
-window = 100
-batch_windows = 4
-[segmenter.network]
-char_hidden = 6
-run_hidden = 6
-n_hashes = 20
-"""
 
 
 def with_tree(words):
@@ -76,6 +56,9 @@ def easy_treebank(n_sentences, seed):
         tokens[-1] = (tokens[-1][0] if tokens[-1][0] != "Mr." else "cat", "SpaceAfter=No")
         found.append(with_tree(sentence(*tokens, (".", "_"))))
     return found
+
+
+DEV = easy_treebank(40, 2)
 
 
 def drawn(sentences, settings, seed=0):
@@ -118,16 +101,6 @@ def test_sentences_are_shuffled_only_within_their_document():
     assert len(texts) > 20
     for text in texts:
         assert sorted(sorted(part.split()) for part in text.split("\n\n")) == [[], ["A", "B", "C"], ["D", "E", "F"]]
-
-
-def test_a_wrapped_document_has_lines_of_similar_width():
-    text = drawn([*document("#" + "word " * 300), *document("#" + "word " * 300)], replace(PLAIN, wrapped=1)).text
-
-    for part in text.strip().split("\n\n"):
-        widths = [len(line) for line in part.split("\n")[:-1]]
-        assert 30 <= min(widths)
-        assert max(widths) <= 105
-        assert max(widths) - min(widths) <= 5
 
 
 @given(st.integers(0, 100), *[st.sampled_from([0.0, 0.3, 0.5])] * 5)
@@ -174,60 +147,27 @@ def test_the_loss_is_a_mean_over_characters_plus_a_mean_over_token_ends():
 
 def test_an_easy_treebank_is_learned_and_scored_on_raw_text():
     learner = SegmenterLearner(
-        easy_treebank(150, 1), easy_treebank(40, 2), replace(SMALL, learning_rate=1e-2, window=80, batch_windows=2)
+        easy_treebank(150, 1), DEV, replace(SMALL, epochs=8, learning_rate=1e-2, window=80, batch_windows=2)
     )
 
     epochs = list(learner.epochs())
 
-    best = [epoch for epoch in epochs if epoch.is_best][-1]
-    scores = measured(learner.segmenter, raw_text(learner.dev).text, learner.dev)
-    assert scores == best.scores
-    assert {name: round(score.f1, 2) for name, score in scores.items()} == {"Tokens": 1, "Sentences": 1, "Words": 1}
-    assert epochs[0].scores["Words"].f1 < 0.9
-    assert epochs[-1].has_learned
-
-
-def test_cutting_at_spaces_is_scored_like_a_segmenter():
-    gold = raw_text([sentence(("a", "_"), ("b", "SpaceAfter=No"), (".", "_")), sentence(("c", "_"))])
-
-    # one sentence instead of two; tokens "a", "b." and "c" instead of four
-    assert cut_at_spaces(gold) == {"Tokens": pytest.approx(4 / 7), "Sentences": 0.0}
-
-
-@pytest.mark.parametrize("epochs", [1, 20])
-def test_a_segmenter_that_has_learned_nothing_by_a_tenth_of_its_epochs_causes_a_warning(epochs):
-    settings = replace(SMALL, epochs=epochs, batch_windows=8)
-
-    def warnings(**values):
-        numbers = range(1, epochs + 1)
-        found = [nothing_learned(SegmenterEpoch(each, 1.0, {}, False, 1.0, **values), settings) for each in numbers]
-        return {number: warning for number, warning in zip(numbers, found, strict=True) if warning}
-
-    said = warnings(has_learned=False)
-    assert list(said) == sorted({(epochs + 9) // 10, epochs})
-    assert said[epochs].startswith(
-        f"After {epochs} of {epochs} epochs, the segmenter cuts text no better than at spaces"
-    )
-    assert f"set a lower segmenter.batch_windows than 8, or more segmenter.epochs than {epochs}." in said[epochs]
-    assert warnings(has_learned=True) == {}
+    scores = {name: score.f1 for name, score in text_scores(learner.segmenter, raw_text(DEV).text, DEV).items()}
+    assert scores == max((epoch.f1 for epoch in epochs), key=lambda f1: f1["Words"] + f1["Sentences"])
+    assert {name: round(f1, 2) for name, f1 in scores.items()} == {"Tokens": 1, "Sentences": 1, "Words": 1}
+    assert epochs[0].f1["Words"] < 0.9
 
 
 def test_the_best_epoch_is_kept(monkeypatch):
     learner = SegmenterLearner(easy_treebank(20, 1), easy_treebank(5, 2), replace(SMALL, epochs=3, window=100))
     f1 = iter([0.2, 0.9, 0.5])
-    monkeypatch.setattr(module, "measured", lambda *_: dict.fromkeys(("Tokens", "Words", "Sentences"), Fixed(next(f1))))
+    monkeypatch.setattr(learner, "dev_f1", lambda: dict.fromkeys(("Tokens", "Words", "Sentences"), next(f1)))
     kept = []
 
-    for epoch in learner.epochs():
-        kept.append({name: each.clone() for name, each in learner.mean.state_dict().items()})
-        assert epoch.is_best == (epoch.epoch < 3)
+    for _ in learner.epochs():
+        kept.append({name: each.clone() for name, each in learner.averaged.state_dict().items()})
 
     assert all(torch.equal(each, kept[1][name]) for name, each in learner.segmenter.network.state_dict().items())
-
-
-class Fixed:
-    def __init__(self, f1):
-        self.f1 = f1
 
 
 def test_a_segmenter_depends_only_on_the_seed():
@@ -240,35 +180,6 @@ def test_a_segmenter_depends_only_on_the_seed():
 
     assert same_weights(learned(1), learned(1))
     assert not same_weights(learned(1), learned(2))
-
-
-def test_a_trained_segmenter_is_saved_with_the_model(tmp_path):
-    progress = run(write_recipe(tmp_path, "with", sections=SECTION), tmp_path / "out")
-
-    stage = [step for step in progress if step.stage == "segmenter"]
-    parser = Parser.from_pretrained(tmp_path / "out" / "model", device="cpu")
-    alone = Segmenter.from_folder(tmp_path / "out" / "segmenter" / "model")
-    assert [step.epoch for step in stage] == [1, 2]
-    assert progress[: len(stage)] == stage
-    assert parser.segmenter is not None
-    assert same_weights(parser.segmenter.network, alone.network)
-    assert parser.segmenter.network.settings.char_hidden == 6
-    measured_there = [json.loads(line) for line in (tmp_path / "out/segmenter/metrics.jsonl").read_text().splitlines()]
-    assert [set(line) for line in measured_there] == [{"epoch", "loss", "Tokens", "Sentences", "Words", "seconds"}] * 2
-    assert stage[1].segmentation["Words"] == measured_there[1]["Words"]
-
-
-def test_a_finished_segmenter_is_kept_and_an_interrupted_one_starts_again(tmp_path):
-    recipe = write_recipe(tmp_path, "with", sections=SECTION, epochs=1)
-    run(recipe, tmp_path / "whole")
-    shutil.copytree(tmp_path / "whole" / "segmenter", tmp_path / "later" / "segmenter")
-    (tmp_path / "cut" / "segmenter").mkdir(parents=True)
-    (tmp_path / "cut" / "segmenter" / "metrics.jsonl").write_text('{"epoch": 1, "loss": 9}\n{"epo')
-
-    assert not [step for step in run(recipe, tmp_path / "later") if step.stage == "segmenter"]
-    assert [step for step in run(recipe, tmp_path / "cut") if step.stage == "segmenter"]
-    assert weights(tmp_path / "whole") == weights(tmp_path / "later") == weights(tmp_path / "cut")
-    assert metrics(tmp_path / "whole") == metrics(tmp_path / "cut")
 
 
 def of_treebanks(**sentences):
@@ -334,29 +245,3 @@ def test_a_new_segmenter_has_the_habits_of_each_treebank():
     assert "url" in two.whole_spans
     assert "url" not in one.whole_spans
     assert unknown.whole_spans == one.whole_spans  # those of all treebanks
-
-
-def test_two_treebanks_are_learned_together_and_each_keeps_its_habits():
-    settings = replace(SMALL, learning_rate=1e-2, window=80, batch_windows=2, epochs=10, dev_every=4)
-    learner = SegmenterLearner(two_treebanks(120, 1), two_treebanks(30, 2), settings, balance=0.5)
-
-    epochs = list(learner.epochs())
-
-    assert [each.epoch for each in epochs] == [4, 8, 10]  # and the last
-    for code in ("aa_one", "bb_two"):
-        assert {name: round(each.f1, 1) for name, each in epochs[-1].by_treebank[code].items()} == {
-            "Tokens": 1,
-            "Sentences": 1,
-            "Words": 1,
-        }
-    assert epochs[-1].scores == overall(epochs[-1].by_treebank)
-    text = "cat Mr. sat."
-    found = {
-        code: [
-            token.form
-            for each in learner.segmenter.for_treebank(code).segment(text)
-            for token in each.sentence.tokens()
-        ]
-        for code in ("aa_one", "bb_two")
-    }
-    assert found == {"aa_one": ["cat", "Mr.", "sat", "."], "bb_two": ["cat", "Mr", ".", "sat", "."]}

@@ -169,7 +169,6 @@ def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
         for step in steps:
             if stream is not None and step.epoch == step.state.epoch:
                 stream.write(", ".join(_parts(step, step)) + "\n")
-                stream.write(f"treefine: warning: {step.warning}\n" if step.warning else "")
                 stream.flush()
         return
     from rich.console import Console  # as in `progress`
@@ -182,12 +181,10 @@ def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
         last: Progress | None = None
         measured: Progress | None = None
         for step in steps:
-            lines = [f"treefine: warning: {step.warning}"] if step.warning else []
             if last is not None and step.stage != last.stage:
-                lines.insert(0, ", ".join(_parts(last, measured)))
-                measured = None
-            for line in lines:
+                line = ", ".join(_parts(last, measured))
                 bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+                measured = None
             measured = measured if step.accuracy is None else step
             bar.update(row, completed=step.share, description="\n".join(_parts(step, measured)))
             last = step

@@ -167,7 +167,6 @@ class Progress:
     state: TrainingState  # with the best epoch so far
     seconds: float  # since the start of the stage
     segmentation: dict[str, float] = field(default_factory=dict)  # F1 of a segmenter on dev: Tokens, Sentences, Words
-    warning: str = ""  # to show to the user
 
 
 @dataclass(frozen=True)

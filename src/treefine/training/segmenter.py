@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
-import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
+from statistics import fmean
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,7 +19,6 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.errors import TreefineError
 from treefine.evaluation.scores import Score, load_pair, segmentation_scores
-from treefine.segmenter.cut import Segmented
 from treefine.segmenter.network import (
     ENDS,
     ENDS_MULTIWORD,
@@ -49,7 +47,6 @@ _WARMUP = 0.05  # share of the training in which the learning rate rises
 _CLIP = 1.0  # largest norm of the gradient
 N_UPDATES = 2_000  # that a segmenter needs; by default, a small treebank gets smaller batches
 _MOST_WINDOWS = 32  # per batch, by default
-_LEARNED = 0.01  # difference in F1 that shows that something was learned
 _MARKED = 0.5  # the share of sentences with final punctuation, below which sentence ends count as unmarked
 NOWHERE = -100  # target of a character that is ignored
 
@@ -69,9 +66,9 @@ class Documents:
         are_named = len(ranges) > 1
         if not are_named:
             ranges = [range(first, min(first + _BLOCK, len(cut))) for first in range(0, len(cut), _BLOCK)]
-        for each in ranges:  # gaps between documents are drawn later, and the last sentence may move
-            cut[each.stop - 1] = _followed_by(cut[each.stop - 1], " ")
-        return cls(tuple(tuple(cut[each.start : each.stop]) for each in ranges), are_named)
+        for some in ranges:  # gaps between documents are drawn later, and the last sentence may move
+            cut[some.stop - 1] = _followed_by(cut[some.stop - 1], " ")
+        return cls(tuple(tuple(cut[some.start : some.stop]) for some in ranges), are_named)
 
     def draw(self, settings: SegmenterTraining, rng: np.random.Generator, *, share: float = 1.0) -> RawText:
         """Return all documents in random order, some of them with changes to their layout.
@@ -79,7 +76,10 @@ class Documents:
         A share below 1 returns only some of the documents; with a share above 1, documents occur repeatedly.
         """
         text: list[_Tokens] = []
-        for number in self._drawn(share, rng):
+        n_drawn, numbers = max(1, round(share * len(self.texts))), list[int]()
+        while len(numbers) < n_drawn:
+            numbers += rng.permutation(len(self.texts))[: n_drawn - len(numbers)].tolist()
+        for number in numbers:
             document = [_changed(sentence, settings, rng) for sentence in self.texts[number]]
             if rng.random() < settings.shuffled:  # keeps the network from memorising neighbouring sentences
                 document = [document[place] for place in rng.permutation(len(document)).tolist()]
@@ -87,19 +87,6 @@ class Documents:
             is_apart = self.are_named and rng.random() >= settings.joined
             text[-1] = _followed_by(text[-1], PARAGRAPH if is_apart else " ")
         return joined(text)
-
-    def _drawn(self, share: float, rng: np.random.Generator) -> Iterator[int]:
-        left = max(1, round(share * len(self.texts)))
-        while left > 0:
-            yield from rng.permutation(len(self.texts))[:left].tolist()
-            left -= len(self.texts)
-
-
-class DrawnText(NamedTuple):
-    """A text that was drawn for an epoch, and the code of its treebank."""
-
-    treebank: str
-    text: RawText
 
 
 class TreebankTexts:
@@ -111,11 +98,9 @@ class TreebankTexts:
         shares = balanced_shares([sum(map(len, some)) for some in treebanks.values()], balance)
         self.shares = dict(zip(treebanks, shares, strict=True))
 
-    def draw(self, settings: SegmenterTraining, rng: np.random.Generator) -> list[DrawnText]:
-        """Return one text per treebank."""
-        return [
-            DrawnText(code, each.draw(settings, rng, share=self.shares[code])) for code, each in self.documents.items()
-        ]
+    def draw(self, settings: SegmenterTraining, rng: np.random.Generator) -> list[tuple[str, RawText]]:
+        """Return one text per treebank, with the code of the treebank."""
+        return [(code, some.draw(settings, rng, share=self.shares[code])) for code, some in self.documents.items()]
 
 
 def without_some(codes: Sequence[str], unnamed: float, rng: np.random.Generator) -> list[str]:
@@ -126,7 +111,7 @@ def without_some(codes: Sequence[str], unnamed: float, rng: np.random.Generator)
 
 
 def _changed(sentence: _Tokens, settings: SegmenterTraining, rng: np.random.Generator) -> _Tokens:
-    """Return the sentence unchanged, in lower case, or without its final punctuation mark."""
+    """Return the sentence, perhaps in lower case and without its final punctuation mark."""
     if rng.random() < settings.lowered:
         sentence = [RawToken(form.lower(), words, gap) for form, words, gap in sentence]
     if rng.random() < settings.unpointed and len(sentence) > 1 and sentence[-1].form in (".", "!", "?"):
@@ -137,17 +122,12 @@ def _changed(sentence: _Tokens, settings: SegmenterTraining, rng: np.random.Gene
 def _with_lines(document: list[_Tokens], settings: SegmenterTraining, rng: np.random.Generator) -> list[_Tokens]:
     """Return the document on one line, wrapped, or with one sentence per line."""
     choice = rng.random()
-    if choice < settings.wrapped:
-        return _wrapped(document, int(rng.integers(_NARROWEST, _WIDEST)))
-    if choice < settings.wrapped + settings.lines:
-        return [_followed_by(sentence, "\n") for sentence in document]
-    return document
-
-
-def _wrapped(document: list[_Tokens], width: int) -> list[_Tokens]:
-    wrapped, column = [], 0
+    if choice >= settings.wrapped:
+        has_lines = choice < settings.wrapped + settings.lines
+        return [_followed_by(sentence, "\n") for sentence in document] if has_lines else document
+    width, wrapped, column = int(rng.integers(_NARROWEST, _WIDEST)), list[_Tokens](), 0
     for sentence in document:
-        wrapped.append(list[RawToken]())
+        wrapped.append([])
         for token in sentence:
             column += len(token.form) + len(token.gap)
             if token.gap == " " and column > width:
@@ -161,23 +141,13 @@ def _followed_by(sentence: _Tokens, gap: str) -> _Tokens:
 
 
 @dataclass(frozen=True)
-class MeanScore:
-    """The mean F1 over several treebanks."""
-
-    f1: float
-
-
-@dataclass(frozen=True)
 class SegmenterEpoch:
-    """The result of an epoch: F1 on the raw text of dev."""
+    """The result of an epoch: F1 of Tokens, Sentences and Words on the raw text of dev, the mean over treebanks."""
 
     epoch: int
     loss: float
-    scores: Mapping[str, Score | MeanScore]  # Tokens, Sentences, Words
-    is_best: bool  # so far
+    f1: dict[str, float]
     seconds: float  # since the start of the training
-    has_learned: bool  # whether an epoch so far was better than cutting at spaces and blank lines
-    by_treebank: Mapping[str, Mapping[str, Score]] = field(default_factory=dict)  # the scores of each treebank
 
 
 class CharTargets(NamedTuple):
@@ -208,14 +178,13 @@ class SegmenterLearner:
         device: torch.device | None = None,
     ) -> None:
         torch.manual_seed(seed)
-        self.settings, self.seed, self.dev, self.device = settings, seed, dev, device or torch.device("cpu")
+        self.settings, self.seed, self.device = settings, seed, device or torch.device("cpu")
         self.unnamed = unnamed
         self.segmenter = new_segmenter(train, settings)
         self.network = copy.deepcopy(self.segmenter.network).to(self.device).train()
-        self.mean = self.segmenter.network.to(self.device)  # has the moving average of the weights
+        self.averaged = self.segmenter.network.to(self.device)  # has the moving average of the weights
         self.texts = TreebankTexts(train, balance)
-        self.dev_texts = {code: (raw_text(some), some) for code, some in by_treebank(dev).items()}
-        self.at_spaces = {code: cut_at_spaces(text) for code, (text, _) in self.dev_texts.items()}
+        self.dev_texts = {code: (raw_text(some).text, some) for code, some in by_treebank(dev).items()}
         self.adam = torch.optim.AdamW(
             self.network.parameters(),
             lr=settings.learning_rate,
@@ -223,12 +192,11 @@ class SegmenterLearner:
             fused=self.device.type == "cuda",
         )
         self.n_updates = 0
-        self._next: tuple[int, Future[list[_Batch]]] | None = None  # an epoch, and its batches
+        self.prepared: tuple[int, Future[list[_Batch]]] | None = None  # an epoch, and its batches
 
     def epochs(self) -> Iterator[SegmenterEpoch]:
         """Train, and yield the result of each epoch that is scored on dev: by default all, and always the last."""
-        best, best_accuracy, began = _copied(self.mean), -1.0, time.monotonic()
-        has_learned = min(min(each.values()) for each in self.at_spaces.values()) > 1 - _LEARNED  # nothing to learn
+        best, best_sum, began = self._weights(), -1.0, time.monotonic()
         for epoch in range(1, self.settings.epochs + 1):
             loss = self.learn(epoch)
             if not math.isfinite(loss):
@@ -236,24 +204,21 @@ class SegmenterLearner:
                 raise TreefineError(f"In epoch {epoch}, the loss of the segmenter became infinite or NaN.", hint=hint)
             if epoch % self.settings.dev_every and epoch < self.settings.epochs:
                 continue
-            found = self.dev_scores()
-            scores = overall(found)
-            accuracy = (scores["Words"].f1 + scores["Sentences"].f1) / 2
-            is_best = accuracy > best_accuracy
-            if is_best:
-                best, best_accuracy = _copied(self.mean), accuracy
-            has_learned |= any(
-                found[code][name].f1 > f1 + _LEARNED for code in found for name, f1 in self.at_spaces[code].items()
-            )
-            yield SegmenterEpoch(epoch, loss, scores, is_best, time.monotonic() - began, has_learned, found)
-        self.mean.load_state_dict(best)
+            f1 = self.dev_f1()
+            if f1["Words"] + f1["Sentences"] > best_sum:
+                best, best_sum = self._weights(), f1["Words"] + f1["Sentences"]
+            yield SegmenterEpoch(epoch, loss, f1, time.monotonic() - began)
+        self.averaged.load_state_dict(best)
 
-    def dev_scores(self) -> dict[str, dict[str, Score]]:
-        """Return the scores of the current weights on the raw text of each treebank's dev set."""
-        return {
-            code: measured(self.segmenter.for_treebank(code), text.text, some)
-            for code, (text, some) in self.dev_texts.items()
-        }
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: weight.detach().clone() for name, weight in self.averaged.state_dict().items()}
+
+    def dev_f1(self) -> dict[str, float]:
+        """Return the F1 of the current weights on the raw text of dev: the mean over the treebanks."""
+        scores = [
+            text_scores(self.segmenter.for_treebank(code), text, some) for code, (text, some) in self.dev_texts.items()
+        ]
+        return {name: fmean(one[name].f1 for one in scores) for name in scores[0]}
 
     def learn(self, epoch: int) -> float:
         """Train on the texts of an epoch; return the mean loss."""
@@ -265,18 +230,16 @@ class SegmenterLearner:
 
     def _batches_of(self, epoch: int) -> list[_Batch]:
         """Return the batches of an epoch. While a GPU trains on them, a thread prepares those of the next epoch."""
-        if self._next is not None and self._next[0] == epoch:
-            batches = self._next[1].result()
-        else:
-            batches = self._prepared(epoch)
-        self._next = None
+        is_prepared = self.prepared is not None and self.prepared[0] == epoch
+        batches = self.prepared[1].result() if self.prepared is not None and is_prepared else self._prepare(epoch)
+        self.prepared = None
         if self.device.type == "cuda" and epoch < self.settings.epochs:
-            with_thread = ThreadPoolExecutor(1)
-            self._next = epoch + 1, with_thread.submit(self._prepared, epoch + 1)
-            with_thread.shutdown(wait=False)
+            thread = ThreadPoolExecutor(1)
+            self.prepared = epoch + 1, thread.submit(self._prepare, epoch + 1)
+            thread.shutdown(wait=False)
         return batches
 
-    def _prepared(self, epoch: int) -> list[_Batch]:
+    def _prepare(self, epoch: int) -> list[_Batch]:
         rng = np.random.default_rng([self.seed, epoch])
         texts = self.texts.draw(self.settings, rng)
         return list(_batches(texts, self.segmenter, self.settings, self.unnamed, rng))
@@ -291,40 +254,16 @@ class SegmenterLearner:
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         self.n_updates += 1
-        mean, weights = list(self.mean.parameters()), list(self.network.parameters())
-        update_ema(mean, weights, self.settings.ema, self.n_updates)
+        ema, weights = list(self.averaged.parameters()), list(self.network.parameters())
+        update_ema(ema, weights, self.settings.ema, self.n_updates)
         return loss.detach()
-
-
-def nothing_learned(epoch: SegmenterEpoch, settings: SegmenterTraining) -> str:
-    """Return a warning if a segmenter has learned nothing after a tenth of its epochs, or at the end."""
-    if epoch.has_learned or epoch.epoch not in (math.ceil(settings.epochs / 10), settings.epochs):
-        return ""
-    fewer = f"a lower segmenter.batch_windows than {settings.batch_windows}, or " if settings.batch_windows > 1 else ""
-    return (
-        f"After {epoch.epoch} of {settings.epochs} epochs, the segmenter cuts text no better than at spaces and blank "
-        f"lines. It may need more updates: set {fewer}more segmenter.epochs than {settings.epochs}. To train without a "
-        "segmenter, set segmenter.train=never."
-    )
-
-
-def cut_at_spaces(text: RawText) -> dict[str, float]:
-    """Return the F1 of tokens and sentences if the text is cut only at spaces and blank lines."""
-    begins = [0, *(number + 1 for number, ends in enumerate(text.ends_sentence) if ends)]
-    sentences = [(text.spans[first][0], text.spans[end - 1][1]) for first, end in pairwise(begins)]
-    found = {"Tokens": (text.spans, r"\S+"), "Sentences": (sentences, r"\S(?:.*?\S)?(?=\s*(?:\n\s*\n|$))")}
-    scores = {}
-    for name, (gold, pattern) in found.items():
-        ours = [each.span() for each in re.finditer(pattern, text.text, re.DOTALL)]
-        scores[name] = Score(len(gold), len(ours), len(set(gold) & set(ours))).f1
-    return scores
 
 
 def new_segmenter(train: Sequence[Sentence], settings: SegmenterTraining) -> Segmenter:
     """Return an untrained segmenter that knows the characters of the text and the habits of each treebank."""
     treebanks = by_treebank(train)
     texts = {code: raw_text(some) for code, some in treebanks.items()}
-    alphabet = Alphabet.of("".join(each.text for each in texts.values()), settings.network)
+    alphabet = Alphabet.of("".join(text.text for text in texts.values()), settings.network)
     habits = {code: _habits(some, texts[code], code) for code, some in treebanks.items()}
     codes = tuple(filter(None, treebanks))
     if codes and "" not in habits:  # no treebank is without a code
@@ -342,26 +281,13 @@ def _habits(train: Sequence[Sentence], text: RawText, code: str) -> Tokenization
     return TokenizationRules(learn_multiwords(train), most_spaces, agreeing_rules(text), marks_ends)
 
 
-def overall(scores: Mapping[str, Mapping[str, Score]]) -> Mapping[str, Score | MeanScore]:
-    """Return the scores of a single treebank, or the mean F1 over several treebanks."""
-    first, *others = scores.values()
-    if not others:
-        return first
-    return {name: MeanScore(sum(each[name].f1 for each in scores.values()) / len(scores)) for name in first}
-
-
-def measured(segmenter: Segmenter, text: str, gold: Sequence[Sentence]) -> dict[str, Score]:
+def text_scores(segmenter: Segmenter, text: str, gold: Sequence[Sentence]) -> dict[str, Score]:
     """Score the tokens, sentences and words that a segmenter finds in the text of a treebank."""
-    return cut_scores(segmenter.segment(text), gold)
-
-
-def cut_scores(found: Iterable[Segmented], gold: Sequence[Sentence]) -> dict[str, Score]:
-    """Score the tokens, sentences and words of a segmented text."""
 
     def with_any_tree(sentence: Sentence) -> Sentence:  # because the scorer needs trees
         return sentence.with_graph(Graph.of_words([0] + [1] * (len(sentence) - 1), [BLANK] * len(sentence)))
 
-    return segmentation_scores(load_pair(gold, [with_any_tree(each.sentence) for each in found]))
+    return segmentation_scores(load_pair(gold, [with_any_tree(one.sentence) for one in segmenter.segment(text)]))
 
 
 def cut_loss(
@@ -371,13 +297,13 @@ def cut_loss(
     is_token, is_end = token >= 0, sentence >= 0
     wanted = token.masked_fill(~is_token, NOWHERE).flatten()
     token_loss = F.cross_entropy(scores.token.flatten(0, 1), wanted, ignore_index=NOWHERE, reduction="sum")
-    each_end = F.binary_cross_entropy_with_logits(scores.sentence, sentence.clamp(min=0), reduction="none")
+    end_losses = F.binary_cross_entropy_with_logits(scores.sentence, sentence.clamp(min=0), reduction="none")
     # No number is read from the device, so that a GPU is never waited for.
-    return token_loss / is_token.sum().clamp(min=1) + (each_end * is_end).sum() / is_end.sum().clamp(min=1)
+    return token_loss / is_token.sum().clamp(min=1) + (end_losses * is_end).sum() / is_end.sum().clamp(min=1)
 
 
 def _batches(
-    texts: Sequence[DrawnText],
+    texts: Sequence[tuple[str, RawText]],
     segmenter: Segmenter,
     settings: SegmenterTraining,
     unnamed: float,
@@ -386,21 +312,20 @@ def _batches(
     """Yield batches of windows, in random order. Those of each text start at a random offset."""
     encoded, right, places = list[Encoded](), list[tuple[np.ndarray, np.ndarray]](), list[tuple[int, slice]]()
     size = settings.window
-    for number, drawn in enumerate(texts):
-        encoded.append(segmenter.alphabet.encode(drawn.text.text))
-        right.append(targets(drawn.text))
-        n_chars = len(drawn.text.text)
+    for number, (_, drawn) in enumerate(texts):
+        encoded.append(segmenter.alphabet.encode(drawn.text))
+        right.append(targets(drawn))
+        n_chars = len(drawn.text)
         offsets = np.arange(-int(rng.integers(size)), n_chars, size).clip(0, max(0, n_chars - size))
         places += [(number, slice(offset, offset + size)) for offset in offsets.tolist()]
     most = settings.batch_windows or min(_MOST_WINDOWS, max(1, settings.epochs * len(places) // N_UPDATES))
     order = rng.permutation(len(places))
-    codes = without_some([texts[number].treebank for number, _ in places], unnamed, rng)
+    codes = without_some([texts[number][0] for number, _ in places], unnamed, rng)
     numbers = {"": 0} | {code: number for number, code in enumerate(segmenter.treebanks, start=1)}
     for some in np.array_split(order, max(1, len(order) // most)):
-        chosen = [places[each] for each in some.tolist()]
-        windows = Windows.of(
-            [encoded[number][place] for number, place in chosen], [numbers[codes[each]] for each in some.tolist()]
-        )
+        chosen = [places[window] for window in some.tolist()]
+        treebanks = [numbers[codes[window]] for window in some.tolist()]
+        windows = Windows.of([encoded[number][place] for number, place in chosen], treebanks)
         token = _stacked([right[number][0][place] for number, place in chosen], NOWHERE)
         sentence = _stacked([right[number][1][place] for number, place in chosen], -1)
         yield windows, CharTargets(token, sentence)
@@ -425,7 +350,3 @@ def targets(text: RawText) -> tuple[np.ndarray, np.ndarray]:
         token[end - 1] = np.where([len(words) == 1 for words in text.words], ENDS, ENDS_MULTIWORD)
         sentence[end - 1] = text.ends_sentence
     return token, sentence
-
-
-def _copied(network: SegmenterNetwork) -> dict[str, Tensor]:
-    return {name: each.detach().clone() for name, each in network.state_dict().items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 from treefine.config import SentenceEndSettings
 from treefine.model.parser_model import ParserModel
 from treefine.parsing.parser import Parser
-from treefine.segmenter.cut import Scored, has_blank_line
+from treefine.segmenter.cut import has_blank_line
 from treefine.segmenter.segmenter import Segmenter
 from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer, combined, placed_tokens
 from treefine.training.calibrate import fitted_temperature
@@ -76,19 +76,14 @@ class RunningText:
 
     def batches(self, rng: np.random.Generator) -> list[list[TextWindow]]:
         """Return the windows of an epoch in random batches."""
-        drawn = [
-            windows_of(text, start=int(rng.integers(WINDOW)), treebank=treebank)
-            for _ in range(self.settings.texts_per_epoch)
-            for treebank, text in self.texts.draw(self.settings, rng)
-        ]
-        windows = list(chain.from_iterable(drawn))
+        windows: list[TextWindow] = []
+        for _ in range(self.settings.texts_per_epoch):
+            for code, text in self.texts.draw(self.settings, rng):
+                windows += windows_of(text, start=int(rng.integers(WINDOW)), treebank=code)
         order = rng.permutation(len(windows)).tolist()
-        codes = without_some([each.treebank for each in windows], self.unnamed, rng)
-        windows = [replace(each, treebank=code) for each, code in zip(windows, codes, strict=True)]
-        return [
-            [windows[each] for each in order[first : first + _BATCH_WINDOWS]]
-            for first in range(0, len(order), _BATCH_WINDOWS)
-        ]
+        codes = without_some([window.treebank for window in windows], self.unnamed, rng)
+        windows = [replace(windows[place], treebank=codes[place]) for place in order]
+        return [windows[first : first + _BATCH_WINDOWS] for first in range(0, len(windows), _BATCH_WINDOWS)]
 
 
 def end_loss(logits: Float[Tensor, "batch word"], windows: Sequence[TextWindow]) -> Float[Tensor, ""]:
@@ -106,20 +101,20 @@ def encoder_f1(model: ParserModel, sentences: Sequence[Sentence]) -> float:
 
     With several treebanks, return the mean of their F1.
     """
-    found = [_encoder_f1(model, some, code) for code, some in by_treebank(sentences).items()]
-    return sum(found) / max(1, len(found))
+    treebanks = by_treebank(sentences)
+    return sum(_encoder_f1(model, some, code) for code, some in treebanks.items()) / max(1, len(treebanks))
 
 
 def _encoder_f1(model: ParserModel, sentences: Sequence[Sentence], treebank: str) -> float:
     windows = windows_of(raw_text(sentences))
-    found: list[bool] = []
+    ends: list[bool] = []
     for first in range(0, len(windows), _BATCH_WINDOWS):
         some = windows[first : first + _BATCH_WINDOWS]
-        for scores in model.sentence_end_scores([each.tokens for each in some], treebank):
-            found += (scores > 0).tolist()
+        for scores in model.sentence_end_scores([window.tokens for window in some], treebank):
+            ends += (scores > 0).tolist()
     gold = [end for window in windows for end in window.ends]
-    found[-1] = gold[-1] = True  # the text ends here
-    return sentence_f1(np.array(found), np.array(gold))
+    ends[-1] = gold[-1] = True  # the text ends here
+    return sentence_f1(np.array(ends), np.array(gold))
 
 
 def fitted_ends(parser: Parser, dev: Sequence[Sentence]) -> SentenceEndSettings:
@@ -150,19 +145,15 @@ def end_scores(segmenter: Segmenter, scorer: SentenceScorer, text: RawText) -> E
     scored = list(segmenter.scored([text.text]))
     ends_of = SentenceEnds(scorer, _ENCODER_ALONE, treebank=segmenter.treebank)
     of_encoder = ends_of.of_stream(scored, most_spaces=segmenter.most_spaces)
-    encoder, char = _sentence_scores(list(of_encoder)), _sentence_scores(scored)
-    places = [each for _, some in placed_tokens(scored, segmenter.most_spaces) for each in some]
-    last = np.array([each.last for each in places], dtype=np.int64)
-    is_forced = np.array([has_blank_line(each.token.after) for each in places], dtype=bool)
+    encoder, char = (np.concatenate([stretch.sentence for stretch in some]) for some in (list(of_encoder), scored))
+    tokens = [token for _, some in placed_tokens(scored, segmenter.most_spaces) for token in some]
+    last = np.array([token.last for token in tokens], dtype=np.int64)
+    is_forced = np.array([has_blank_line(token.token.after) for token in tokens], dtype=bool)
     is_forced[-1:] = True
     has_margin = segmenter.own_habits.marks_ends
-    needs_margin = np.array([each.needs_margin and has_margin for each in places], dtype=bool)
-    is_end = np.array([each.last in ends for each in places], dtype=bool)
+    needs_margin = np.array([token.needs_margin and has_margin for token in tokens], dtype=bool)
+    is_end = np.array([token.last in ends for token in tokens], dtype=bool)
     return EndScores(encoder[last], char[last], needs_margin, is_end, is_forced)
-
-
-def _sentence_scores(stretches: Sequence[Scored]) -> np.ndarray:
-    return np.concatenate([each.sentence for each in stretches])
 
 
 def fitted(scores: EndScores) -> SentenceEndSettings:
@@ -173,40 +164,27 @@ def fitted(scores: EndScores) -> SentenceEndSettings:
     scores alone, without the rules of `segmenter/line_ends`.
     """
     trials = [SentenceEndSettings(weight, margin) for weight, margin in product(CHAR_WEIGHTS, MARGINS)]
-    f1 = {each: _sentence_f1(scores, each) for each in trials}
-    good = [each for each in trials if f1[each] >= max(f1.values()) - _NEARLY]
-    best = max(good, key=lambda each: (each.margin, f1[each], -each.char_weight))
-    return replace(best, temperature=_temperature(scores, best))
-
-
-def _sentence_f1(scores: EndScores, settings: SentenceEndSettings) -> float:
-    found = (_log_odds(scores, settings) > 0) | scores.is_forced
-    return sentence_f1(found, scores.is_end | scores.is_forced)
+    gold = scores.is_end | scores.is_forced
+    f1 = {trial: sentence_f1((_log_odds(scores, trial) > 0) | scores.is_forced, gold) for trial in trials}
+    good = [trial for trial in trials if f1[trial] >= max(f1.values()) - _NEARLY]
+    best = max(good, key=lambda trial: (trial.margin, f1[trial], -trial.char_weight))
+    log_odds = _log_odds(scores, best)[~scores.is_forced]
+    choices = np.stack([np.zeros_like(log_odds), log_odds], axis=1)  # the sentence continues, or ends
+    is_end = scores.is_end[~scores.is_forced].astype(np.int64)
+    return replace(best, temperature=fitted_temperature([(choices, is_end)]))
 
 
 def _log_odds(scores: EndScores, settings: SentenceEndSettings) -> np.ndarray:
     return combined(scores.encoder, scores.char, scores.needs_margin, settings)
 
 
-def sentence_f1(found: np.ndarray, gold: np.ndarray) -> float:
+def sentence_f1(ends: np.ndarray, gold: np.ndarray) -> float:
     """Return the F1 of sentences, from whether a sentence ends after each token.
 
     >>> sentence_f1(np.array([True, False, True, True]), np.array([True, False, False, True]))
     0.4
     """
-    ends, gold_ends = np.flatnonzero(found), np.flatnonzero(gold)
-    spans = set(zip(np.append(-1, ends)[:-1].tolist(), ends.tolist(), strict=True))
-    right = spans & set(zip(np.append(-1, gold_ends)[:-1].tolist(), gold_ends.tolist(), strict=True))
-    return 2 * len(right) / max(1, len(ends) + len(gold_ends))
-
-
-def _temperature(scores: EndScores, settings: SentenceEndSettings) -> float:
-    log_odds = _log_odds(scores, settings)[~scores.is_forced]
-    choices = np.stack([np.zeros_like(log_odds), log_odds], axis=1)  # the sentence continues, or ends
-    return fitted_temperature([(choices, scores.is_end[~scores.is_forced].astype(np.int64))])
-
-
-def end_probabilities(scores: EndScores, settings: SentenceEndSettings) -> tuple[np.ndarray, np.ndarray]:
-    """Return the probability of a sentence end after each token, and whether one is there; not if it is forced."""
-    log_odds = _log_odds(scores, settings)[~scores.is_forced].astype(np.float64)
-    return 1 / (1 + np.exp(-log_odds)), scores.is_end[~scores.is_forced]
+    ours, theirs = (
+        set(pairwise([-1, *np.flatnonzero(some).tolist()])) for some in (ends, gold)
+    )  # the token before each sentence, and its last token
+    return 2 * len(ours & theirs) / max(1, len(ours) + len(theirs))

@@ -25,7 +25,7 @@ from treefine.training.new_model import TrainedBase
 from treefine.training.prepare import Prepared, base_of, prepare, settings_of, sources_of
 from treefine.training.processes import Processes
 from treefine.training.recipe import Recipe
-from treefine.training.segmenter import SegmenterLearner, nothing_learned
+from treefine.training.segmenter import SegmenterLearner
 from treefine.treebank.files import open_output
 
 __all__ = ["FolderNames", "Progress", "begin_folder", "check_folder", "train"]
@@ -86,12 +86,11 @@ def _segmenter(
             learner = SegmenterLearner(data.train, data.dev, settings, **shares, seed=seed, device=processes.device)
             with MetricsLog(folder, after_epoch=0) as metrics:
                 for epoch in learner.epochs():
-                    f1 = {name: score.f1 for name, score in epoch.scores.items()}
-                    metrics.add(epoch.epoch, {"loss": epoch.loss, **f1, "seconds": epoch.seconds})
+                    metrics.add(epoch.epoch, {"loss": epoch.loss, **epoch.f1, "seconds": epoch.seconds})
                     processes.same(True)
                     place = ("segmenter", epoch.epoch, settings.epochs, epoch.epoch / settings.epochs)
-                    state, warning = TrainingState(epoch.epoch), nothing_learned(epoch, settings)
-                    yield Progress(*place, epoch.loss, None, state, epoch.seconds, segmentation=f1, warning=warning)
+                    state = TrainingState(epoch.epoch)
+                    yield Progress(*place, epoch.loss, None, state, epoch.seconds, segmentation=epoch.f1)
             learner.segmenter.save(model)
         while processes.same(False):  # the other processes wait for one epoch at a time, so they do not time out
             pass
