@@ -94,7 +94,7 @@ def fitted_temperature(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
     if not any(len(right) for _, right in pairs):
         return 1.0
 
-    def negative_log_likelihood(log_temperature: float) -> float:
+    def penalised_loss(log_temperature: float) -> float:
         total = _PRIOR * log_temperature**2
         for scores, right in pairs:
             scaled = scores.astype(np.float64) / np.exp(log_temperature)
@@ -103,9 +103,7 @@ def fitted_temperature(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
             total -= float(scaled[np.arange(len(right)), right].sum())
         return total
 
-    return float(
-        np.exp(golden_section_minimum(negative_log_likelihood, np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE)))
-    )
+    return float(np.exp(golden_section_minimum(penalised_loss, np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE))))
 
 
 def _with_sentences(parser: Parser, dev: Sequence[Sentence], settings: ConfidenceSettings) -> ConfidenceSettings:
