@@ -232,14 +232,9 @@ def _check_options(file: OutputFile, options: OutputOptions) -> None:
         ),
         (several and title, f"{title} cannot hold several trees per sentence.", "Write CoNLL-U, or leave out --k."),
         (
-            resumed and several and file.shape == "conllu",
-            "A treebank with several trees per sentence cannot be resumed.",
-            "Write JSON, or leave out --k or --resume.",
-        ),
-        (
             resumed and not file.is_in_folder,
             "--resume cannot continue this kind of output.",
-            "Write CoNLL-U, CoNLL-X, CoNLL-2009 or JSON to a file, write to a folder, or leave out --resume.",
+            "Write a treebank or JSON to a file, write to a folder, or leave out --resume or, for a treebank, --k.",
         ),
     ):
         if is_wrong:

@@ -1,0 +1,212 @@
+"""Parse a corpus of many files on the machines of a Ray cluster, or on all GPUs or cores of this one.
+
+Each actor holds one parser and writes one output file at a time. A file appears whole or not at all, so the same call
+resumes a run that was killed. If an actor dies, Ray starts a new one, which continues the file from its part file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pickle
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from treefine.cli.parser_options import with_parser_options
+from treefine.errors import TreefineError
+from treefine.jobs.inputs import find_inputs
+from treefine.jobs.outputs import OutputFile, OutputOptions, Shape, plan_outputs
+from treefine.parsing.options import ParserOptions
+from treefine.version import __version__
+from treefine.wording import count
+
+_AGAIN = "Run the same command again to resume."
+
+
+def parse_corpus(
+    sources: Sequence[str],
+    output: str,
+    *,
+    model: str = "en",
+    options: ParserOptions | None = None,
+    shape: Shape | None = None,
+    wanted: OutputOptions | None = None,
+    actors: int | None = None,
+) -> bool:
+    """Parse files, folders or patterns into a folder; return whether every file was parsed and has a sentence.
+
+    All machines must share the folder and the files. `RAY_ADDRESS` names a cluster; without it, Ray runs on this
+    machine. There is one actor per GPU, or per core without a GPU, unless `actors` says otherwise. Finished files are
+    skipped. Problems are reported on standard error.
+    """
+    ray = _import_ray()
+    options, wanted = options or ParserOptions(), replace(wanted or OutputOptions(), resume=True, model=model)
+    inputs = find_inputs(sources, output=output)
+    if any(not source.is_file for source in inputs):
+        raise TreefineError("A corpus cannot come from standard input or from a text.", hint="Give files.")
+    files = plan_outputs(inputs, str(Path(output)) + os.sep, shape, replace(wanted, k=options.k or 1))
+    left = [file for file in files if not file.is_finished]
+    left.sort(key=_size, reverse=True)  # largest first
+    if len(left) < len(files):
+        _say(f"treefine: {len(files) - len(left):,} of {count(len(files), 'file')} already finished")
+    if not left:
+        return True
+    outcomes = {}
+    with _connected(ray):
+        n_gpus = int(ray.cluster_resources().get("GPU", 0)) if options.device != "cpu" else 0
+        n_actors = min(actors or n_gpus or int(ray.cluster_resources().get("CPU", 1)), len(left))
+        rows = [{"file": pickle.dumps(file)} for file in left]
+        results = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+            _CorpusActor,
+            batch_size=1,
+            fn_constructor_args=(model, options, wanted, str(Path.cwd()), __version__),
+            concurrency=n_actors,
+            num_cpus=1,
+            num_gpus=1 if n_gpus else 0,
+        )
+        try:
+            for row in results.iter_rows():
+                outcome = json.loads(row["outcome"])
+                outcomes[outcome["path"]] = outcome
+        except KeyboardInterrupt as stop:
+            raise KeyboardInterrupt(_AGAIN) from stop
+        except Exception as error:  # Ray has many kinds
+            reason = str(error).strip().splitlines()[-1]
+            raise TreefineError(f"Ray stopped: {reason}", hint=_AGAIN) from error
+    return _report(left, outcomes)
+
+
+def _size(file: OutputFile) -> int:
+    return Path(file.inputs[0].name).stat().st_size
+
+
+def _report(files: Sequence[OutputFile], outcomes: dict[str, dict[str, Any]]) -> bool:
+    """Print warnings, errors and a summary, and return whether everything succeeded."""
+    messages, faults, n_sentences = dict[str, None](), 0, 0
+    for file in files:
+        outcome = outcomes.get(file.path)
+        if outcome is None:
+            fault = f"{file.inputs[0].name}: The file was not parsed: its workers died. {_AGAIN}"
+            outcome = {"messages": [], "faults": [fault], "sentences": 0}
+        messages |= dict.fromkeys([*outcome["messages"], *(f"treefine: {fault}" for fault in outcome["faults"])])
+        faults += bool(outcome["faults"])
+        n_sentences += outcome["sentences"]
+    for message in messages:
+        _say(message)
+    failed = f"; {faults:,} failed or empty" if faults else ""
+    _say(f"{count(len(files) - faults, 'file')} parsed, {count(n_sentences, 'sentence')}{failed}")
+    return not faults
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+class _CorpusActor:
+    """Parses files with one parser, which is loaded once."""
+
+    def __init__(self, model: str, options: ParserOptions, wanted: OutputOptions, folder: str, version: str) -> None:
+        import torch
+
+        from treefine.jobs.run import load_parser
+
+        if version != __version__:
+            message = f"A worker has treefine {__version__}, but the command runs treefine {version}."
+            raise TreefineError(message, hint="Install the same version on all machines.")
+        os.chdir(folder)  # the names of files are relative to it
+        torch.set_num_threads(1)
+        self._parser, self._wanted = load_parser(model, options), wanted
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
+        """Write one file, and return what is to be reported."""
+        from treefine.jobs.run import Listener, run
+
+        (data,) = batch["file"]
+        file: OutputFile = pickle.loads(data)
+        messages, faults, n_sentences = list[str](), list[str](), 0
+
+        def advance(amount: int = 0, *, sentences: int = 0) -> None:
+            nonlocal n_sentences
+            n_sentences += sentences
+
+        def warn(text: str) -> None:
+            messages.append(f"treefine: warning: {text}")
+
+        try:
+            if not file.is_finished:  # a worker that died may have written it
+                run(self._parser, [file], self._wanted, Listener(messages.append, warn, faults.append, advance))
+        except TreefineError as error:
+            faults.append(str(error))
+        outcome = {"path": file.path, "messages": messages, "faults": faults, "sentences": n_sentences}
+        return {"outcome": [json.dumps(outcome)]}
+
+
+def _import_ray() -> Any:
+    """Import Ray, which reads its settings from the environment when it is imported."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise Ray sends usage data
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    if not os.environ.get("RAY_ADDRESS"):
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # despite its name: listen only on this machine
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise TreefineError("Ray is not installed.", hint="Install it: pip install 'treefine[ray]'") from error
+    return ray
+
+
+@contextmanager
+def _connected(ray: Any) -> Iterator[None]:
+    """Connect to the cluster, or start one for this machine only."""
+    address = os.environ.get("RAY_ADDRESS")
+    try:
+        local = {} if address else {"include_dashboard": False}
+        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)
+    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+        hint = f"Check that a cluster is running at {address} (from RAY_ADDRESS)." if address else ""
+        raise TreefineError(f"Ray cannot be started: {str(error).strip().splitlines()[0]}", hint=hint) from error
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    context.execution_no_progress_timeout_s = -1  # a file may take hours
+    context.max_errored_blocks = -1  # the other files are parsed; the run names those that are missing
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@with_parser_options(without=["initial", "trust"])
+def corpus_command(
+    sources: Annotated[list[str], typer.Argument(metavar="INPUT", help="Files, folders or quoted patterns.")],
+    output: Annotated[str, typer.Option("-o", "--output", metavar="DIR", help="Folder for one output per input.")],
+    model: Annotated[str, typer.Option("--model", metavar="NAME|DIR", help="Bundled model or model folder.")] = "en",
+    shape: Annotated[Shape | None, typer.Option("--format", help="Output format.", show_default="conllu")] = None,
+    confidence: Annotated[bool, typer.Option("--confidence", help="Write the confidence of each word.")] = False,
+    actors: Annotated[int | None, typer.Option("--actors", min=1, metavar="N", help="Number of parsers.")] = None,
+    *,
+    options: ParserOptions,
+) -> None:
+    """Parse a corpus of many files with Ray; the same command resumes an interrupted run."""
+    wanted = OutputOptions(confidence=confidence)
+    try:
+        is_complete = parse_corpus(
+            sources, output, model=model, options=options, shape=shape, wanted=wanted, actors=actors
+        )
+    except TreefineError as error:
+        _say(f"treefine: {error}")
+        raise typer.Exit(1) from None
+    raise typer.Exit(0 if is_complete else 1)
+
+
+if __name__ == "__main__":
+    from treefine.integrations.ray import corpus_command as command  # so that actors find the class by its module
+
+    typer.run(command)
