@@ -12,7 +12,6 @@ from treefine.segmenter import cut as cuts
 from treefine.segmenter.cut import Cuts, has_blank_line, sentences_of
 from treefine.segmenter.network import ENDS, ENDS_MULTIWORD, WITHIN
 from treefine.treebank.conllu import cell_faults, text_faults
-from treefine.treebank.multiword import Multiwords
 from treefine.treebank.raw_text import text_of
 
 
@@ -127,21 +126,6 @@ def test_no_sentence_continues_after_a_blank_line(cut):
         assert ("# newpar" in other.sentence.comments) == has_blank_line(gap)
 
 
-def test_a_token_ends_where_the_segmenter_says_and_before_white_space():
-    segmented = found(decided("Don't go.", ends=[1, 7], sentences=[8]))
-
-    assert segmented[0].sentence.to_conllu() == (
-        "# sent_id = 1\n# text = Don't go.\n"
-        "1\tDo" + "\t_" * 7 + "\tSpaceAfter=No\n2\tn't" + "\t_" * 8 + "\n3\tgo" + "\t_" * 7 + "\tSpaceAfter=No\n"
-        "4\t." + "\t_" * 7 + "\tSpaceAfter=No\n\n"
-    )
-
-
-def test_sentences_end_with_the_tokens_that_the_segmenter_marks():
-    assert forms(found(decided("a b. c d", sentences=[3]))) == [("a", "b."), ("c", "d")]
-    assert forms(found(decided("a b. c d", sentences=[2]))) == [("a", "b.", "c", "d")]  # no token ends there
-
-
 def test_a_blank_line_ends_a_sentence_and_starts_a_paragraph():
     segmented = found(decided("a\n\nb\nc \r\n \nd"))
 
@@ -156,12 +140,6 @@ def test_multiword_tokens_are_split_and_their_words_share_a_span():
     assert segmented.sentence.forms == ("lo", "de", "el", "mar")
     assert segmented.sentence.columns[9] == ("_", r"SpacesAfter=\s\s", "_", "_", "SpaceAfter=No")
     assert segmented.spans == ((0, 2), (3, 6), (3, 6), (8, 11))
-
-
-def test_an_unknown_multiword_token_stays_one_word():
-    (segmented,) = found(decided("lo del", multiword=[5]), multiwords=Multiwords())
-
-    assert segmented.sentence.columns[0] == ("1", "2")
 
 
 @pytest.mark.parametrize(
@@ -189,17 +167,6 @@ def test_characters_that_no_cell_can_hold_are_gaps_that_can_be_rebuilt():
 
     assert segmented.sentence.columns[9] == (r"SpacesBefore=\u0000|SpacesAfter=\ud800", "SpaceAfter=No")
     assert segmented.sentence.text == "a b"
-
-
-@pytest.mark.parametrize("text", [" a ", "a b ", "a\n", "a"])
-def test_a_space_at_the_end_of_the_text_is_kept_and_none_is_added(text):
-    assert text_of([each.sentence for each in found(decided(text))]) == text
-
-
-def test_an_endless_sentence_is_split_so_that_it_fits_into_memory(monkeypatch):
-    monkeypatch.setattr(cuts, "MOST_TOKENS", 3)
-
-    assert forms(found(decided("a b c d e f g"))) == [("a", "b", "c"), ("d", "e", "f"), ("g",)]
 
 
 @given(st.integers(1, 12))

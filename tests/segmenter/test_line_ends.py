@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from treefine.segmenter import line_ends
 from treefine.segmenter.cut import IF_LONG, MANY_TOKENS, sentences_of
-from treefine.segmenter.line_ends import Scored, are_clear, cuts_of
+from treefine.segmenter.line_ends import Scored, cuts_of
 from treefine.segmenter.network import WITHIN
 from treefine.treebank.multiword import Multiwords
 
@@ -62,12 +62,6 @@ def test_wrapped_text_is_cut_as_if_it_were_on_one_line(width):
     assert sentences(textwrap.fill(PROSE, width)) == [PROSE]
 
 
-def test_the_last_line_of_a_wrapped_paragraph_is_not_a_list():
-    text = "\n".join([textwrap.fill(PROSE, 60), textwrap.fill(PROSE, 60)])
-
-    assert len(sentences(text)) == 1  # the network found no boundary
-
-
 def test_a_mark_is_part_of_its_item_even_if_the_network_ends_a_sentence_there():
     text = "1. Open the box\n2. Remove it"
     found = scored(text, RULED_OUT)
@@ -83,16 +77,6 @@ def test_a_long_sentence_ends_at_the_end_of_a_line_that_was_not_wrapped():
 
     assert set(lengths[:-1]) == {MANY_TOKENS + 2}  # at the first line end after MANY_TOKENS tokens
     assert sum(lengths) == 3 * MANY_TOKENS
-
-
-def test_a_long_line_does_not_need_memory_for_all_of_it():
-    def endless():
-        while True:
-            yield scored("ab " * 500)
-
-    first = next(cuts_of(endless()))
-
-    assert len(first.text) < 3 * line_ends.REACH * line_ends.LONGEST_LINE
 
 
 LINES = st.lists(
@@ -134,14 +118,6 @@ def slow(whole, *, reach):
             is_start = ends[last] == 1
         start += len(line.text)
     return whole.text, ends
-
-
-def test_a_score_near_a_threshold_is_not_clear():
-    text = "one two\nthree four\n"
-    close = scored(text, line_ends.POSSIBLE + 0.0005)
-
-    assert are_clear(scored(text), 0.001)
-    assert not are_clear(close, 0.001)
 
 
 def test_a_line_end_that_the_network_rules_out_counts_only_in_a_long_sentence():

@@ -1,16 +1,13 @@
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tiny_segmenter import TINY, texts, tiny_network
+from tests.support.tiny_segmenter import texts, tiny_network
 from treefine.segmenter.network import (
-    CATEGORIES,
     N_RESERVED,
     UNKNOWN,
     Alphabet,
-    SegmenterNetwork,
     Windows,
     padded_lstm,
 )
@@ -32,16 +29,6 @@ def test_known_characters_have_their_own_number_and_others_that_of_their_plain_f
     assert chars == [numbers["a"], numbers["é"], numbers["!"], numbers["a"], UNKNOWN, numbers["1"]]
 
 
-def test_characters_of_unknown_scripts_are_distinguished_by_their_category():
-    kinds = ALPHABET.encode("Жж۳。").kinds.tolist()
-
-    assert [CATEGORIES[kind - N_RESERVED] for kind in kinds] == ["Lu", "Ll", "Nd", "Po"]
-
-
-def test_an_alphabet_contains_the_frequent_characters_of_a_text():
-    assert Alphabet.of("aabbbcccc", TINY, fewest=3).characters == "bc"
-
-
 def test_a_run_is_letters_and_digits_or_one_other_character_with_the_space_after_it():
     assert runs("Don't  go2. \n…e\u0301!") == ["Don", "'", "t  ", "go2", ". \n", "…", "e\u0301", "!"]
     assert runs(" a") == [" ", "a"]
@@ -52,10 +39,6 @@ def test_runs_that_differ_only_in_case_digits_and_space_share_a_row():
 
     assert hashes[0] == hashes[4] == hashes[8] != hashes[13]
     assert hashes[0] == hashes[3]
-
-
-def test_a_run_that_was_not_in_training_has_no_effect():
-    assert not SegmenterNetwork(TINY, n_chars=5).hashes.weight.any()
 
 
 def test_the_scores_equal_a_loop_over_runs_and_characters():
@@ -117,25 +100,6 @@ def test_windows_in_a_batch_have_the_same_scores_as_alone(stretches):
             assert torch.allclose(a[row, : len(each)], b[0], atol=1e-5)
 
 
-def test_a_window_may_start_inside_a_run():
-    whole = ALPHABET.encode("abab ba")
-
-    windows = Windows.of([whole[2:]])
-
-    assert windows.n_runs == (2,)
-    assert windows.hashes[0].tolist() == [whole.hashes[0], whole.hashes[5]]
-
-
-@pytest.mark.parametrize("place", [0, 39])
-def test_a_character_changes_the_scores_around_it(place):
-    network, text = tiny_network(n_chars=len(ALPHABET)), "ab " * 20
-    other = text[:place] + "!" + text[place + 1 :]
-
-    one, two = (network(Windows.of([ALPHABET.encode(each)])).sentence[0] for each in (text, other))
-
-    assert (one != two)[place : place + 2].all()
-
-
 def test_masked_characters_are_unknown_to_the_network():
     network, windows = tiny_network(n_chars=len(ALPHABET)), Windows.of([ALPHABET.encode("ab ba")])
     unknown = Windows.of([ALPHABET.encode("жж жж")])
@@ -144,14 +108,6 @@ def test_masked_characters_are_unknown_to_the_network():
 
     assert torch.allclose(hidden.token, network(unknown, hidden=1.0).token)
     assert not torch.allclose(hidden.token, network(windows).token)
-
-
-def test_dropout_is_on_only_in_training():
-    network, windows = tiny_network(n_chars=len(ALPHABET)), Windows.of([ALPHABET.encode("ab ba")])
-
-    assert torch.equal(network(windows).token, network(windows).token)
-    network.train()
-    assert not torch.equal(network(windows).token, network(windows).token)
 
 
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=5))
@@ -165,16 +121,6 @@ def test_rows_of_different_lengths_equal_rows_on_their_own(lengths):
 
         for row, length in enumerate(lengths):
             assert torch.allclose(found[row, :length], layer(x[row : row + 1, :length])[0][0], atol=1e-6)
-
-
-@pytest.mark.parametrize("n_treebanks", [0, 2])
-def test_only_a_network_of_several_treebanks_has_a_vector_per_treebank(n_treebanks):
-    network = SegmenterNetwork(TINY, n_chars=5, n_treebanks=n_treebanks)
-
-    shapes = {name: tuple(each.shape) for name, each in network.state_dict().items() if "treebanks" in name}
-
-    assert shapes == ({"treebanks.weight": (3, TINY.char_width + TINY.kind_width)} if n_treebanks else {})
-    assert not n_treebanks or not network.treebanks.weight.any()  # all treebanks start alike
 
 
 def test_a_window_has_the_scores_of_its_treebank_and_row_0_is_an_unknown_one():
@@ -193,37 +139,9 @@ def test_a_window_has_the_scores_of_its_treebank_and_row_0_is_an_unknown_one():
         assert torch.allclose(found, alone, atol=1e-5)
 
 
-def test_the_vector_of_a_treebank_is_added_to_each_character():
-    network, windows = tiny_network(n_chars=len(ALPHABET), n_treebanks=1), Windows.of([ALPHABET.encode("ab ba")], [1])
-    expected = network(windows).token
-
-    network.chars.weight.data += network.treebanks.weight[1, : TINY.char_width]
-    network.kinds.weight.data += network.treebanks.weight[1, TINY.char_width :]
-    network.treebanks.weight.data.zero_()
-
-    assert torch.allclose(network(windows).token, expected, atol=1e-5)
-
-
 def test_each_letter_of_a_script_without_spaces_is_a_run_if_the_settings_say_so():
     text, whole, split = "Go 中文ไป한국 あ1", ALPHABET, Alphabet("ab", 50, splits_unspaced=True)
 
     starts = [np.flatnonzero(each.encode(text).starts_run).tolist() for each in (whole, split)]
 
     assert starts == [[0, 3, 10], [0, 3, 4, 5, 6, 7, 10, 11]]
-
-
-def test_the_row_of_an_unspaced_letter_depends_on_the_next_character():
-    alphabet = Alphabet("ab", 1000, splits_unspaced=True)
-
-    rows = alphabet.encode("中文中国中文").hashes.tolist()
-
-    assert rows[0] == rows[4] != rows[2]
-    assert rows[5] != rows[1]  # the end of the text, and 文中
-
-
-def test_rows_do_not_depend_on_the_texts_before(monkeypatch):
-    monkeypatch.setattr("treefine.segmenter.network._MOST_ROWS", 2)
-    alphabet = Alphabet("ab", 50)
-
-    for text in ("Ab2 cd. x", "y" * 100, "ab3 cd. x"):
-        assert alphabet.encode(text).hashes.tolist() == Alphabet("ab", 50).encode(text).hashes.tolist()

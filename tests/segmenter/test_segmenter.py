@@ -1,14 +1,10 @@
 """The Segmenter class: streams, lines, odd text, and its folder."""
 
-import gc
 import json
 import re
 import shutil
-import threading
-import tracemalloc
 from itertools import islice
 from pathlib import Path
-from string import ascii_letters, digits
 
 import numpy as np
 import pytest
@@ -17,12 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from tests.support.tiny import tiny_model
 from tests.support.tiny_segmenter import HABITS, same_weights, texts, tiny_segmenter, tiny_segmenter_of_two
 from treefine.errors import TreefineError
-from treefine.model.bundled import find_model
-from treefine.parsing.parser import Parser
-from treefine.segmenter import cut as cuts
 from treefine.segmenter import segmenter as segment
 from treefine.segmenter.network import Windows
 from treefine.segmenter.segmenter import Segmenter, TokenizationRules
@@ -50,6 +42,16 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiny_segmenter().save("segmenter")
     return Path("segmenter")
+
+
+def test_a_folder_of_one_treebank_saved_by_an_earlier_version_can_be_read(folder):
+    config, tables = (json.loads((folder / name).read_text()) for name in ("config.json", "multiword.json"))
+    rules = config.pop("habits")[""]
+    del config["treebanks"], config["segmenter"]["splits_unspaced"]
+    (folder / "config.json").write_text(json.dumps(config | rules | {"format": 1}))
+    (folder / "multiword.json").write_text(json.dumps(tables[""]))
+
+    assert Segmenter.from_folder(folder).rules == tiny_segmenter().rules
 
 
 def change(path, changes):
@@ -125,18 +127,6 @@ def test_each_character_is_scored_by_the_window_around_it(text):
 
 
 @with_small_windows
-@given(st.integers(1, 40), st.integers(0, 62))
-def test_windows_have_fixed_positions_in_the_text_and_overlap(size, length):
-    text, seen, segmenter = (ascii_letters + digits)[:length], [], tiny_segmenter()
-    encode = segmenter.alphabet.encode
-    segmenter.alphabet.encode = lambda window: seen.append(window) or encode(window)
-
-    list(segmenter.stream(text[start : start + size] for start in range(0, len(text), size)))
-
-    assert seen == [text[max(0, start - 3) : start + 8] for start in range(0, len(text), 5)]
-
-
-@with_small_windows
 @given(texts)
 def test_lines_are_sentences_and_can_be_rebuilt(text):
     lines = re.findall(r"[^\n]*\n|[^\n]+$", text)  # only a line feed ends a line
@@ -148,15 +138,6 @@ def test_lines_are_sentences_and_can_be_rebuilt(text):
     of_line = [{int(np.searchsorted(ends, start, side="right")) for start, _ in each.spans} for each in found]
     assert all(len(each) == 1 for each in of_line)
     assert len({line for each in of_line for line in each}) == len(found)
-
-
-def test_the_tokens_of_a_line_do_not_depend_on_other_lines():
-    segmenter = tiny_segmenter()
-    lines = ["ab 12. a'b\n", "b b b\n", "é 中.\n"]
-
-    together = [each.sentence.forms for each in segmenter.stream_lines(lines)]
-
-    assert together == [next(segmenter.stream_lines([line])).sentence.forms for line in lines]
 
 
 ODD_TEXTS = {
@@ -195,39 +176,6 @@ def test_a_text_of_any_size_is_segmented_as_it_arrives():
     assert len(taken) < 500
 
 
-def test_memory_does_not_grow_with_the_text(monkeypatch):
-    for name, size in (("STRIDE", 512), ("CONTEXT", 8), ("BLOCK_WINDOWS", 2), ("AT_ONCE", 2)):
-        monkeypatch.setattr(segment, name, size)
-    segmenter = tiny_segmenter()
-
-    def most_bytes(n_chunks):
-        tracemalloc.start()
-        for _ in segmenter.stream(("ab " * 10 + "a.\n\n") * 20 for _ in range(n_chunks)):
-            pass
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return most
-
-    gc.disable()  # a collection would empty Python's lists of free tuples, and new tuples would be counted
-    most_bytes(100)  # allocate everything that is kept
-    growth = most_bytes(100) - most_bytes(30)
-    gc.enable()
-
-    assert growth < 35_000  # the 47,600 additional characters would take a byte each
-
-
-def test_a_gap_of_any_size_is_searched_once(monkeypatch):
-    looked = []
-    monkeypatch.setattr(segment, "BLOCK_WINDOWS", 1)
-    monkeypatch.setattr(cuts, "is_gap", lambda text: looked.append(len(text)) or segment.is_gap(text))
-    text = "a" + " " * 100_000 + "b"
-
-    found = tiny_segmenter().segment(text)
-
-    assert text_of(sentences(found)) == text
-    assert sum(looked) < 5 * len(text)
-
-
 def test_a_moved_folder_segments_the_same(folder):
     text = "ab del. 12 é'中\n\n a b! okulki" * 20
     rounded = Segmenter.from_folder(folder)
@@ -238,19 +186,8 @@ def test_a_moved_folder_segments_the_same(folder):
 
     assert loaded.segment(text) == rounded.segment(text)
     assert same_weights(loaded.network, tiny_segmenter().network, within=2e-2)  # int8
-    assert (loaded.multiwords, loaded.most_spaces) == (tiny_segmenter().multiwords, 1)
+    assert loaded.rules == tiny_segmenter().rules
     assert loaded.alphabet.characters == tiny_segmenter().alphabet.characters
-
-
-def test_a_folder_replaces_only_an_older_segmenter(folder):
-    tiny_segmenter(1).save(folder)
-
-    assert same_weights(Segmenter.from_folder(folder).network, tiny_segmenter(1).network, within=2e-2)
-    (folder / "notes.txt").write_text("mine")
-    with pytest.raises(
-        TreefineError, match=r"The folder contains files that do not belong to a model\. Choose another folder\."
-    ):
-        tiny_segmenter().save(folder)
 
 
 @pytest.mark.parametrize("name", ["config.json", "segmenter.safetensors", "multiword.json"])
@@ -268,10 +205,12 @@ def test_a_damaged_or_missing_file_is_named(folder, name):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": 2}, "The folder has format 2, not 1."),
-        ({"alphabet": "aa"}, f"The alphabet is damaged: characters must not repeat. {AGAIN}"),
-        ({"alphabet": ["a"]}, f"The alphabet is damaged: characters must not repeat. {AGAIN}"),
-        ({"most_spaces": -1}, f"most_spaces must be 0 or more, not -1. {AGAIN}"),
+        ({"alphabet": "aa"}, "the alphabet is damaged: characters must not repeat"),
+        ({"alphabet": ["a"]}, 'alphabet = ["a"]; it must be a string'),
+        ({"habits": {"": {"most_spaces": -1}}}, "most_spaces = -1; it must not be negative"),
+        ({"habits": {"": {"whole_spans": ["x"]}}}, "whole_spans = ('x',); known rules are"),
+        ({"habits": {"": {}, "es_one": {}}}, f"The habits are damaged: they need one entry per treebank. {AGAIN}"),
+        ({"treebanks": ["es_one", "es_one"]}, "the list of treebanks is damaged"),
         ({"segmenter": {"run_layers": 9_000_000}}, "run_layers = 9000000; it must be at most 1000"),
         ({"segmenter": {"char_with": 3}}, "char_with is unknown; did you mean char_width?"),
         ({"alphabet": "abc"}, "The weights do not fit the model; chars.weight is 12 × 6 instead of 5 × 6."),
@@ -283,32 +222,20 @@ def test_an_invalid_config_is_an_error(folder, changes, message):
     assert message in load_error(folder)
 
 
-def test_the_folder_of_a_parser_is_not_a_segmenter(tmp_path):
-    Parser(tiny_model(), device="cpu").save(tmp_path / "model")
-
-    assert Parser.from_pretrained(tmp_path / "model", device="cpu").segmenter is None
-    assert not (tmp_path / "model" / "segmenter").exists()
-    assert "This is not a segmenter's config. Is this a segmenter's folder?" in load_error(tmp_path / "model")
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"forms": {"del": ["del"]}}, "['del'] must be several words"),
-        ({"forms": {"del": ["a", ""]}}, "['a', ''] must be several words"),
         ({"forms": {"del": ["a\t", "b"]}}, "['a\\t', 'b'] must be several words"),
         ({"endings": {"ki": [3, ["", "ki"]]}}, "'ki' changes 3 characters"),
-        ({"endings": {"ki": [2, ["k", ""]]}}, "['k', ''] must be several words"),
         ({"beginnings": {"b": [1, ["", "b"]]}}, "['', 'b'] must be several words"),
-        ({"endings": {"ki": 2}}, "'ki' needs a number and words"),
-        ({"endings": {"ki": [1, 2, 3]}}, "'ki' needs a number and words"),
-        ({"endings": None}, "a part is missing or has the wrong type"),
+        ({"endings": {"ki": 2}}, "a part is missing or has the wrong type"),
         ({"forms": {"del": None}}, "a part is missing or has the wrong type"),
-        ({"other": {}}, "other is unknown"),
     ],
 )
 def test_an_invalid_table_of_multiword_tokens_is_an_error(folder, changes, reason):
-    change(folder / "multiword.json", changes)
+    tables = json.loads((folder / "multiword.json").read_text())
+    change(folder / "multiword.json", {"": tables[""] | changes})
 
     message = f"The table of multiword tokens is damaged ({reason}). {AGAIN}"
     assert load_error(folder) == f"segmenter/multiword.json: {message}"
@@ -325,62 +252,6 @@ def test_weights_that_are_not_finite_are_an_error_when_read_and_when_written(fol
     with pytest.raises(TreefineError, match=r"scorer\.bias of the segmenter is not finite in 16 bits"):
         broken.save("broken")
     assert not Path("broken").exists()
-
-
-def test_a_parser_is_saved_and_loaded_with_its_segmenter(tmp_path):
-    parser = Parser(tiny_model(), device="cpu", segmenter=tiny_segmenter())
-    parser.save(tmp_path / "model")
-    parser.save(tmp_path / "model")  # replaces itself
-
-    loaded = Parser.from_pretrained(tmp_path / "model", device="cpu")
-
-    assert loaded.segmenter is not None
-    assert same_weights(loaded.segmenter.network, tiny_segmenter().network, within=2e-2)
-    assert loaded.using(max_steps=1).segmenter is loaded.segmenter
-
-
-@pytest.mark.parametrize("gap", ["\u2028\u2028", "\f\f", "\x85\x85", "\r\r", "\f"])
-def test_no_character_within_a_line_ends_its_sentence(gap):
-    found = list(tiny_segmenter().stream_lines([f"Hello{gap}there again\n", "b\n"]))
-
-    assert [each.sentence.sent_id for each in found] == ["1", "2"]
-    assert text_of(sentences(found)) == f"Hello{gap}there again\nb\n"
-
-
-@pytest.mark.parametrize("known", [(True,), (False,), (True, True), (True, False), (False, False)])
-def test_the_network_runs_in_one_torch_thread_and_restores_the_number_of_threads(monkeypatch, known):
-    segmenter, seen = tiny_segmenter(), []
-    inside, started = (threading.Barrier(len(known), timeout=60) for _ in range(2))
-    network = segmenter.network.forward
-
-    def slow(windows):
-        inside.wait()  # all threads are in the network at once
-        assert torch.get_num_threads() == 1
-        return network(windows)
-
-    def segment(is_known):
-        if is_known:
-            torch.get_num_threads()  # from here on, torch keeps a number for this thread
-        started.wait()
-        segmenter.segment("ab a.")
-        seen.append(torch.get_num_threads())
-
-    def run(*threads):
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    monkeypatch.setattr(segmenter.network, "forward", slow)
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        run(*[threading.Thread(target=segment, args=(each,)) for each in known])
-        assert torch.get_num_threads() == 3
-        run(threading.Thread(target=lambda: seen.append(torch.get_num_threads())))
-        assert seen == [3] * (len(known) + 1)
-    finally:
-        torch.set_num_threads(before)
 
 
 @with_small_windows
@@ -413,17 +284,6 @@ def test_short_texts_share_batches(monkeypatch, close, several, sizes):
     assert all(found)
 
 
-def test_scores_differ_between_batches_by_far_less_than_the_tolerance():
-    segmenter = Segmenter.from_folder(find_model("en") / "segmenter")
-    several = ["Dogs bark.", "I did n't see it, Mr. Smith (born 1950) said. Why?", "a" * 300, "no end http://x.y/z"]
-
-    together = segmenter._scores(several)
-
-    for row, text in enumerate(several):
-        for whole, part in zip(together, segmenter._scores([text]), strict=True):
-            assert (whole[row, : len(text)] - part[0]).abs().max() < 0.05 * segment._CLOSE
-
-
 SCRIPTS = {
     "Latin": "Där är hunden. Đây là nhà?",
     "Cyrillic": "Собака лает. Навіщо?",
@@ -453,28 +313,16 @@ def test_a_text_in_any_script_survives_with_every_treebank(text, code, seed):
     assert text_of(sentences(segmenter.stream_lines([text]))) == text
 
 
-@with_small_windows
-@given(st.lists(texts, max_size=6), st.sampled_from(["", "es_one", "th_two"]))
-def test_texts_like_those_of_a_treebank_can_be_segmented_together_or_alone(several, code):
-    segmenter = tiny_segmenter_of_two().for_treebank(code)
-
-    assert segmenter.segment_all(several) == [segmenter.segment(text) for text in several]
-
-
 def test_a_segmenter_for_a_treebank_has_its_habits_and_number_and_shares_the_weights():
     whole = tiny_segmenter_of_two()
 
     for number, code in enumerate(["", "es_one", "th_two"]):
         one = whole.for_treebank(code)
-        assert (one.multiwords, one.most_spaces, one.whole_spans) == (
-            HABITS[code].multiwords,
-            HABITS[code].most_spaces,
-            HABITS[code].whole_spans,
-        )
+        assert one.rules == HABITS[code]
         window = Windows.of([whole.alphabet.encode("ab del.")], [number])
         assert torch.allclose(one._scores(["ab del."]).token, whole.network(window).token, atol=1e-6)
         assert one.network is whole.network
-    assert (whole.treebank, whole.own_habits) == ("", HABITS[""])  # unchanged
+    assert (whole.treebank, whole.rules) == ("", HABITS[""])  # unchanged
 
 
 def test_an_unknown_treebank_has_neutral_habits():
@@ -482,16 +330,9 @@ def test_an_unknown_treebank_has_neutral_habits():
 
     unknown = known.for_treebank("xx_other")
 
-    assert unknown.own_habits == TokenizationRules(whole_spans=("url",))
+    assert unknown.rules == TokenizationRules(whole_spans=("url",))
     assert unknown.treebank == ""
     assert torch.equal(unknown._scores(["ab"]).token, known.for_treebank("")._scores(["ab"]).token)
-
-
-def test_a_segmenter_of_one_treebank_has_the_same_habits_for_any_code():
-    segmenter = tiny_segmenter()
-
-    assert segmenter.for_treebank("xx_other").own_habits == segmenter.own_habits
-    assert segmenter.for_treebank("xx_other").segment("ab del. 12") == segmenter.segment("ab del. 12")
 
 
 @pytest.fixture
@@ -513,61 +354,3 @@ def test_a_folder_of_several_treebanks_is_loaded_as_it_was_saved(folder_of_two):
         text = "ab del. 12 é'中\n\n a b! okulki" * 20
         assert again.for_treebank(code).segment(text) == loaded.for_treebank(code).segment(text)
     assert list(json.loads((folder_of_two / "multiword.json").read_text())) == ["es_one"]  # no empty tables
-
-
-def test_a_folder_of_one_treebank_has_the_files_of_earlier_versions(folder):
-    config = json.loads((folder / "config.json").read_text())
-
-    assert config["format"] == 1
-    assert not {"treebanks", "habits"} & config.keys()
-    assert list(json.loads((folder / "multiword.json").read_text())) == ["forms", "endings", "beginnings"]
-    del config["segmenter"]["splits_unspaced"]  # earlier versions did not have it
-    (folder / "config.json").write_text(json.dumps(config))
-    assert Segmenter.from_folder(folder).own_habits == tiny_segmenter().own_habits
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"format": 1}, "The folder has format 1, not 2."),
-        ({"treebanks": []}, f"The list of treebanks is damaged. {AGAIN}"),
-        ({"treebanks": "es_one"}, f"The list of treebanks is damaged. {AGAIN}"),
-        ({"treebanks": ["es_one", ["th_two"]]}, f"The list of treebanks is damaged. {AGAIN}"),
-        ({"treebanks": ["es_one", "es_one"]}, f"The list of treebanks is damaged. {AGAIN}"),
-        ({"treebanks": ["es_one", ""]}, f"The list of treebanks is damaged. {AGAIN}"),
-        ({"treebanks": ["es_one"]}, f"The habits are damaged: they need one entry per treebank. {AGAIN}"),
-        ({"habits": None}, f"The habits are damaged: they need one entry per treebank. {AGAIN}"),
-        (
-            {"habits": {"": 1, "es_one": {}, "th_two": {}}},
-            f"The habits are damaged: they need one entry per treebank. {AGAIN}",
-        ),
-        ({"habits": {"": {}, "es_one": {}, "th_two": {}}}, f"most_spaces must be 0 or more, not None. {AGAIN}"),
-        (
-            {"habits": dict.fromkeys(["", "es_one", "th_two"], {"most_spaces": 0, "marks_ends": 1})},
-            f"marks_ends must be true or false, not 1. {AGAIN}",
-        ),
-        (
-            {"habits": dict.fromkeys(["", "es_one", "th_two"], {"most_spaces": 0, "whole_spans": ["x"]})},
-            "whole_spans = ['x']; known rules are",
-        ),
-    ],
-)
-def test_an_invalid_config_of_several_treebanks_is_an_error(folder_of_two, changes, message):
-    change(folder_of_two / "config.json", changes)
-
-    assert message in load_error(folder_of_two)
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"xx_other": {}}, "xx_other is unknown"),
-        ({"es_one": {"forms": {}}}, "a part is missing or has the wrong type"),
-        ({"es_one": None}, "a part is missing or has the wrong type"),
-        ({"es_one": {"forms": {"del": ["x"]}, "endings": {}, "beginnings": {}}}, "['x'] must be several words"),
-    ],
-)
-def test_an_invalid_table_of_a_treebank_is_an_error(folder_of_two, changes, reason):
-    change(folder_of_two / "multiword.json", changes)
-
-    assert f"The table of multiword tokens is damaged ({reason}). {AGAIN}" in load_error(folder_of_two)

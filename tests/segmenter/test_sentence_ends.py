@@ -15,7 +15,7 @@ from treefine.segmenter import segmenter as segment
 from treefine.segmenter import sentence_ends
 from treefine.segmenter.cut import Scored
 from treefine.segmenter.network import ENDS, WITHIN
-from treefine.segmenter.sentence_ends import GapToken, SentenceEnds, ends_finally
+from treefine.segmenter.sentence_ends import GapToken, SentenceEnds
 
 SETTINGS = SentenceEndSettings(char_weight=0.5, margin=2.0, temperature=4.0)
 
@@ -153,15 +153,6 @@ def test_the_encoder_reads_a_short_text_several_times_as_paragraphs(monkeypatch)
     assert scorer.batches == [[3 * copy]]
 
 
-def test_the_encoder_reads_the_white_space_around_a_token(monkeypatch):
-    monkeypatch.setattr(sentence_ends, "FEWEST_TOKENS", 0)
-    scorer = HashScorer()
-
-    new_scores(" a\n\nb.", scorer)
-
-    assert scorer.batches == [[[GapToken("a", " ", "\n\n"), GapToken("b", "\n\n", ""), GapToken(".", "", "")]]]
-
-
 @pytest.mark.parametrize("keeps_titles", [True, False])
 def test_a_sentence_ends_after_a_title_only_if_the_treebank_splits_titles(keeps_titles):
     ends = SentenceEnds(WordScorer(**{"Prof.": 3.0}), SentenceEndSettings(0.0, 0.0, 1.0), keeps_titles=keeps_titles)
@@ -199,20 +190,6 @@ def test_a_token_within_a_line_needs_final_punctuation_or_a_margin(text, without
     assert all(found[each.last] == -2 for each in places if each.needs_margin)
 
 
-@pytest.mark.parametrize("form", ["", "a", "3", "(", "#", "$", "w/o", "x", "D", "-", "—", "\ufe0f"])
-def test_other_tokens_do_not_end_finally(form):
-    assert not ends_finally(form)
-
-
-def test_lines_are_segmented_without_the_encoder():
-    segmenter = hashing_segmenter()
-
-    found = list(segmenter.stream_lines(["ab a.\n", "b\n"]))
-
-    assert not segmenter.sentence_ends.scorer.batches
-    assert [each.boundary_confidence for each in found] == [1.0, 1.0]
-
-
 def test_a_text_with_a_close_score_of_the_encoder_is_scored_again_on_its_own(monkeypatch):
     scorer = HashScorer()
     segmenter = tiny_segmenter().with_encoder(scorer, SentenceEndSettings(char_weight=0.0))
@@ -221,10 +198,6 @@ def test_a_text_with_a_close_score_of_the_encoder_is_scored_again_on_its_own(mon
     segmenter.segment_all(["a\nb", "b\na"])
 
     assert [len(batch) for batch in scorer.batches] == [2, 1, 1]
-
-
-def test_without_an_encoder_every_cut_counts_as_certain():
-    assert {each.boundary_confidence for each in tiny_segmenter().segment("ab a. b'a. 1\n\n2")} == {1.0}
 
 
 def sigmoid(x):
@@ -247,28 +220,6 @@ def test_a_blank_line_is_a_certain_boundary(score):
     found = segmented("a\n\nb", WordScorer(a=score, b=1.0))
 
     assert [each.boundary_confidence for each in found] == [1.0, 1.0]
-
-
-def test_a_boundary_by_the_rules_of_line_ends_counts_as_certain():
-    found = segmented("- ab\n- ba", WordScorer(**{"-": 2.0, "ab": -4.0, "ba": 1.0}))
-
-    assert [each.sentence.text for each in found] == ["- ab", "- ba"]
-    assert [each.boundary_confidence for each in found] == [1.0, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"char_weight": -1.0}, "char_weight = -1.0; it must be 0 or more"),
-        ({"margin": -0.5}, "margin = -0.5; it must be 0 or more"),
-        ({"margin": math.nan}, "margin = nan; it must be 0 or more"),
-        ({"temperature": 0.0}, "temperature = 0.0; it must be above 0"),
-        ({"temperature": math.inf}, "temperature = inf; it must be above 0"),
-    ],
-)
-def test_settings_are_checked(values, message):
-    with pytest.raises(ValueError, match=message):
-        SentenceEndSettings(**values)
 
 
 class CodeScorer:
@@ -299,25 +250,3 @@ def test_the_margin_and_the_titles_are_those_of_the_treebank():
 
     assert {code: each.has_margin for code, each in ends.items()} == {"": True, "es_one": True, "th_two": False}
     assert {code: each.keeps_titles for code, each in ends.items()} == {"": False, "es_one": True, "th_two": False}
-
-
-def test_a_text_whose_sentences_are_not_marked_has_no_margin():
-    text = scored("หมาเห่า ทำไม")
-
-    found = {
-        has_margin: SentenceEnds(WordScorer(), SETTINGS, has_margin=has_margin).of_texts([text], most_spaces=0)[0]
-        for has_margin in (True, False)
-    }
-
-    last = text.text.index(" ") - 1
-    assert found[True].sentence[last] == -SETTINGS.margin / SETTINGS.temperature
-    assert found[False].sentence[last] == 0
-
-
-def test_tokens_of_a_text_without_spaces_have_empty_gaps():
-    text = Scored("狗叫。貓", np.full(4, ENDS, np.int8), np.zeros(4, np.float32))
-
-    found = [each for _, some in sentence_ends.placed_tokens([text], 0) for each in some]
-
-    assert [each.token for each in found] == [GapToken(form, "", "") for form in text.text]
-    assert [each.needs_margin for each in found] == [True, True, False, True]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.tiny_segmenter import texts, tiny_network, tiny_segmenter
+from tests.support.tiny_segmenter import texts, tiny_network
 from treefine.segmenter.network import Alphabet
 from treefine.segmenter.segmenter import Segmenter, TokenizationRules
 from treefine.segmenter.whole_spans import WHOLE_SPANS, agreeing_rules, is_inside
@@ -46,11 +46,6 @@ def test_other_text_may_be_split(text):
     assert not is_inside(text, WHOLE_SPANS).any()
 
 
-@pytest.mark.parametrize(("end", "text"), [(".", "See www.example.com/a."), (").", "(https://example.com).")])
-def test_punctuation_after_a_span_is_not_part_of_it(end, text):
-    assert text[int(is_inside(text, WHOLE_SPANS).nonzero()[0][-1]) + 2 :] == end
-
-
 def test_a_rule_that_contradicts_the_treebank_is_left_out():
     def raw(spans):
         return RawText("Call 555-1234 @ab", spans, (("",),) * len(spans), (False,) * len(spans))
@@ -74,16 +69,6 @@ def test_chunks_and_batches_make_no_difference(parts, mark):
     assert list(segmenter.stream([text[:mark], text[mark:]])) == whole == segmenter.segment_all([text])[0]
     inside = is_inside(text, WHOLE_SPANS) if "\r\n" not in text else []
     assert not any(inside[end - 1] for each in whole for _, end in each.spans if len(inside))
-
-
-def test_rules_are_saved_and_older_folders_have_none(tmp_path):
-    tiny_segmenter().save(tmp_path / "old")
-    Segmenter(tiny_network(), Alphabet("ab .'\n12é中", 50), {"": TokenizationRules(whole_spans=("url",))}).save(
-        tmp_path / "new"
-    )
-
-    assert Segmenter.from_folder(tmp_path / "old").whole_spans == ()
-    assert Segmenter.from_folder(tmp_path / "new").whole_spans == ("url",)
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,7 @@ def test_a_new_segmenter_has_the_habits_of_each_treebank():
     segmenter = new_segmenter(of_treebanks(aa_one=spaced, bb_two=marked), PLAIN)
 
     assert segmenter.treebanks == ("aa_one", "bb_two")
-    one, two, unknown = (segmenter.for_treebank(code).own_habits for code in ("aa_one", "bb_two", ""))
+    one, two, unknown = (segmenter.for_treebank(code).rules for code in ("aa_one", "bb_two", ""))
     assert (one.most_spaces, two.most_spaces, unknown.most_spaces) == (1, 0, 0)
     assert (one.marks_ends, two.marks_ends, unknown.marks_ends) == (False, True, True)
     assert (two.multiwords.split("del"), unknown.multiwords.split("del")) == (("de", "l"), ("del",))

@@ -61,12 +61,12 @@ def sentence_confidence(words: Iterable[Confidence], settings: ConfidenceSetting
     >>> sentence_confidence([Confidence(math.exp(-1.0), 1.0)], ConfidenceSettings())
     0.5
     """
-    doubt = negative_log_likelihood(words)
+    doubt = log_loss(words)
     odds = math.exp(min(700.0, settings.sentence_slope * math.log(doubt / settings.sentence_scale)))
     return 1 / (1 + odds)
 
 
-def negative_log_likelihood(words: Iterable[Confidence]) -> float:
+def log_loss(words: Iterable[Confidence]) -> float:
     """Return the sum of -log p over the words of a sentence."""
     return sum(-math.log(max(LEAST, min(1 - LEAST, word.both))) for word in words)
 

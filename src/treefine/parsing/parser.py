@@ -10,6 +10,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, islice, tee
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
@@ -72,6 +73,11 @@ class _Running(list[ParserModel]):
 
     def __reduce__(self) -> tuple[type[_Running], tuple[()]]:
         return type(self), ()
+
+
+def _resolved(name: str, doc: str) -> Any:
+    """Return a property for an option as the plan of a parser has it, with its default filled in."""
+    return property(lambda parser: attrgetter(name)(parser._plan), doc=doc)
 
 
 class Parser:
@@ -266,43 +272,25 @@ class Parser:
         return parsed[0] if is_one else parsed
 
     @overload
-    def refine(
-        self,
-        sentences: Sentence | HasSentence,
-        *,
-        constraints: ConstraintsLike | None = None,
-        label_map: Mapping[str, str] | Source | None = None,
-        tags: TagChoice | None = None,
-        trust: Trust | Sequence[Trust] | None = None,
-    ) -> Parse: ...
+    def refine(self, sentences: Sentence | HasSentence, **options: Any) -> Parse: ...
     @overload
-    def refine(
-        self,
-        sentences: Iterable[Sentence | HasSentence],
-        *,
-        constraints: Iterable[ConstraintsLike] | None = None,
-        label_map: Mapping[str, str] | Source | None = None,
-        tags: TagChoice | None = None,
-        trust: Trust | Sequence[Trust] | None = None,
-    ) -> Parses: ...
+    def refine(self, sentences: Iterable[Sentence | HasSentence], **options: Any) -> Parses: ...
     def refine(
         self,
         sentences: Sentence | HasSentence | Iterable[Sentence | HasSentence],
         *,
         constraints: ConstraintsLike | Iterable[ConstraintsLike] | None = None,
         label_map: Mapping[str, str] | Source | None = None,
-        tags: TagChoice | None = None,
-        trust: Trust | Sequence[Trust] | None = None,
+        **options: Any,
     ) -> Parse | Parses:
         """Correct the trees of another parser, as `treefine refine` does: one Sentence, or a list of Sentences.
 
         The heads and labels in the sentences are the initial parse; a word without a head starts without an arc. A
         label that the model does not know is read as its main type (nsubj:outer as nsubj) or under its newer name (dobj
         as obj). `label_map` maps other labels to those of the model: a dictionary, or a file with two columns.
-        `constraints` is as in `parse`. `trust` is the weight of the arcs in the sentences, "auto" by default; see
-        `ParserOptions`. `tags` is the option of the parser: with "predicted", the predicted tags replace those of the
-        sentences; otherwise they only fill in blank ones.
-        Raises ModelError if the model reads no graph.
+        `constraints` is as in `parse`. Other arguments are options of a parser, above all `trust`, "auto" by default,
+        and `tags`: "predicted" replaces the tags of the sentences; otherwise only blank ones are filled in. Raises
+        ModelError if the model reads no graph.
         """
         if isinstance(sentences, str | os.PathLike):
             message = f"{os.fspath(sentences)[:40]!r} is a string or a path, not a treebank."
@@ -312,17 +300,11 @@ class Parser:
             if sentence_in(each) is None:
                 hint = "Read a treebank with read_treebank, or parse words with parse."
                 raise TreefineError(f"A list of words has no heads to refine: {str(each)[:40]}.", hint=hint)
-        known = self.model.vocabulary.labels
+        known, own = self.model.vocabulary.labels, self.options
         names = None if label_map is None else label_map_of(label_map, known)
-        if trust is None and not isinstance(self.options.trust, list | tuple):  # which would be for several parsers
-            trust = self.options.trust
-        refiner = self.using(
-            initial=renamed(given, known, names),
-            tags=tags,
-            max_steps=self.options.max_steps,
-            stop_above=self.options.stop_above,
-            trust=trust,
-        )
+        trust = None if isinstance(own.trust, list | tuple) else own.trust  # a list is for several parsers
+        kept = {"max_steps": own.max_steps, "stop_above": own.stop_above, "trust": trust}
+        refiner = self.using(**kept | options | {"initial": renamed(given, known, names)})
         return refiner.parse(several[0] if is_one else several, constraints=constraints)  # type: ignore[arg-type]
 
     def fit_trust(self, sentences: Iterable[Words], gold: Iterable[Sentence | HasSentence]) -> tuple[float, ...]:
@@ -506,82 +488,45 @@ class Parser:
         """The engine that parses on a GPU; None if sentences are parsed batch by batch."""
         return fast.engine_of(self.plan())
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the model."""
-        return self._plan.device
-
-    @property
-    def max_steps(self) -> int:
-        """T, the maximum number of refinement steps."""
-        return self._plan.max_steps
-
-    @property
-    def stop_above(self) -> float:
-        """The mean word confidence above which a sentence is not refined further."""
-        return self._plan.stop_above
-
-    @property
-    def tags(self) -> TagChoice:
-        """The choice of tags."""
-        return self._plan.tags
-
-    @property
-    def precision(self) -> Precision:
-        """The precision of the encoder."""
-        return self._plan.precision
-
-    @property
-    def is_projective(self) -> bool:
-        """Whether trees must be projective."""
-        return self._plan.decoder.is_projective
+    device: torch.device = _resolved("device", "The device of the model.")
+    max_steps: int = _resolved("max_steps", "T, the maximum number of refinement steps.")
+    stop_above: float = _resolved(
+        "stop_above", "The mean word confidence above which a sentence is not refined further."
+    )
+    tags: TagChoice = _resolved("tags", "The tags that the model reads.")
+    precision: Precision = _resolved("precision", "The precision of the encoder.")
+    keep: Keep = _resolved("keep", "The heads and labels of the input to keep.")
+    k: int = _resolved("k", "The number of best trees in a Parse.")
+    trust: tuple[Trust, ...] = _resolved("trust", "The trust in each initial parse; empty if their arcs do not count.")
+    is_projective: bool = _resolved("decoder.is_projective", "Whether trees must be projective.")
 
     @property
     def batch_pieces(self) -> int:
         """The maximum number of pieces in a batch, padding included; batches are smaller on a CPU."""
-        return BATCH_PIECES if self.options.batch_pieces is None else self.options.batch_pieces
-
-    @property
-    def keep(self) -> Keep:
-        """The heads and labels of the input to keep: "marked", "given" or "nothing"."""
-        return self._plan.keep
-
-    @property
-    def k(self) -> int:
-        """The number of best trees in a Parse."""
-        return self._plan.k
-
-    @property
-    def trust(self) -> tuple[Trust, ...]:
-        """The trust in each initial parse: "auto" or a weight. Empty if their arcs do not count."""
-        return self._plan.trust
+        return self.options.batch_pieces or BATCH_PIECES
 
     def _initial_parser(self, initial: Initial | Sequence[Initial] | None) -> Parser | InitialParser:
-        if isinstance(initial, list | tuple):
-            if len(initial) == 1:
-                return self._initial_parser(initial[0])
+        if isinstance(initial, list | tuple) and len(initial) > 1:
             sources = tuple(_trees_of(self._initial_parser(each)) for each in initial)
             if empty in sources:
                 raise TreefineError("An empty graph cannot be combined with other initial parses.")
             return SeveralParsers(sources)
-        return self._one_initial_parser(cast("Initial | None", initial))
-
-    def _one_initial_parser(self, initial: Initial | None) -> Parser | InitialParser:
-        if initial is None or initial == "empty":
+        one = cast("Initial | None", initial[0] if isinstance(initial, list | tuple) else initial)
+        if one is None or one == "empty":
             return empty
-        if not self.model.settings.reads_graph and initial is not empty:
+        if not self.model.settings.reads_graph and one is not empty:
             raise ModelError("This model reads no graph, so it cannot refine an initial parse.")
-        if isinstance(initial, Parser) or callable(initial):
-            return initial
-        if initial == "given":
+        if isinstance(one, Parser) or callable(one):
+            return one
+        if one == "given":
             return renamed(given, self.model.vocabulary.labels)
-        path = Path(initial)
-        if path.is_dir() and os.fspath(initial):
+        path = Path(one)
+        if path.is_dir() and os.fspath(one):
             return Parser.from_pretrained(path, device=self.options.device, batch_pieces=self.options.batch_pieces)
         if not path.is_file():
             hint = "Choose empty, given, the folder of a model, or a file of the same text."
-            raise TreefineError(f"There is no initial parser {os.fspath(initial)!r}.", hint=hint)
-        return from_file(os.fspath(initial))
+            raise TreefineError(f"There is no initial parser {os.fspath(one)!r}.", hint=hint)
+        return from_file(os.fspath(one))
 
 
 def _placed(parse: Parse, segmented: Segmented) -> Parse:

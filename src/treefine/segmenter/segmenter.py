@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,6 @@ BLOCK_WINDOWS = (
 IN_BATCH = 4  # windows; grouped the same way every time, because rounding depends on the batch; each core has a batch
 GPU_WINDOWS = 256  # windows in a block and in a batch on a GPU
 AT_ONCE = 32  # short texts or lines in a batch
-_FORMAT = 1  # the version of the folder format; a later treefine may write a higher one …
-_FORMAT_OF_SEVERAL = 2  # … and that of a segmenter of several treebanks
 _CONFIG, _WEIGHTS, _MULTIWORDS = "config.json", "segmenter.safetensors", "multiword.json"
 _AGAIN = "Copy or download it again."
 _CRLF = "\r\n"
@@ -53,6 +51,28 @@ class TokenizationRules:
     most_spaces: int = 0  # maximum number of spaces in a token
     whole_spans: tuple[str, ...] = ()  # names of rules that keep URLs and the like whole
     marks_ends: bool = True  # whether most sentences end in final punctuation; in Thai they do not
+
+    def __post_init__(self) -> None:
+        if not {*self.whole_spans} <= WHOLE_SPANS.keys():
+            raise ValueError(f"whole_spans = {self.whole_spans}; known rules are {', '.join(WHOLE_SPANS)}")
+
+
+@dataclass(frozen=True)
+class _Config:
+    """The content of config.json."""
+
+    segmenter: SegmenterSettings
+    alphabet: str
+    habits: dict[str, TokenizationRules]  # by treebank; those of "" are for texts whose treebank is not known
+    treebanks: tuple[str, ...] = ()
+    treefine: str = __version__  # which saved it
+    format: int = 2
+
+    def __post_init__(self) -> None:
+        if len(set(self.alphabet)) < len(self.alphabet):
+            raise ValueError("the alphabet is damaged: characters must not repeat")
+        if len(set(self.treebanks)) < len(self.treebanks):
+            raise ValueError("the list of treebanks is damaged")
 
 
 class Segmenter:
@@ -90,58 +110,42 @@ class Segmenter:
     def with_encoder(self, scorer: SentenceScorer, settings: SentenceEndSettings) -> Segmenter:
         """Return a segmenter with the same network in which the encoder of a parser also scores sentence ends."""
         other = copy(self)
-        keeps_titles, has_margin = "title" in self.whole_spans, self.own_habits.marks_ends
+        keeps_titles, has_margin = "title" in self.rules.whole_spans, self.rules.marks_ends
         other.sentence_ends = SentenceEnds(scorer, settings, keeps_titles, has_margin, self.treebank)
         return other
 
     @property
-    def own_habits(self) -> TokenizationRules:
+    def rules(self) -> TokenizationRules:
         """The habits of the treebank that this segmenter is for."""
         return self.habits[self.treebank]
-
-    @property
-    def multiwords(self) -> Multiwords:
-        """Rules for splitting multiword tokens."""
-        return self.own_habits.multiwords
-
-    @property
-    def most_spaces(self) -> int:
-        """The maximum number of spaces in a token."""
-        return self.own_habits.most_spaces
-
-    @property
-    def whole_spans(self) -> tuple[str, ...]:
-        """The names of rules that keep URLs and the like whole."""
-        return self.own_habits.whole_spans
 
     @classmethod
     def from_folder(cls, folder: str | os.PathLike[str]) -> Segmenter:
         """Load the segmenter of a folder. A missing, damaged or foreign file raises a ModelError."""
         path = Path(folder, _CONFIG)
-        config = read_json(path)
-        if not _is_ours(config):
+        values = read_json(path)
+        if "segmenter" not in values:
             raise ModelError("This is not a segmenter's config.", hint="Is this a segmenter's folder?", path=str(path))
-        wanted = _FORMAT_OF_SEVERAL if "treebanks" in config else _FORMAT
-        if config["format"] != wanted:
-            hint = f"It was saved by treefine {config.get('treefine')}; this is {__version__}."
-            raise ModelError(f"The folder has format {config['format']!r}, not {wanted}.", hint=hint, path=str(path))
-        settings = read_settings(SegmenterSettings, config["segmenter"], path=str(path))
-        characters = config.get("alphabet")
-        if not isinstance(characters, str) or len(set(characters)) < len(characters):
-            raise ModelError("The alphabet is damaged: characters must not repeat.", hint=_AGAIN, path=str(path))
-        treebanks, listed = _listed_habits(config, path)
-        alphabet = Alphabet(characters, settings.n_hashes, splits_unspaced=settings.splits_unspaced)
+        if "habits" not in values:  # of one treebank, saved by an earlier version
+            rules = {name: values.pop(name) for name in ("most_spaces", "whole_spans", "marks_ends") if name in values}
+            values = {**values, "habits": {"": rules}}
+        config = read_settings(_Config, values, path=str(path))
+        tables = read_json(Path(folder, _MULTIWORDS))
+        multiwords = _read_multiwords({"": tables} if "forms" in tables else tables, Path(folder, _MULTIWORDS))
+        habits = {
+            code: replace(each, multiwords=multiwords.pop(code, Multiwords())) for code, each in config.habits.items()
+        }
+        if habits.keys() != {"", *config.treebanks} or multiwords:
+            raise ModelError("The habits are damaged: they need one entry per treebank.", hint=_AGAIN, path=str(path))
+        alphabet = Alphabet(
+            config.alphabet, config.segmenter.n_hashes, splits_unspaced=config.segmenter.splits_unspaced
+        )
         with torch.device("meta"):
-            network = SegmenterNetwork(settings, n_chars=len(alphabet), n_treebanks=len(treebanks))
+            network = SegmenterNetwork(config.segmenter, n_chars=len(alphabet), n_treebanks=len(config.treebanks))
         weights = restored(read_weights(Path(folder, _WEIGHTS)))
         check_weights(weights, network.state_dict(), path=str(Path(folder, _WEIGHTS)))
         network.load_state_dict(weights, assign=True)
-        tables = read_json(Path(folder, _MULTIWORDS))
-        if not treebanks:
-            tables = {"": tables}
-        multiwords = _read_multiwords(tables, listed, Path(folder, _MULTIWORDS))
-        habits = {code: _habits(each, multiwords.get(code, Multiwords()), path) for code, each in listed.items()}
-        return cls(network, alphabet, habits, treebanks=treebanks)
+        return cls(network, alphabet, habits, treebanks=config.treebanks)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a self-contained folder, which replaces an older segmenter once it is complete."""
@@ -150,22 +154,12 @@ class Segmenter:
 
     def write(self, folder: Path) -> None:
         """Write the files into an existing folder, with weights in eight bits."""
-        values: dict[str, Any] = {"treefine": __version__, "format": _FORMAT}
-        values |= {"segmenter": asdict(self.network.settings), "alphabet": self.alphabet.characters}
-        habits = {
-            code: {"most_spaces": each.most_spaces, "whole_spans": list(each.whole_spans)}
-            | ({} if each.marks_ends else {"marks_ends": False})
-            for code, each in self.habits.items()
-        }
-        tables = {code: asdict(each.multiwords) for code, each in self.habits.items() if each.multiwords.forms}
-        if self.treebanks:
-            values |= {"format": _FORMAT_OF_SEVERAL, "treebanks": list(self.treebanks), "habits": habits}
-            text = json.dumps(tables, ensure_ascii=False, separators=(",", ":"))
-            (folder / _MULTIWORDS).write_text(text + "\n", encoding="utf-8")
-        else:
-            values |= habits[""]
-            write_json(folder / _MULTIWORDS, asdict(self.multiwords))
+        config = _Config(self.network.settings, self.alphabet.characters, self.habits, self.treebanks)
+        values = asdict(config)
+        tables = {code: each.pop("multiwords") for code, each in values["habits"].items()}
         write_json(folder / _CONFIG, values)
+        text = json.dumps({code: each for code, each in tables.items() if each["forms"]}, ensure_ascii=False)
+        (folder / _MULTIWORDS).write_text(text + "\n", encoding="utf-8")
         weights = {name: each.detach().cpu() for name, each in self.network.state_dict().items()}
         small = {name: each.contiguous() for name, each in rounded(weights).items()}
         for name, each in small.items():
@@ -198,7 +192,7 @@ class Segmenter:
             for row, text in enumerate(plain[number] for number in group):
                 scored.append(Scored(text, self._kept_whole(tokens[row, : len(text)], text), ends[row, : len(text)]))
             if self.sentence_ends is not None:
-                scored = self.sentence_ends.of_texts(scored, most_spaces=self.most_spaces)
+                scored = self.sentence_ends.of_texts(scored, most_spaces=self.rules.most_spaces)
             for number, each, is_clear in zip(group, scored, has_clear_token, strict=True):
                 is_sure = is_clear[: len(each.text)].all() and (abs(each.sentence) > _CLOSE).all()
                 if is_sure and are_clear(each, _CLOSE):
@@ -210,13 +204,17 @@ class Segmenter:
         return self._sentences(self._cuts(chunks))
 
     def _sentences(self, cuts: Iterable[Cuts]) -> Iterator[Segmented]:
-        return sentences_of(cuts, self.multiwords, most_spaces=self.most_spaces, treebank=self.code)
+        return sentences_of(cuts, self.rules.multiwords, most_spaces=self.rules.most_spaces, treebank=self.code)
 
     def stream_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
         """Yield each line of a text, such as an open file, as one sentence; skip lines without a token."""
         found = self._cuts_of_lines(lines)
         return sentences_of(
-            found, self.multiwords, most_spaces=self.most_spaces, blank_lines_end=False, treebank=self.code
+            found,
+            self.rules.multiwords,
+            most_spaces=self.rules.most_spaces,
+            blank_lines_end=False,
+            treebank=self.code,
         )
 
     def _cuts(self, chunks: Iterable[str]) -> Iterator[Cuts]:
@@ -230,7 +228,7 @@ class Segmenter:
 
         scored = self.scored(plain())
         if self.sentence_ends is not None:
-            scored = self.sentence_ends.of_stream(scored, most_spaces=self.most_spaces)
+            scored = self.sentence_ends.of_stream(scored, most_spaces=self.rules.most_spaces)
         yield from _restored(self._decided(scored), pending_chunks)
 
     def _decided(self, scored: Iterable[Scored]) -> Iterator[Cuts]:
@@ -297,7 +295,7 @@ class Segmenter:
 
     def _kept_whole(self, token: np.ndarray, text: str) -> np.ndarray:
         """Return the token decisions about a text, with no end within a span that stays whole."""
-        return np.where(is_inside(text, self.whole_spans), WITHIN, token) if self.whole_spans else token
+        return np.where(is_inside(text, self.rules.whole_spans), WITHIN, token) if self.rules.whole_spans else token
 
     def _scores(self, texts: Sequence[str]) -> CutScores:
         """Return the scores of some windows, on the CPU."""
@@ -358,73 +356,34 @@ def _with_returns(cuts: Cuts, text: str, is_read: np.ndarray) -> Cuts:
 def _may_be_replaced(folder: Path) -> bool:
     """Return whether a folder is empty or holds a segmenter and nothing else."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
-    ours = {_CONFIG, _WEIGHTS, _MULTIWORDS}
-    return not names or (names <= ours and _CONFIG in names and _is_ours(read_json(folder / _CONFIG)))
+    is_ours = names <= {_CONFIG, _WEIGHTS, _MULTIWORDS} and _CONFIG in names
+    return not names or (is_ours and "segmenter" in read_json(folder / _CONFIG))
 
 
-def _is_ours(config: Mapping[str, Any]) -> bool:
-    return "format" in config and "segmenter" in config
-
-
-def _listed_habits(config: Mapping[str, Any], path: Path) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return the codes of the treebanks, none if there is only one treebank, and the habits by code, unchecked."""
-    if "treebanks" not in config:
-        return (), {"": config}
-    treebanks, habits = config["treebanks"], config.get("habits")
-    is_valid = isinstance(treebanks, list) and all(isinstance(each, str) and each for each in treebanks)
-    if not is_valid or not treebanks or len({*treebanks}) < len(treebanks):
-        raise ModelError("The list of treebanks is damaged.", hint=_AGAIN, path=str(path))
-    has_entries = isinstance(habits, dict) and all(isinstance(each, dict) for each in habits.values())
-    if not isinstance(habits, dict) or not has_entries or habits.keys() != {"", *treebanks}:
-        raise ModelError("The habits are damaged: they need one entry per treebank.", hint=_AGAIN, path=str(path))
-    return tuple(treebanks), habits
-
-
-def _habits(values: Mapping[str, Any], multiwords: Multiwords, path: Path) -> TokenizationRules:
-    most_spaces, whole_spans = values.get("most_spaces"), values.get("whole_spans", [])
-    if type(most_spaces) is not int or most_spaces < 0:
-        raise ModelError(f"most_spaces must be 0 or more, not {most_spaces!r}.", hint=_AGAIN, path=str(path))
-    if not isinstance(whole_spans, list) or not {*map(str, whole_spans)} <= {*WHOLE_SPANS}:
-        known = ", ".join(WHOLE_SPANS)
-        raise ModelError(f"whole_spans = {whole_spans!r}; known rules are {known}.", hint=_AGAIN, path=str(path))
-    marks_ends = values.get("marks_ends", True)
-    if type(marks_ends) is not bool:
-        raise ModelError(f"marks_ends must be true or false, not {marks_ends!r}.", hint=_AGAIN, path=str(path))
-    return TokenizationRules(multiwords, most_spaces, tuple(whole_spans), marks_ends)
-
-
-def _read_multiwords(tables: Mapping[str, Any], codes: Iterable[str], path: Path) -> dict[str, Multiwords]:
+def _read_multiwords(tables: Mapping[str, Any], path: Path) -> dict[str, Multiwords]:
     """Read the table of each treebank that has one."""
     try:
-        if unknown := tables.keys() - {*codes}:
-            raise ValueError(f"{min(unknown)} is unknown")
-        return {code: _multiwords(dict(values)) for code, values in tables.items()}
+        return {
+            code: Multiwords(
+                {form: _words(words) for form, words in values["forms"].items()},
+                _rules(values["endings"], joined=0),
+                _rules(values["beginnings"], joined=-1),
+            )
+            for code, values in tables.items()
+        }
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         reason = error if isinstance(error, ValueError) else "a part is missing or has the wrong type"
         message = f"The table of multiword tokens is damaged ({reason})."
         raise ModelError(message, hint=_AGAIN, path=str(path)) from error
 
 
-def _multiwords(values: dict[str, Any]) -> Multiwords:
-    forms = {form: _words(words) for form, words in values.pop("forms").items()}
-    endings = _rules(values.pop("endings"), joined=0)
-    beginnings = _rules(values.pop("beginnings"), joined=-1)
-    if values:
-        raise ValueError(f"{next(iter(values))} is unknown")
-    return Multiwords(forms, endings, beginnings)
-
-
 def _rules(values: Mapping[str, Any], *, joined: int) -> dict[str, tuple[int, tuple[str, ...]]]:
     """Read rules; the word at `joined` is joined to the rest of the token, so it may be empty."""
-    found = {}
-    for key, rule in values.items():
-        if not isinstance(rule, list) or len(rule) != 2:
-            raise ValueError(f"{key!r} needs a number and words")
-        changed, words = rule
+    rules = {key: (changed, _words(words, joined=joined)) for key, (changed, words) in values.items()}
+    for key, (changed, _) in rules.items():
         if type(changed) is not int or not 0 <= changed <= len(key):
             raise ValueError(f"{key!r} changes {changed!r} characters")
-        found[key] = (changed, _words(words, joined=joined))
-    return found
+    return rules
 
 
 def _words(words: Any, *, joined: int | None = None) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from treefine.config import Column, ConfidenceSettings
 from treefine.model.vocabulary import flat_tags, lemma_tag, ruled_scripts
-from treefine.parsing.confidence import negative_log_likelihood
+from treefine.parsing.confidence import log_loss
 from treefine.parsing.parser import Parser
 from treefine.training.data import by_treebank
 from treefine.treebank.sentence import BLANK, Sentence
@@ -115,7 +115,7 @@ def _with_sentences(parser: Parser, dev: Sequence[Sentence], settings: Confidenc
     before, model.settings = model.settings, replace(model.settings, confidence=settings)
     try:
         pairs = [
-            (negative_log_likelihood(parse.word_confidences), parse.tree == gold.graph)
+            (log_loss(parse.word_confidences), parse.tree == gold.graph)
             for parse, gold in zip(parser.stream(dev), dev, strict=True)
         ]
     finally:

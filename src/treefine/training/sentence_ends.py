@@ -144,13 +144,13 @@ def end_scores(segmenter: Segmenter, scorer: SentenceScorer, text: RawText) -> E
     ends = {stop - 1 for (_, stop), is_end in zip(text.spans, text.ends_sentence, strict=True) if is_end}
     scored = list(segmenter.scored([text.text]))
     ends_of = SentenceEnds(scorer, _ENCODER_ALONE, treebank=segmenter.treebank)
-    of_encoder = ends_of.of_stream(scored, most_spaces=segmenter.most_spaces)
+    of_encoder = ends_of.of_stream(scored, most_spaces=segmenter.rules.most_spaces)
     encoder, char = (np.concatenate([stretch.sentence for stretch in some]) for some in (list(of_encoder), scored))
-    tokens = [token for _, some in placed_tokens(scored, segmenter.most_spaces) for token in some]
+    tokens = [token for _, some in placed_tokens(scored, segmenter.rules.most_spaces) for token in some]
     last = np.array([token.last for token in tokens], dtype=np.int64)
     is_forced = np.array([has_blank_line(token.token.after) for token in tokens], dtype=bool)
     is_forced[-1:] = True
-    has_margin = segmenter.own_habits.marks_ends
+    has_margin = segmenter.rules.marks_ends
     needs_margin = np.array([token.needs_margin and has_margin for token in tokens], dtype=bool)
     is_end = np.array([token.last in ends for token in tokens], dtype=bool)
     return EndScores(encoder[last], char[last], needs_margin, is_end, is_forced)
