@@ -471,6 +471,7 @@ class Parser:
     def plan(self) -> Plan:
         """Return the plan by which sentences are parsed, for code that runs them in another way."""
         check_fork(self.device)
+        self.running.settings = self.model.settings  # calibration may have changed them since
         return replace(self._plan, model=self.running)
 
     @property
