@@ -482,6 +482,7 @@ class Parser:
         """
         if not self._running:
             self._running.append(fast.parsing_model(self.model, self.device, self.precision))
+        self._running[0].settings = self.model.settings  # calibration may have changed them since
         return self._running[0]
 
     @cached_property
