@@ -39,20 +39,23 @@ BAD = {
     ),
     "not.conllu.xz": (
         GOOD.encode(),
-        "not.conllu.xz: This is not an xz file. If it is not compressed, remove .xz from its name.",
+        "not.conllu.xz: This is not a .xz file, or it is damaged. If it is not compressed, remove .xz from its "
+        "name; else download or compress it again.",
     ),
     "not.conllu.gz": (
         GOOD.encode(),
-        "not.conllu.gz: This is not a gzip file. If it is not compressed, remove .gz from its name.",
+        "not.conllu.gz: This is not a .gz file, or it is damaged. If it is not compressed, remove .gz from its "
+        "name; else download or compress it again.",
     ),
     "not.conllu.bz2": (
         GOOD.encode(),
-        "not.conllu.bz2: This is not a bzip2 file, or it is damaged. If it is not compressed, remove .bz2 from its "
+        "not.conllu.bz2: This is not a .bz2 file, or it is damaged. If it is not compressed, remove .bz2 from its "
         "name; else download or compress it again.",
     ),
     "not.conllu.zst": (
         GOOD.encode(),
-        "not.conllu.zst: This is not a zstd file. If it is not compressed, remove .zst from its name.",
+        "not.conllu.zst: This is not a .zst file, or it is damaged. If it is not compressed, remove .zst from its "
+        "name; else download or compress it again.",
     ),
     "missing.conllu": (None, "missing.conllu: There is no such file."),
 }

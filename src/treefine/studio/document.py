@@ -24,7 +24,7 @@ from treefine.studio.journal import VERSION, Entry, Journal, Revision, trusted_h
 from treefine.treebank.conllu import Stretch, Unreadable, cut_sentences, read_stretch
 from treefine.treebank.constraints import FREE
 from treefine.treebank.edits import set_comment
-from treefine.treebank.files import COMPRESSED, EncodedPath, not_written, open_input, open_output
+from treefine.treebank.files import COMPRESSED, not_written, open_input, open_output
 from treefine.treebank.formats import format_of
 from treefine.treebank.sentence import CONLLU, Sentence
 
@@ -498,12 +498,8 @@ def without_marks(sentence: Sentence) -> Sentence:
 
 def _content(path: Path) -> bytes:
     """Return the content of a file, decompressed. It must be UTF-8, because it is written as UTF-8."""
-    with open_input(EncodedPath(path, "utf-8")) as stream:
-        content = stream.read()
-    if content.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")):  # byte order marks of UTF-16 and UTF-32
-        hint = f"Convert it first: treefine convert {path} NEW.conllu"
-        raise TreebankError("Only UTF-8 files can be annotated.", path=str(path), hint=hint)
-    return content
+    with open_input(path) as stream:
+        return stream.read()
 
 
 def _entries(content: bytes, path: str) -> dict[int, str]:

@@ -15,7 +15,6 @@ from typing import BinaryIO, Literal, NamedTuple
 from treefine.errors import EmptyError, TreebankError, shortened
 from treefine.treebank.files import (
     COMPRESSED_NAMES,
-    EncodedPath,
     Source,
     name_of,
     not_utf8,
@@ -44,7 +43,6 @@ def read_treebank(
     source: Source,
     *,
     format: str | None = None,
-    encoding: str | None = None,
     on_error: Literal["raise", "skip"] = "raise",
     on_skip: Callable[[TreebankError], None] | None = None,
     on_bytes: Callable[[int], None] | None = None,
@@ -53,15 +51,12 @@ def read_treebank(
     """Yield the sentences of a treebank.
 
     `source` is a path, `-` for standard input (both are decompressed), or an open binary file. `format` is conllu,
-    conllx, conll09 or conll09-predicted; without it, the suffix of the file decides (see `formats`). `encoding` is that
-    of a path; without it, the file is UTF-8 or starts with a byte order mark. A sentence that cannot be read raises
-    TreebankError. With on_error="skip" it is skipped and all its faults are reported, to `on_skip` or on standard
-    error; the other sentences keep their numbers.
+    conllx, conll09 or conll09-predicted; without it, the suffix of the file decides (see `formats`). A sentence that
+    cannot be read raises TreebankError. With on_error="skip" it is skipped and its faults are reported, to `on_skip` or
+    on standard error; the other sentences keep their numbers. `name` is that of an open file in messages.
     """
     if on_error not in ("raise", "skip"):
         raise TreebankError(f"on_error must be 'raise' or 'skip', not {on_error!r}.")
-    if encoding is not None and isinstance(source, str | os.PathLike):
-        source = EncodedPath(source, encoding)
     for read in read_blocks(source, format=format, on_bytes=on_bytes, name=name):
         if isinstance(read, Sentence):
             yield read
