@@ -5,7 +5,7 @@ import pytest
 from tests.support.studio_files import change
 from tests.support.studio_pages import DOG, RAIN, STARS, conllu
 from treefine.errors import TreebankError, TreefineError
-from treefine.studio.actions import Action, UnknownLabelError, act, check_label, confirmed, decisions_of, set_arcs
+from treefine.studio.actions import Action, UnknownLabelError, act, confirmed, decisions_of, set_arcs
 from treefine.treebank.constraints import Constraints
 
 LABELS = ("nsubj", "obj", "obl", "root")
@@ -112,16 +112,6 @@ def test_confirmed_words_are_decided_as_they_are_and_can_be_freed(document):
     assert decisions_of(found) == Constraints(heads={1: 2}, labels={1: "nsubj"})
 
 
-def test_the_tree_of_another_annotator_is_decided_and_replaces_earlier_decisions(document):
-    change(document, Action("keep", words=(1, 3)), id="a")
-    change(document, Action("forbid", word=4, column="head"), id="b")
-
-    found = edited(document, Action("tree", arcs=((3, 2, "obj"), (4, 3, "nmod"), (5, None, "_"))))
-
-    assert found.heads == (2, 0, 2, 3, None)
-    assert decisions_of(found) == Constraints(heads={1: 2, 3: 2, 4: 3}, labels={1: "nsubj", 3: "obj", 4: "nmod"})
-
-
 def test_tags_are_taken_with_a_tree_or_an_arc(document):
     tags = ((2, "upos", "NOUN"), (2, "feats", "Number=Sing|Case=Nom"), (3, "lemma", "deux"))
 
@@ -159,14 +149,7 @@ def test_an_unknown_label_is_refused_with_the_nearest_known_one(document):
 
     assert str(error.value) == "No word of this treebank has the label 'objj'. Did you mean obj?"
     assert error.value.status == 422
-
-
-def test_a_label_like_no_other_is_refused_too_but_a_person_can_insist(document):
-    with pytest.raises(UnknownLabelError, match="Use it all the same if you mean it."):
-        edited(document, Action("arc", word=4, head=2, label="zzz"), labels=LABELS)
-
-    assert edited(document, Action("label", word=4, label="zzz", is_new=True), labels=LABELS).labels[3] == "zzz"
-    check_label("anything", [])
+    assert edited(document, Action("label", word=4, label="objj", is_new=True), labels=LABELS).labels[3] == "objj"
 
 
 # Words and sentences

@@ -51,20 +51,6 @@ def test_a_second_session_on_the_same_file_is_refused_until_the_first_ends(path,
     assert len(open_file()) == 3
 
 
-def test_a_file_can_be_closed_twice_and_by_another_thread(path, open_file):
-    document = open_file()
-
-    closing = threading.Thread(target=document.close)
-    closing.start()
-    closing.join()
-    again = open_file()
-    document.close()
-
-    with pytest.raises(TreebankError, match="has opened this file"):
-        Document(path)
-    assert again.text(1) == STARS
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -89,13 +75,6 @@ def test_a_file_that_cannot_be_edited_is_refused_and_nothing_is_left_beside_it(t
     assert list(tmp_path.iterdir()) == ([path] if content is not None else [])
 
 
-def test_a_folder_that_cannot_be_created_is_reported(path):
-    path.with_name("trees.conllu.annotation").write_text("not a folder")
-
-    with pytest.raises(TreebankError, match="The folder trees.conllu.annotation cannot be created: File exists."):
-        Document(path)
-
-
 def test_the_token_stays_the_same_over_a_restart_and_only_the_owner_can_read_it(open_file):
     document = open_file()
     token = document.token()
@@ -109,29 +88,7 @@ def test_the_token_stays_the_same_over_a_restart_and_only_the_owner_can_read_it(
     assert stat.S_IMODE((again.folder / "token").stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("content", [b"", b"short", b"../../../../../../../..", b"\xff" * 16])
-def test_a_token_that_is_not_one_is_replaced(open_file, content):
-    document = open_file()
-    (document.folder / "token").write_bytes(content)
-
-    found = document.token()
-
-    assert len(found) == 16
-    assert document.token() == found
-
-
 # Changing
-
-
-def test_a_change_is_in_the_file_and_a_copy_of_the_original_is_in_the_folder(path, open_file):
-    document = open_file()
-
-    change(document, label(4, "iobj"), key=1)
-    document.close()
-
-    changed = STARS.replace("obj\t_\tSpaceAfter=No", "iobj\t_\tSpaceAfter=No|Keep=Arc")
-    assert path.read_text() == changed + DOG + RAIN
-    assert (document.folder / "original.bak").read_text() == TREES
 
 
 def test_changes_are_written_soon_without_being_asked_for(path, monkeypatch):
@@ -144,16 +101,6 @@ def test_changes_are_written_soon_without_being_asked_for(path, monkeypatch):
     assert written.wait(10)
     assert "# treefine_status = done" in path.read_text()
     document.close()
-
-
-def test_the_mode_of_the_file_stays(path, open_file):
-    path.chmod(0o640)
-
-    document = open_file()
-    change(document, DONE)
-    document.close()
-
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
 def test_undo_and_redo_have_no_limit_and_survive_restarts(path, open_file):
@@ -180,27 +127,6 @@ def test_undo_and_redo_have_no_limit_and_survive_restarts(path, open_file):
     assert not document.can_redo
 
 
-def test_a_change_after_an_undo_ends_redo(open_file):
-    document = open_file()
-    change(document, label(4, "iobj"), id="a")
-    document.undo("b")
-
-    change(document, label(4, "obl"), id="c")
-
-    assert document.redo("d") is None
-    assert document.sentence(1).labels[3] == "obl"
-
-
-def test_a_file_that_was_restored_by_undo_is_byte_for_byte_the_original(path, open_file):
-    document = open_file()
-    change(document, Action("split_sentence", word=5), key=2, id="a")
-    document.save()
-    document.undo("b")
-    document.close()
-
-    assert path.read_text() == TREES
-
-
 def test_the_same_id_is_applied_once_also_after_a_restart(open_file):
     document = open_file()
     first = change(document, label(4, "iobj"), id="same")
@@ -216,16 +142,6 @@ def test_the_same_id_is_applied_once_also_after_a_restart(open_file):
     assert document.undo("also once").kind == "undo"
     assert document.revision == 2
     assert document.text(1) == STARS
-
-
-def test_a_change_that_changes_nothing_is_not_recorded(path, open_file):
-    document = open_file()
-
-    assert document.replace([1], [document.sentence(1)], what="nothing", id="one") is None
-    assert document.made("one") is None
-    document.close()
-
-    assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_change_of_an_old_version_is_refused(open_file):

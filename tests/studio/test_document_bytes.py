@@ -95,24 +95,6 @@ def test_split_and_joined_sentences_have_the_line_ends_of_the_file(tmp_path, ope
     ]
 
 
-@pytest.mark.parametrize("name", ["Windows", "blank lines first", "no final line end"])
-def test_lines_that_a_person_writes_have_the_line_ends_of_the_file(tmp_path, open_file, name):
-    path = tmp_path / "file.conllu"
-    path.write_bytes(FILES[name].encode())
-    document = open_file(path)
-    written = ["# by hand", "", "1\tHi\t_\t_\t_\t_\t0\troot\t_\t_\n2\t!\t_\t_\t_\t_\t1\tpunct\t_\t_", "\r", " "]
-
-    for key in (1, 3):
-        change(document, Action("source", lines=tuple(written)), key=key, id=str(key))
-
-    old = [each.decode() for each in blocks(document)]
-    expected = "# by hand\n1\tHi\t_\t_\t_\t_\t0\troot\t_\t_\n2\t!\t_\t_\t_\t_\t1\tpunct\t_\t_"
-    expected = expected.replace("\n", "\r\n") if name == "Windows" else expected
-    start = "\ufeff\n\r\n" if name == "blank lines first" else ""
-    assert old[0].rstrip("\r\n") == start + expected
-    assert old[2] == expected + FILES[name][len(FILES[name].rstrip("\r\n")) :]
-
-
 def test_lines_that_are_not_a_sentence_can_be_corrected_and_undo_brings_them_back(tmp_path, open_file):
     path = tmp_path / "file.conllu"
     path.write_bytes(FILES["not UTF-8"])
@@ -128,16 +110,6 @@ def test_lines_that_are_not_a_sentence_can_be_corrected_and_undo_brings_them_bac
 
     assert path.read_bytes() == FILES["not UTF-8"]
     assert open_file(path).redo("c").after[0].text.startswith("1\tcafé")
-
-
-def test_a_sentence_with_a_null_byte_is_shown_as_not_valid(tmp_path, open_file):
-    path = tmp_path / "file.conllu"
-    path.write_bytes(FILES["null bytes"])
-
-    document = open_file(path)
-
-    assert [key for key, _ in document.sentences()] == [1, 3]
-    assert "null bytes" in document.sentence(2).faults[0].message
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Any sequence of changes, undo, redo and restarts gives the same as a simple model: a list of texts per state."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -142,16 +142,3 @@ def _folders(tmp_path, monkeypatch, unsaved):
 
     monkeypatch.setattr(Editing, "new_folder", new_folder, raising=False)
     monkeypatch.setattr("os.fsync", lambda _: None)
-
-
-@given(content=conllu_files())
-@settings(max_examples=20)
-def test_every_file_is_cut_into_sentences_without_losing_a_byte(tmp_path_factory, content):
-    path = tmp_path_factory.mktemp("files") / "file.conllu"
-    path.write_bytes(content)
-
-    document = Document(path)
-
-    assert document.content() == document.content(has_marks=False) == content
-    assert len(document) == len(list(document.sentences()))
-    document.close()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.support.studio_files import DONE, as_left_by_a_kill, change, label, texts, until
-from tests.support.studio_pages import DOG, RAIN, STARS, TREES
+from tests.support.studio_pages import RAIN, STARS, TREES
 from treefine.errors import TreebankError
 from treefine.studio import document as document_module
 from treefine.studio.actions import Action
@@ -16,19 +16,6 @@ from treefine.studio.document import Document, StaleError
 from treefine.studio.journal import Journal
 
 # Kills
-
-
-def test_every_change_is_on_disk_before_it_is_acknowledged(unsaved, tmp_path, open_file):
-    document = open_file()
-    for number, name in enumerate(["iobj", "obl"]):
-        change(document, label(4, name), id=str(number))
-
-        copy = as_left_by_a_kill(document, tmp_path / f"killed-{number}" / "x")
-        assert copy.read_text() == TREES
-        again = open_file(copy)
-        assert again.content() == document.content()
-        again.close()
-        assert copy.read_bytes() == document.content()
 
 
 def test_a_kill_in_the_middle_of_a_record_loses_only_the_change_that_was_not_acknowledged(unsaved, tmp_path, open_file):
@@ -50,28 +37,6 @@ def test_a_kill_in_the_middle_of_a_record_loses_only_the_change_that_was_not_ack
         assert copy.read_bytes() == acknowledged
     journal.write_bytes(whole)
     assert open_file(copy).content() == document.content()
-
-
-def test_a_kill_in_the_middle_of_the_first_record_leaves_the_file_as_it_was(unsaved, tmp_path, open_file):
-    document = open_file()
-    change(document, label(4, "iobj"))
-    copy = as_left_by_a_kill(document, tmp_path / "killed" / "x")
-    journal = copy.with_name("trees.conllu.annotation") / "journal.jsonl"
-    whole = journal.read_bytes()
-
-    for length in range(0, whole.index(b"\n") + 1, 5):
-        journal.parent.mkdir(exist_ok=True)
-        journal.write_bytes(whole[:length])
-        again = Document(copy)
-        assert texts(again) == [STARS, DOG, RAIN]
-        again.close()
-        assert list(copy.parent.iterdir()) == [copy]
-    journal.parent.mkdir()
-    journal.write_bytes(whole[:20])
-    again = open_file(copy)
-    change(again, DONE, key=3)
-    again.close()
-    assert open_file(copy).status(3) == "done"
 
 
 class Camera:
@@ -196,8 +161,6 @@ def test_a_file_that_could_not_be_written_is_written_later_without_another_chang
     until(lambda: not document.fault and path.read_bytes() != TREES.encode())
 
     assert path.read_bytes() == document.content()
-    saved = [each["record"] for each in Journal(document.folder / "journal.jsonl").read()]
-    assert saved.count("saving") == 1
 
 
 # Other programs
@@ -234,7 +197,7 @@ def test_a_file_that_another_program_changes_during_a_session_is_not_overwritten
     change(document, DONE, key=2, id="b")
     document.save()
     assert document.fault == (
-        "Another program has changed trees.conllu, so it is not written any more. "
+        "Another program has changed trees.conllu, so treefine stopped saving it. "
         "Your changes are safe in trees.conllu.annotation. "
         "Move the other program's file away, then start treefine annotate again."
     )
@@ -264,22 +227,6 @@ def test_a_file_with_a_new_time_and_the_same_content_was_not_changed(path, unsav
     assert path.read_bytes() == document.content()
 
 
-def test_a_file_that_was_put_back_is_written_again(path, unsaved, open_file):
-    document = open_file()
-    change(document, DONE, id="a")
-    document.save()
-    path.rename(path.with_name("away"))
-    change(document, DONE, key=2, id="b")
-    document.save()
-    assert document.fault
-    path.with_name("away").rename(path)
-
-    document.save()
-
-    assert document.fault == ""
-    assert path.read_bytes() == document.content()
-
-
 def test_nothing_can_be_changed_if_another_program_changed_the_file_before_the_first_change(path, open_file):
     document = open_file()
     path.write_text(RAIN)
@@ -290,21 +237,6 @@ def test_nothing_can_be_changed_if_another_program_changed_the_file_before_the_f
 
     assert path.read_text() == RAIN
     assert list(path.parent.iterdir()) == [path]
-
-
-def test_a_change_while_the_file_is_being_opened_is_noticed(path, unsaved, monkeypatch, open_file):
-    entries = document_module._entries
-    with monkeypatch.context() as patch:
-        patch.setattr(document_module, "_entries", lambda *given: (path.write_text(RAIN), entries(*given))[1])
-        document = open_file()
-    document._first_records = lambda: [{"record": "start", "version": 1, "hash": ""}]
-
-    change(document, DONE)
-    document.save()
-
-    assert "Another program has changed" in document.fault
-    assert path.read_text() == RAIN
-    shutil.rmtree(document.folder)
 
 
 def test_a_changed_copy_of_the_original_is_reported(path, open_file):

@@ -2,12 +2,11 @@
 
 import json
 import os
-import threading
 
 import pytest
 
 from treefine.errors import TreebankError
-from treefine.studio.journal import VERSION, Entry, Journal, Revision, trusted_hashes
+from treefine.studio.journal import VERSION, Journal, trusted_hashes
 
 START = {"record": "start", "version": VERSION, "hash": "h0"}
 
@@ -31,20 +30,6 @@ def test_records_come_back_as_they_were_written(journal):
     journal.append({"record": "one", "texts": texts}, {"record": "two"})
 
     assert records_of(journal) == [START, {"record": "one", "texts": texts}, {"record": "two"}]
-
-
-def test_a_change_is_recorded_without_the_texts_before_it():
-    change = Revision("id", "arc", (Entry(3, "old"), Entry(4, "older")), (Entry(3, "new"),), "undo", is_follow_up=True)
-
-    assert change.record() == {
-        "record": "change",
-        "id": "id",
-        "what": "arc",
-        "kind": "undo",
-        "follow_up": True,
-        "replaced": [3, 4],
-        "by": [[3, "new"]],
-    }
 
 
 def test_a_last_line_of_any_length_is_dropped_and_the_next_record_replaces_it(journal):
@@ -75,20 +60,6 @@ def test_a_record_that_cannot_be_written_leaves_the_journal_as_it_was(journal, m
     assert records_of(journal) == [START, {"record": "kept"}]
 
 
-def test_the_half_of_a_record_is_removed_later_if_it_cannot_be_removed_at_once(journal, monkeypatch):
-    def fail(*_):
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fail)
-        patch.setattr(os, "truncate", fail)
-        with pytest.raises(TreebankError, match="Input/output error"):
-            journal.append({"record": "lost"})
-    journal.append({"record": "kept"})
-
-    assert records_of(journal) == [START, {"record": "kept"}]
-
-
 def test_a_journal_that_was_moved_away_is_not_continued_without_its_beginning(journal):
     journal.path.rename(journal.path.with_name("elsewhere"))
 
@@ -96,23 +67,6 @@ def test_a_journal_that_was_moved_away_is_not_continued_without_its_beginning(jo
         journal.append({"record": "lost"})
 
     assert not journal.path.exists()
-
-
-def test_records_of_several_threads_do_not_mix(journal):
-    def write(name):
-        for number in range(20):
-            journal.append({"record": name, "number": number, "text": name * 5_000})
-
-    threads = [threading.Thread(target=write, args=(name,)) for name in "abc"]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-
-    found = records_of(journal)[1:]
-    assert all(each["text"] == each["record"] * 5_000 for each in found)
-    for name in "abc":
-        assert [each["number"] for each in found if each["record"] == name] == list(range(20))
 
 
 @pytest.mark.parametrize(

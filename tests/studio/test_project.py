@@ -5,14 +5,12 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.studio_files import until
-from tests.support.studio_pages import DOG, RAIN, STARS, TREES, Stub, arc_of, conllu, decided
-from treefine.errors import ModelError, TreefineError
+from tests.support.studio_pages import DOG, RAIN, STARS, TREES, Stub, arc_of, decided
+from treefine.errors import TreefineError
 from treefine.studio.actions import Action, UnknownLabelError
 from treefine.studio.checks import Checker
 from treefine.studio.document import Document, StaleError
-from treefine.studio.partner import Partner
-from treefine.studio.project import Project, Reference
-from treefine.treebank.conllu import read_treebank
+from treefine.studio.project import Project, Queue, Reference
 
 INVALID = "# sent_id = bad\n1\tno\n\n"
 
@@ -48,7 +46,7 @@ def edit(project, action, *, key=1, id="one", **options):
 
 
 def keys(project, **options):
-    return [key for key, _ in project.queue(0, **options)]
+    return project.queue(0, **options).keys
 
 
 def without_ids(text):
@@ -58,84 +56,42 @@ def without_ids(text):
 # The queue
 
 
-def test_the_queue_has_the_order_of_the_file(open_project):
-    project = open_project()
-    edit(project, Action("split_sentence", word=5), key=2)
-
-    assert project.queue(0) == [(1, ()), (2, ()), (4, ()), (3, ())]
-
-
 def test_the_most_doubtful_sentences_come_first_and_those_that_are_done_last(open_project):
     project = open_project(partner=Stub(sure={3: 0.5, 7: 0.2}))
     document = project.documents[0]
-    until(lambda: None not in [project.doubt(document, key) for key in document.keys])
+    until(lambda: None not in [project.doubt(0, key) for key in document.keys])
 
-    assert [round(project.doubt(document, key), 2) for key in (1, 2, 3)] == [0.62, 1.48, 0.56]
+    assert [round(project.doubt(0, key), 2) for key in (1, 2, 3)] == [0.62, 1.48, 0.56]
     assert keys(project, order="doubt") == [2, 1, 3]
     edit(project, Action("status", value="done"), key=2)
-    assert project.doubt(document, 2) == 0.0
+    assert project.doubt(0, 2) == 0.0
 
     assert keys(project, order="doubt") == [1, 3, 2]
 
 
 def test_a_sentence_is_rated_again_after_a_change(open_project):
     project = open_project(partner=Stub(sure={3: 0.5}))
-    document = project.documents[0]
-    until(lambda: project.doubt(document, 1) is not None)
-    before = project.doubt(document, 1)
+    until(lambda: project.doubt(0, 1) is not None)
+    before = project.doubt(0, 1)
 
     edit(project, Action("keep", words=(3,)))
-    until(lambda: project.doubt(document, 1) is not None)
+    until(lambda: project.doubt(0, 1) is not None)
 
-    assert project.doubt(document, 1) == pytest.approx(before - 0.5)
+    assert project.doubt(0, 1) == pytest.approx(before - 0.5)
     project.undo(0, "back")
-    assert project.doubt(document, 1) == before
-
-
-def test_sentences_can_be_filtered_by_status_and_by_change(open_project):
-    project = open_project()
-    edit(project, Action("status", value="done"), key=1, id="a")
-    edit(project, Action("status", value="doubtful"), key=3, id="b")
-
-    found = {show: keys(project, show=show) for show in ("all", "open", "done", "doubtful", "changed")}
-
-    assert found == {"all": [1, 2, 3], "open": [2], "done": [1], "doubtful": [3], "changed": [1, 3]}
-    project.undo(0, "c")
-    assert keys(project, show="changed") == [1]
+    assert project.doubt(0, 1) == before
 
 
 def test_a_search_finds_words_and_combines_with_filters(open_project):
     project = open_project(STARS + INVALID + DOG + RAIN)
     edit(project, Action("status", value="done"), key=4)
 
-    assert project.queue(0, search="dog") == [(3, (3,))]
-    assert project.queue(0, search="VERB -nsubj-> NOUN") == [(3, (3, 4)), (4, (1, 2))]
-    assert project.queue(0, search="VERB -nsubj-> NOUN", show="open") == [(3, (3, 4))]
-    assert project.queue(0, search="  ") == [(1, ()), (2, ()), (3, ()), (4, ())]
+    assert project.queue(0, search="dog") == Queue([3], {3: (3,)}, None)
+    assert project.queue(0, search="VERB -nsubj-> NOUN").marked == {3: (3, 4), 4: (1, 2)}
+    assert keys(project, search="VERB -nsubj-> NOUN", show="open") == [3]
+    assert [keys(project, show=show) for show in ("all", "done", "changed")] == [[1, 2, 3, 4], [4], [4]]
     with pytest.raises(TreefineError, match="expected a node"):
         project.queue(0, search="VERB -nsubj->")
-
-
-def test_a_row_describes_a_sentence_also_if_it_is_not_valid(open_project):
-    project = open_project(INVALID + STARS)
-    edit(project, Action("status", value="done"), key=2)
-
-    bad, good = project.row(0, 1), project.row(0, 2)
-
-    assert (bad.number, bad.sent_id, bad.text) == (1, "bad", "The line must have 10 columns, not 2.")
-    assert (bad.status, bad.is_changed, bad.doubt, bad.n_different) == ("open", False, None, None)
-    assert (good.number, good.sent_id, good.text, good.status) == (2, "stars", "She saw two stars.", "done")
-    assert good.is_changed
-    with pytest.raises(StaleError):
-        project.row(0, 9)
-
-
-def test_a_file_that_does_not_exist_is_refused(open_project):
-    project = open_project()
-
-    for file in (-1, 1):
-        with pytest.raises(TreefineError, match=f"There is no file {file}. There are 1."):
-            project.queue(file)
 
 
 # Other annotators
@@ -149,8 +105,8 @@ def test_references_are_found_by_sent_id_whatever_their_order(open_project, tmp_
     found = {key: [other.sent_id if other else None for _, other in project.others(0, key)] for key in (1, 2, 3)}
 
     assert found == {1: ["stars"], 2: [None], 3: ["rain"]}
-    assert [project.row(0, key).n_different for key in (1, 2, 3)] == [2, 8, 0]
-    assert keys(project, order="difference") == [2, 1, 3]
+    assert [project.n_different(0, key) for key in (1, 2, 3)] == [2, 8, 0]
+    assert project.queue(0, order="difference") == Queue([2, 1, 3], {}, 2)
 
 
 @pytest.mark.parametrize("unnamed", ["both", "own", "other"])
@@ -162,30 +118,7 @@ def test_references_without_sent_id_are_found_by_position(open_project, tmp_path
     found = [project.others(0, key)[0][1] for key in (1, 2, 3)]
 
     assert [each and each.forms[0] for each in found] == ["She", "The", None]
-    assert [project.row(0, key).n_different for key in (1, 2, 3)] == [2, 0, 3]
-
-
-def test_other_words_count_as_all_different(open_project, tmp_path):
-    other = reference(tmp_path, STARS.replace("two\ttwo", "2\ttwo") + INVALID.replace("1\tno\n\n", RAIN))
-    project = open_project(STARS + INVALID + DOG, references=[other])
-
-    assert [project.row(0, key).n_different for key in (1, 2, 3)] == [5, 3, 8]
-
-
-def test_an_invalid_sentence_that_no_annotator_has_does_not_differ(open_project, tmp_path):
-    project = open_project(STARS + INVALID, references=[reference(tmp_path, STARS)])
-
-    assert project.row(0, 2).n_different == 0
-    assert keys(project, order="difference") == [1, 2]
-    assert project.n_differing(0, [1, 2]) == 0
-
-
-def test_with_two_references_their_difference_counts(open_project, tmp_path):
-    first, second = reference(tmp_path, TREES, "A"), reference(tmp_path, OTHER_STARS + DOG + RAIN, "B")
-    project = open_project(TREES, references=[first, second])
-
-    assert [name for name, _ in project.others(0, 1)] == ["A", "B"]
-    assert [project.row(0, key).n_different for key in (1, 2, 3)] == [2, 0, 0]
+    assert [project.n_different(0, key) for key in (1, 2, 3)] == [2, 0, 3]
 
 
 def test_references_are_found_for_every_file_by_sent_id_and_not_by_position(open_project, tmp_path):
@@ -195,26 +128,9 @@ def test_references_are_found_for_every_file_by_sent_id_and_not_by_position(open
     found = [project.others(*place)[0][1] for place in ((0, 1), (0, 2), (1, 1), (2, 1))]
 
     assert [each and each.sent_id for each in found] == [None, "stars", "rain", None]
-    assert (project.row(0, 2).n_different, project.row(1, 1).n_different) == (2, 0)
-    assert [key for key, _ in project.queue(1, order="difference")] == [1]
+    assert (project.n_different(0, 2), project.n_different(1, 1)) == (2, 0)
+    assert project.queue(1, order="difference") == Queue([1], {}, 0)
     assert (project.agreement.sentences, project.agreement.words) == (2, 8)
-
-
-def test_a_link_and_its_target_are_one_file_and_the_link_stays_a_link(tmp_path):
-    target, link = tmp_path / "trees.conllu", tmp_path / "link.conllu"
-    target.write_text(TREES)
-    link.symlink_to(target)
-    first = Document(link)
-
-    with pytest.raises(TreefineError, match="Another treefine annotate has opened this file"):
-        Document(target)
-    sentence = first.valid_sentence(1)
-    first.replace([1], [sentence.with_arcs(sentence.arcs._replace(heads=(2, 0, 2, 2, 2)))], what="arc", id="a")
-    first.close()
-
-    assert link.is_symlink()
-    assert target.read_text() == TREES.replace("4\tnummod", "2\tnummod")
-    assert sorted(each.name for each in tmp_path.glob("*.annotation")) == ["trees.conllu.annotation"]
 
 
 def test_the_agreement_is_that_of_the_annotators(open_project, tmp_path):
@@ -245,15 +161,6 @@ def test_an_unknown_label_is_refused_and_known_to_the_file_once_a_person_insists
     assert "obj1" not in project.inventory(1).labels
 
 
-def test_the_labels_of_the_file_of_ud_and_of_the_model_are_known(open_project):
-    project = open_project(STARS.replace("nummod", "counted"), partner=Stub(labels=("of:model",)))
-
-    for number, label in enumerate(["counted", "orphan", "of:model"]):
-        edit(project, Action("label", word=1, label=label), id=str(number))
-
-    assert arc_of(project.documents[0], 1) == (2, "of:model")
-
-
 def test_the_inventory_lists_values_by_frequency(open_project):
     found = open_project().inventory(0)
 
@@ -277,17 +184,6 @@ def test_a_correction_confirms_the_words_before_it_if_the_person_wants_that(open
     assert "Keep=Head" in document.text(1)
 
 
-def test_a_change_of_an_old_version_is_refused_unless_it_was_made_before(open_project):
-    project = open_project()
-    first = project.edit(0, 1, 0, "same", Action("label", word=4, label="obl"))
-
-    assert project.edit(0, 1, 0, "same", Action("label", word=4, label="obl")) == first
-    with pytest.raises(StaleError, match="changed in another tab"):
-        project.edit(0, 1, 0, "other", Action("label", word=4, label="iobj"))
-
-    assert arc_of(project.documents[0], 4) == (2, "obl")
-
-
 # The parser's part
 
 
@@ -306,23 +202,6 @@ def test_the_parser_follows_a_correction_once(open_project):
     assert document.text(1) == STARS
     assert project.undo(0, "e", is_redo=True).is_follow_up
     assert (arc_of(document, 4), arc_of(document, 5)) == ((1, "obj"), (4, "punct"))
-
-
-@pytest.mark.parametrize(
-    "action",
-    [
-        Action("cell", word=4, column="upos", value="X"),
-        Action("status", value="done"),
-        Action("split_sentence", word=3),
-        Action("join_sentences"),
-    ],
-    ids=lambda action: action.do,
-)
-def test_nothing_follows_from_other_actions(open_project, action):
-    project = open_project(partner=Stub(follows={(4, 2): [(5, 4, "punct")]}))
-    edit(project, action)
-
-    assert project.follow(0, 1, project.documents[0].version(1), "b") is None
 
 
 def test_nothing_follows_from_a_change_of_another_sentence_or_of_an_old_version(open_project):
@@ -348,20 +227,6 @@ def test_a_person_who_is_faster_than_the_parser_wins(open_project):
     assert project.follow(0, 1, 1, "b") is None
     assert arc_of(project.documents[0], 1) == (2, "obl")
     assert arc_of(project.documents[0], 5) == (2, "punct")
-
-
-def test_parsing_again_does_not_undo_what_a_person_does_meanwhile(open_project):
-    class Slow(Stub):
-        def parse(self, sentence):
-            edit(project, Action("label", word=1, label="obl"), id="meanwhile")
-            return super().parse(sentence)
-
-    project = open_project(partner=Slow(parses=[(4, 1, "nmod")]))
-
-    with pytest.raises(StaleError):
-        project.parse(0, 1, 0, "a")
-
-    assert arc_of(project.documents[0], 1) == (2, "obl")
 
 
 def test_parsing_again_replaces_the_tree_except_what_is_decided(open_project):
@@ -403,89 +268,22 @@ def test_the_studio_works_without_a_parser(open_project):
     assert project.follow(0, 1, 1, "b") is None
     assert project.advise(0, 1) == (1, None)
     assert keys(project, order="doubt") == [1, 2, 3]
-    with pytest.raises(TreefineError, match="There is no parser for this file, or not yet."):
+    with pytest.raises(TreefineError, match="No parser reads this file. Name one with --model."):
         project.parse(0, 1, 1, "c")
-
-
-def test_the_studio_works_if_the_parser_cannot_be_loaded(open_project):
-    def load(name):
-        raise ModelError("The model is damaged.")
-
-    partner = Partner(load, "broken")
-    project = open_project(partner=partner)
-    partner.wait()
-
-    assert partner.fault == "The model is damaged."
-    edit(project, Action("arc", word=4, head=1), id="a")
-    assert project.follow(0, 1, 1, "b") is None
-    assert project.row(0, 1).doubt is None
 
 
 def test_a_file_in_another_language_is_edited_without_the_parser(open_project):
     stub = Stub(follows={(4, 1): [(5, 4, "punct")]})
     project = open_project(TREES, STARS.replace("two", "dos"), partner=stub, languages=["en", "es"])
-    until(lambda: project.doubt(project.documents[0], 3) is not None)
+    until(lambda: project.doubt(0, 3) is not None)
     project.edit(1, 1, 0, "a", Action("arc", word=4, head=1))
 
     assert project.follow(1, 1, 1, "b") is None
     assert project.advise(1, 1) == (1, None)
-    assert project.doubt(project.documents[1], 1) is None
+    assert project.doubt(1, 1) is None
 
 
 # Undo
-
-
-def test_undo_takes_back_a_correction_with_what_followed_and_redo_makes_both_again(open_project):
-    project = open_project(partner=Stub(follows={(3, 2): [(5, 4, "punct")]}))
-    document = project.documents[0]
-    edit(project, Action("arc", word=3, head=2))
-    project.follow(0, 1, 1, "two")
-    both = document.text(1)
-
-    project.undo(0, "three")
-    assert (document.text(1), document.can_undo) == (STARS, False)
-    assert project.undo(0, "three").kind == "undo"  # sent twice
-    document.close()
-    again = Document(document.path)
-    again.redo("four")
-    assert (again.text(1), again.can_redo) == (both, False)
-    again.undo("five")
-    assert (again.text(1), again.can_undo) == (STARS, False)
-    again.close()
-
-
-def test_a_refusal_takes_back_only_what_followed_and_redo_of_the_correction_leaves_it_out(open_project):
-    project = open_project(partner=Stub(follows={(3, 2): [(5, 4, "punct")]}))
-    document = project.documents[0]
-    edit(project, Action("arc", word=3, head=2))
-    corrected = document.text(1)
-    project.follow(0, 1, 1, "two")
-
-    project.undo(0, "three", is_refusal=True)
-    assert document.text(1) == corrected
-    project.undo(0, "four")
-    assert document.text(1) == STARS
-    project.undo(0, "five", is_redo=True)
-
-    assert document.text(1) == corrected
-
-
-def test_undo_takes_back_no_change_of_another_sentence_with_what_followed(open_project):
-    stub = Stub(follows={(3, 2): [(5, 4, "punct")]})
-    project = open_project(partner=stub)
-    document = project.documents[0]
-    edit(project, Action("arc", word=3, head=2))
-    follow = stub.follow
-
-    def follow_late(before, after):
-        edit(project, Action("status", value="done"), key=2, id="meanwhile")
-        return follow(before, after)
-
-    stub.follow = follow_late
-    project.follow(0, 1, 1, "two")
-    project.undo(0, "three")
-
-    assert (arc_of(document, 5), document.status(2)) == ((2, "punct"), "done")
 
 
 # Learning
@@ -498,7 +296,7 @@ def test_the_learner_gets_the_sentences_that_are_done_and_its_model_is_adopted(o
         consider=seen.append, adopt=lambda load: load("new") or "new model", stop=lambda: seen.append("stopped")
     )
     project = open_project(TREES, RAIN, partner=stub, learner=learner)
-    until(lambda: project.doubt(project.documents[0], 3) is not None)
+    until(lambda: project.doubt(0, 3) is not None)
     edit(project, Action("status", value="done"), key=2)
 
     project.learn()
@@ -506,25 +304,6 @@ def test_the_learner_gets_the_sentences_that_are_done_and_its_model_is_adopted(o
 
     assert [[each.sent_id for each in some] for some in seen] == [["dog"]]
     assert stub.name == "new model"
-    until(lambda: project.doubt(project.documents[0], 3) is not None)
+    until(lambda: project.doubt(0, 3) is not None)
     project.close()
     assert seen[-1] == "stopped"
-
-
-def test_without_a_learner_there_is_no_new_model(open_project):
-    project = open_project()
-    project.learn()
-
-    with pytest.raises(TreefineError, match="There is no new model. Start treefine annotate with --learn."):
-        project.adopt()
-
-
-def test_closing_writes_all_files(open_project):
-    project = open_project(TREES, conllu("1 a _ _ _ _ 0 root _ _"))
-    for file in (0, 1):
-        project.edit(file, 1, 0, "a", Action("status", value="done"))
-
-    project.close()
-
-    for document in project.documents:
-        assert next(read_treebank(document.path)).comment("treefine_status") == "done"

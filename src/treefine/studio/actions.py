@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import count
@@ -28,7 +28,7 @@ class UnknownLabelError(ServingError):
 
 @dataclass(frozen=True)
 class Action:
-    """One action on a sentence. `do` says which; the other fields are those that it needs."""
+    """One action on a sentence, as the page sends it. `do` says which; the other fields are those that it needs."""
 
     do: str
     word: int | None = None
@@ -60,36 +60,28 @@ def act(
         return [key], [_read_lines(action.need("lines"), newline_of(document.text(key)))]
     sentence = document.valid_sentence(key)
     if action.do == "join_sentences":
-        place = document.keys.index(key)
-        if place + 1 == len(document):
+        following = next(iter(document.keys[document.place(key) + 1 :]), None)
+        if following is None:
             raise sentence.error("This is the last sentence.", hint="There is nothing to join it with.")
-        following = document.keys[place + 1]
-        joined = _joined(sentence, document.valid_sentence(following))
-        has_one_status = document.status(key) == document.status(following)
-        return [key, following], [joined if has_one_status else edits.set_comment(joined, STATUS_COMMENT, None)]
+        return [key, following], [_joined(document, key, following)]
     if action.do == "split_sentence":
-        first, second = _split(sentence, action.need("word"))
-        return [key], [first, _with_free_id(second, sentence.sent_id, document)]
+        return [key], list(_split(document, sentence, action.need("word")))
     if action.do not in _ACTIONS:
         known = ", ".join([*_ACTIONS, "split_sentence", "join_sentences", "source"])
         raise TreefineError(f"There is no action {action.do!r}.", hint=f"There are {known}.")
     if action.word is not None and not 1 <= action.word <= len(sentence):
         raise sentence.error(f"There is no word {action.word}.", hint=f"The sentence has {len(sentence)} words.")
-    if action.label is not None and not action.is_new:
-        check_label(action.label, labels)
+    if action.label is not None and labels and action.label not in labels and not action.is_new:
+        nearest = next(iter(get_close_matches(action.label, sorted(labels), 1)), None)
+        hint = f"Did you mean {nearest}?" if nearest else "Use it all the same if you mean it."
+        raise UnknownLabelError(f"No word of this treebank has the label {shortened(action.label)!r}.", hint=hint)
     changed = _ACTIONS[action.do](sentence, action)
     for word, column, value in action.tags or ():
         changed = edits.set_cell(changed, word, column, value)
     return [key], [changed]
 
 
-def check_label(label: str, known: Collection[str]) -> None:
-    """Raise an error if the treebank does not know a label, which is often a typing mistake."""
-    if not known or label in known:
-        return
-    nearest = next(iter(get_close_matches(label, sorted(known), 1)), None)
-    hint = f"Did you mean {nearest}?" if nearest else "Use it all the same if you mean it."
-    raise UnknownLabelError(f"No word of this treebank has the label {shortened(label)!r}.", hint=hint)
+# Decisions
 
 
 def decisions_of(sentence: Sentence) -> Constraints:
@@ -100,15 +92,58 @@ def decisions_of(sentence: Sentence) -> Constraints:
         return FREE
 
 
+def confirmed(sentence: Sentence, words: Iterable[int], *, with_labels: bool = True) -> Sentence:
+    """Decide the arcs of some words as they are; a blank head or label is not decided. What was forbidden is allowed.
+
+    Without labels, only the heads are decided, and the labels are not any more.
+    """
+    decided, arcs = decisions_of(sentence), sentence.arcs
+    heads, labels = dict(decided.heads), dict(decided.labels)
+    for word in words:
+        head = arcs.heads[word - 1] if 1 <= word <= len(sentence) else None
+        if head is not None:
+            heads[word] = head
+            labels.pop(word, None)
+            if with_labels and arcs.labels[word - 1] != BLANK:
+                labels[word] = arcs.labels[word - 1]
+    not_heads = {word: [each for each in some if each != heads.get(word)] for word, some in decided.not_heads.items()}
+    not_labels = {
+        word: [each for each in some if each != labels.get(word)] for word, some in decided.not_labels.items()
+    }
+    return Constraints(heads, labels, _filled(not_heads), _filled(not_labels)).mark(sentence)
+
+
+def _freed(sentence: Sentence, words: Collection[int]) -> Sentence:
+    """Remove the decisions on some words."""
+    decided = decisions_of(sentence)
+    columns = (decided.heads, decided.labels, decided.not_heads, decided.not_labels)
+    return Constraints(*(_without(each, words) for each in columns)).mark(sentence) if decided else sentence
+
+
+def _without(by_word: Mapping[int, Any], words: Collection[int]) -> dict[int, Any]:
+    return {word: value for word, value in by_word.items() if word not in words}
+
+
+def _filled(by_word: Mapping[int, Any]) -> dict[int, Any]:
+    return {word: values for word, values in by_word.items() if values}
+
+
+def _moved(before: Arcs, after: Arcs, *, by: int = 0) -> list[int]:
+    """Return the words whose arcs differ, with the numbers after the change. `by` is what is added to old numbers."""
+    old = [(head + by if head else head, label) for head, label in zip(*before, strict=True)]
+    new = list(zip(*after, strict=True))
+    return [word for word, (one, two) in enumerate(zip(old, new, strict=True), start=1) if one != two]
+
+
+# Arcs
+
+
 def _set_arc(sentence: Sentence, action: Action) -> Sentence:
     """Attach a word. A label that the person did not name is the parser's to choose."""
-    word, head = action.need("word"), action.need("head")
-    changed = edits.set_arc(sentence, word, head, action.label)
-    decided = _still_true(changed, decisions_of(changed), sentence)
-    heads, labels = {**decided.heads, word: head}, _without(decided.labels, [word])
-    if action.label is not None and changed.labels[word - 1] != BLANK:
-        labels[word] = changed.labels[word - 1]
-    return _agreeing(replace(decided, heads=heads, labels=labels)).mark(changed)
+    word = action.need("word")
+    changed = edits.set_arc(sentence, word, action.need("head"), action.label)
+    others = {*_moved(sentence.arcs, changed.arcs)} - {word}  # had to move, so that the tree stays a tree
+    return confirmed(_freed(changed, others), [word], with_labels=action.label is not None)
 
 
 def _set_label(sentence: Sentence, action: Action) -> Sentence:
@@ -117,18 +152,6 @@ def _set_label(sentence: Sentence, action: Action) -> Sentence:
     if head is None:
         raise sentence.error("This word has no head yet.", word=word, hint="Attach it first.")
     return _set_arc(sentence, replace(action, head=head))
-
-
-def _still_true(sentence: Sentence, decided: Constraints, before: Sentence) -> Constraints:
-    """Return the decisions without those on words whose arc had to change so that the tree stays a tree."""
-    moved = [
-        word
-        for word, pair in enumerate(zip(sentence.heads, before.heads, sentence.labels, before.labels, strict=True), 1)
-        if pair[0] != pair[1] or pair[2] != pair[3]
-    ]
-    return Constraints(
-        _without(decided.heads, moved), _without(decided.labels, moved), decided.not_heads, decided.not_labels
-    )
 
 
 def set_arcs(sentence: Sentence, arcs: Iterable[tuple[int, int | None, str]]) -> Sentence:
@@ -148,97 +171,67 @@ def _set_tree(sentence: Sentence, action: Action) -> Sentence:
     return confirmed(set_arcs(_freed(sentence, words), arcs), words)
 
 
-def confirmed(sentence: Sentence, words: Iterable[int]) -> Sentence:
-    """Decide the arcs of some words as they are; a blank head or label is not decided."""
-    decided, arcs = decisions_of(sentence), sentence.arcs
-    heads, labels = dict(decided.heads), dict(decided.labels)
-    for word in words:
-        head = arcs.heads[word - 1] if 1 <= word <= len(sentence) else None
-        if head is not None:
-            heads[word] = head
-            if arcs.labels[word - 1] != BLANK:
-                labels[word] = arcs.labels[word - 1]
-    return _agreeing(replace(decided, heads=heads, labels=labels)).mark(sentence)
-
-
-def _agreeing(decided: Constraints) -> Constraints:
-    """Return the decisions without prohibitions of what is decided."""
-    not_heads = {
-        word: [head for head in some if head != decided.heads.get(word)] for word, some in decided.not_heads.items()
-    }
-    not_labels = {
-        word: [label for label in some if label != decided.labels.get(word)]
-        for word, some in decided.not_labels.items()
-    }
-    return replace(decided, not_heads=_filled(not_heads), not_labels=_filled(not_labels))
-
-
-def _freed(sentence: Sentence, words: Collection[int]) -> Sentence:
-    """Remove the decisions on some words."""
-    decided = decisions_of(sentence)
-    columns = (decided.heads, decided.labels, decided.not_heads, decided.not_labels)
-    return Constraints(*(_without(each, words) for each in columns)).mark(sentence)
-
-
-def _split(sentence: Sentence, word: int) -> list[Sentence]:
-    """Split a sentence in two. Words whose arcs had to change are not decided any more."""
-    first, second = edits.split_sentence(sentence, word)
-    old = sentence.arcs
-    return [
-        _freed_if_moved(first, _shifted(old, 0)[: len(first)]),
-        _freed_if_moved(second, _shifted(old, -len(first))[len(first) :]),
-    ]
-
-
-def _with_free_id(sentence: Sentence, start: str, document: Document) -> Sentence:
-    """Return the second half of a sentence with a sent_id that no other sentence has."""
-    taken = {line for key in document.keys for line in document.text(key).splitlines() if line.startswith("# sent_id")}
-    numbers = (f"{start}-{number}" for number in count(2))
-    free = next(each for each in numbers if f"# sent_id = {each}" not in taken)
-    return edits.set_comment(sentence, "sent_id", free) if start else sentence
-
-
-def _joined(first: Sentence, second: Sentence) -> Sentence:
-    """Join two sentences. Words whose arcs had to change are not decided any more."""
-    joined = edits.join_sentences(first, second)
-    return _freed_if_moved(joined, [*_shifted(first.arcs, 0), *_shifted(second.arcs, len(first))])
-
-
-def _shifted(arcs: Arcs, by: int) -> list[tuple[int | None, str]]:
-    """Return the heads and labels of words whose numbers change by this much."""
-    return [(head + by if head else head, label) for head, label in zip(*arcs, strict=True)]
-
-
-def _freed_if_moved(sentence: Sentence, old: Sequence[tuple[int | None, str]]) -> Sentence:
-    if not decisions_of(sentence):
-        return sentence
-    pairs = zip(old, _shifted(sentence.arcs, 0), strict=True)
-    return _freed(sentence, [word for word, (before, after) in enumerate(pairs, start=1) if before != after])
-
-
 def _forbid(sentence: Sentence, action: Action) -> Sentence:
     """Forbid the head or the label of a word; the parser then chooses another."""
     word, column = action.need("word"), action.need("column")
+    if column not in ("head", "label"):
+        raise TreefineError(f"The {column} of a word cannot be forbidden.", hint="Forbid its head or its label.")
     decided = decisions_of(sentence)
-    if column == "head":
-        head = sentence.heads[word - 1]
-        forbidden = [*decided.not_heads.get(word, ()), head]
-        return Constraints(
-            _without(decided.heads, [word]),
-            _without(decided.labels, [word]),
-            {**decided.not_heads, word: [each for each in dict.fromkeys(forbidden) if each is not None]},
-            decided.not_labels,
-        ).mark(sentence)
+    heads, labels = decided.heads, _without(decided.labels, [word])
+    not_heads, not_labels = dict(decided.not_heads), dict(decided.not_labels)
+    head, label = sentence.heads[word - 1], sentence.labels[word - 1]
     if column == "label":
-        names = dict.fromkeys([*decided.not_labels.get(word, ()), sentence.labels[word - 1]])
-        return Constraints(
-            decided.heads, _without(decided.labels, [word]), decided.not_heads, {**decided.not_labels, word: [*names]}
-        ).mark(sentence)
-    raise TreefineError(f"The {column} of a word cannot be forbidden.", hint="Forbid its head or its label.")
+        not_labels[word] = [*dict.fromkeys([*not_labels.get(word, ()), label])]
+    else:
+        heads = _without(heads, [word])
+        not_heads[word] = [each for each in dict.fromkeys([*not_heads.get(word, ()), head]) if each is not None]
+    return Constraints(heads, labels, not_heads, not_labels).mark(sentence)
 
 
-def _set_cell(sentence: Sentence, action: Action) -> Sentence:
-    return edits.set_cell(sentence, action.need("word"), action.need("column"), action.value or "")
+# Sentences
+
+
+def _split(document: Document, sentence: Sentence, word: int) -> Iterator[Sentence]:
+    """Yield the two halves. Words whose arcs had to change are not decided any more. The second gets a free sent_id."""
+    first, second = edits.split_sentence(sentence, word)
+    heads, labels = sentence.arcs
+    n = len(first)
+    yield _freed(first, _moved(Arcs(heads[:n], labels[:n]), first.arcs))
+    second = _freed(second, _moved(Arcs(heads[n:], labels[n:]), second.arcs, by=-n))
+    if sentence.sent_id:
+        lines = {
+            line for key in document.keys for line in document.text(key).splitlines() if line.startswith("# sent_")
+        }
+        names = (f"{sentence.sent_id}-{number}" for number in count(2))
+        second = edits.set_comment(
+            second, "sent_id", next(name for name in names if f"# sent_id = {name}" not in lines)
+        )
+    yield second
+
+
+def _joined(document: Document, key: int, following: int) -> Sentence:
+    """Join two sentences. Words whose arcs had to change are not decided any more, nor is a status that one lacked."""
+    first, second = document.valid_sentence(key), document.valid_sentence(following)
+    joined = edits.join_sentences(first, second)
+    heads, labels = joined.arcs
+    n = len(first)
+    moved = _moved(first.arcs, Arcs(heads[:n], labels[:n]))
+    moved += [n + word for word in _moved(second.arcs, Arcs(heads[n:], labels[n:]), by=n)]
+    has_one_status = document.status(key) == document.status(following)
+    return _freed(joined if has_one_status else edits.set_comment(joined, STATUS_COMMENT, None), moved)
+
+
+def _read_lines(lines: Iterable[str], newline: str) -> Sentence:
+    """Return the sentence with these lines of CoNLL-U; an error names the line. Blank lines are dropped."""
+    single = "\n".join(lines).replace("\r", "\n").split("\n")
+    text = newline.join(line for line in single if line.strip()) + 2 * newline
+    sentence = next(read_stretch(Stretch(text.encode(errors="surrogatepass"), 1), CONLLU, ""), None)
+    if sentence is None:
+        raise TreebankError("There are no lines.", hint="Join the sentence with another one instead.")
+    if isinstance(sentence, Unreadable):
+        first = sentence.faults[0]
+        raise TreebankError(first.message, hint=first.hint, line=first.line, word=first.word)
+    return sentence
 
 
 def _set_status(sentence: Sentence, action: Action) -> Sentence:
@@ -248,26 +241,6 @@ def _set_status(sentence: Sentence, action: Action) -> Sentence:
     return edits.set_comment(sentence, STATUS_COMMENT, None if status == "open" else status)
 
 
-def _read_lines(lines: Iterable[str], newline: str) -> Sentence:
-    """Return the sentence with these lines of CoNLL-U; an error names the line. Blank lines are dropped."""
-    single = "\n".join(lines).replace("\r", "\n").split("\n")
-    text = newline.join(line for line in single if line.strip()) + 2 * newline
-    for found in read_stretch(Stretch(text.encode(errors="surrogatepass"), 1), CONLLU, ""):
-        if isinstance(found, Unreadable):
-            first = found.faults[0]
-            raise TreebankError(first.message, hint=first.hint, line=first.line, word=first.word)
-        return found
-    raise TreebankError("There are no lines.", hint="Join the sentence with another one instead.")
-
-
-def _without(by_word: Mapping[int, Any], words: Collection[int]) -> dict[int, Any]:
-    return {word: value for word, value in by_word.items() if word not in words}
-
-
-def _filled(by_word: Mapping[int, Any]) -> dict[int, Any]:
-    return {word: values for word, values in by_word.items() if values}
-
-
 _ACTIONS: Mapping[str, Callable[[Sentence, Action], Sentence]] = {
     "arc": _set_arc,
     "label": _set_label,
@@ -275,7 +248,9 @@ _ACTIONS: Mapping[str, Callable[[Sentence, Action], Sentence]] = {
     "keep": lambda sentence, action: confirmed(sentence, action.need("words")),
     "free": lambda sentence, action: _freed(sentence, action.need("words")),
     "forbid": _forbid,
-    "cell": _set_cell,
+    "cell": lambda sentence, action: edits.set_cell(
+        sentence, action.need("word"), action.need("column"), action.value or ""
+    ),
     "split_word": lambda sentence, action: edits.split_word(sentence, action.need("word"), action.need("forms")),
     "join_words": lambda sentence, action: edits.join_words(sentence, action.need("word"), action.need("last")),
     "make_multiword": lambda sentence, action: edits.make_multiword(

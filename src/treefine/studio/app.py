@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from importlib.resources import files
 from time import monotonic
@@ -23,8 +22,6 @@ from treefine.studio.journal import Revision
 from treefine.studio.partner import DOUBTFUL
 from treefine.studio.project import Order, Project, Show
 from treefine.treebank.conllu import Unreadable
-from treefine.treebank.constraints import Constraints
-from treefine.treebank.files import COMPRESSED
 from treefine.treebank.raw_text import own_text
 from treefine.treebank.sentence import Sentence
 from treefine.version import __version__
@@ -40,39 +37,21 @@ class _Place(BaseModel):
     key: int = 0
 
 
-class _Request(_Place):
+class ChangeRequest(_Place):
+    """A change of a sentence."""
+
     version: int = 0
     id: str = Field(min_length=1, max_length=100)  # chosen by the page; the same id is never applied twice
 
 
-class ActionJson(BaseModel):
-    """One action of a person; see `treefine.studio.actions`."""
+class EditRequest(ChangeRequest):
+    """An action of a person."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    do: str
-    word: int | None = None
-    last: int | None = None
-    head: int | None = None
-    label: str | None = Field(None, max_length=200)
-    column: str | None = None
-    value: str | None = None
-    forms: tuple[str, ...] | None = None
-    lines: tuple[str, ...] | None = None
-    arcs: tuple[tuple[int, int | None, str], ...] | None = None
-    tags: tuple[tuple[int, str, str], ...] | None = None
-    words: tuple[int, ...] | None = None
-    is_new: bool = False
-
-
-class EditRequest(_Request):
-    """A change of a sentence."""
-
-    action: ActionJson
+    action: Action
     confirms: bool = False
 
 
-class StepRequest(_Request):
+class StepRequest(ChangeRequest):
     """Undo or redo."""
 
     is_redo: bool = False
@@ -92,9 +71,8 @@ def create_studio(project: Project, *, token: str = "", limits: ServerLimits | N
     start = f"/{token}" if token else ""
     app = FastAPI(title="treefine annotate", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(_routes(project), prefix=f"{start}/api")
-    app.include_router(
-        static_routes(files("treefine.studio").joinpath("page"), prefix=f"{start}/page", index=f"{start}/")
-    )
+    page = files("treefine.studio").joinpath("page")
+    app.include_router(static_routes(page, prefix=f"{start}/page", index=f"{start}/"))
     add_error_handlers(app, hint="Open the address that treefine annotate printed.")
     limits = limits or ServerLimits(max_bytes=20_000_000, receive=600)
     app.add_middleware(Gate, limits=limits)
@@ -105,6 +83,9 @@ def _routes(project: Project) -> APIRouter:
     router = APIRouter()
     tabs: dict[str, float] = {}  # when each tab was last heard of
 
+    def changed(request: ChangeRequest, change: Revision | None) -> Response:
+        return JSONResponse(_change_json(project, request.file, request.key, change))
+
     @router.get("/project")
     def about() -> Response:
         return JSONResponse(_project_json(project))
@@ -112,23 +93,19 @@ def _routes(project: Project) -> APIRouter:
     @router.get("/queue")
     def queue(file: int = 0, order: Order = "file", show: Show = "all", search: str = "") -> Response:
         found = project.queue(file, order=order, show=show, search=search)
-        marked = {key: words for key, words in found if words}
-        keys = [key for key, _ in found]
-        n_different = project.n_differing(file, keys) if order == "difference" else None
-        return JSONResponse({"keys": keys, "marked": marked, "n_different": n_different, **_progress(project, file)})
+        return JSONResponse(asdict(found) | _progress(project, file))
 
     @router.get("/rows")
     def rows(file: int = 0, keys: str = "") -> Response:
         document = project.document(file)
-        asked = [int(each) for each in keys.split(",")[:_MOST_ROWS] if each.isdecimal() and len(each) < 10]
-        found = [asdict(project.row(file, key)) for key in asked if key in document]
-        return JSONResponse(found)
+        asked = [int(key) for key in keys.split(",")[:_MOST_ROWS] if key.isdecimal() and len(key) < 10]
+        return JSONResponse([_row_json(project, file, key) for key in asked if key in document])
 
     @router.get("/sentence")
     def sentence(file: int, key: int) -> Response:
-        found = JSONResponse(sentence_json(project, file, key))
+        answer = JSONResponse(sentence_json(project, file, key))
         project.is_shown.set()
-        return found
+        return answer
 
     @router.get("/advice")
     def advice(file: int, key: int) -> Response:
@@ -137,26 +114,23 @@ def _routes(project: Project) -> APIRouter:
 
     @router.post("/edit")
     def edit(request: EditRequest) -> Response:
-        action = Action(**request.action.model_dump())
-        change = project.edit(request.file, request.key, request.version, request.id, action, confirms=request.confirms)
-        return JSONResponse(_changed_json(project, request.file, request.key, change))
+        place = (request.file, request.key, request.version, request.id)
+        return changed(request, project.edit(*place, request.action, confirms=request.confirms))
 
     @router.post("/follow")
-    def follow(request: _Request) -> Response:
-        change = project.follow(request.file, request.key, request.version, request.id)
-        return JSONResponse(_changed_json(project, request.file, request.key, change))
+    def follow(request: ChangeRequest) -> Response:
+        return changed(request, project.follow(request.file, request.key, request.version, request.id))
 
     @router.post("/parse")
-    def parse(request: _Request) -> Response:
-        change = project.parse(request.file, request.key, request.version, request.id)
-        return JSONResponse(_changed_json(project, request.file, request.key, change))
+    def parse(request: ChangeRequest) -> Response:
+        return changed(request, project.parse(request.file, request.key, request.version, request.id))
 
     @router.post("/undo")
     def undo(request: StepRequest) -> Response:
         options = request.model_dump(include={"is_redo", "is_refusal", "revision"})
         change = project.undo(request.file, request.id, **options)
         key = change.after[0].key if change is not None else request.key
-        return JSONResponse(_changed_json(project, request.file, key, change))
+        return JSONResponse(_change_json(project, request.file, key, change))
 
     @router.post("/spent")
     def spent(request: SpentRequest) -> Response:
@@ -167,20 +141,16 @@ def _routes(project: Project) -> APIRouter:
     @router.get("/status")
     def status(tab: str = "", file: int = 0) -> Response:
         now = monotonic()
-        for each in [each for each, seen in list(tabs.items()) if now - seen > _TAB_SECONDS]:
-            tabs.pop(each, None)
+        for old in [name for name, seen in list(tabs.items()) if now - seen > _TAB_SECONDS]:
+            tabs.pop(old, None)
         tabs[tab[:100]] = now
-        document = project.document(file)
-        return JSONResponse(
-            {
-                "revision": document.revision,
-                "other_tabs": len(tabs) - 1,
-                "fault": document.fault,
-                "parser": _parser_json(project),
-                "learning": None if project.learner is None else asdict(project.learner.state),
-                **_progress(project, file),
-            }
-        )
+        answer = {
+            "other_tabs": len(tabs) - 1,
+            "fault": project.document(file).fault,
+            "parser": _parser_json(project),
+            "learning": None if project.learner is None else asdict(project.learner.state),
+        }
+        return JSONResponse(answer | _progress(project, file))
 
     @router.post("/leave")
     def leave(tab: str = "") -> Response:
@@ -195,8 +165,7 @@ def _routes(project: Project) -> APIRouter:
     @router.get("/export")
     def export(file: int = 0, marks: bool = True) -> Response:
         document = project.document(file)
-        packed = document.path.suffix if document.path.suffix.lower() in COMPRESSED else ""
-        name = document.path.name.removesuffix(packed).removesuffix(".conllu") + ".conllu"
+        name = document.path.name.removesuffix(document.compression).removesuffix(".conllu") + ".conllu"
         headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
         return PlainTextResponse(document.content(has_marks=marks), headers=headers)
 
@@ -204,15 +173,16 @@ def _routes(project: Project) -> APIRouter:
 
 
 def _project_json(project: Project) -> dict[str, Any]:
-    found = project.agreement
+    described = []
+    for file, document in enumerate(project.documents):
+        values = asdict(project.inventory(file))
+        values["labels"] += sorted(project.known_labels(file) - {*values["labels"]})
+        described.append({"name": document.path.name, "sentences": len(document), "notice": document.notice, **values})
     return {
         "version": __version__,
-        "files": [
-            {"name": each.path.name, "sentences": len(each), "notice": each.notice, **_inventory_json(project, number)}
-            for number, each in enumerate(project.documents)
-        ],
-        "references": [each.name for each in project.references],
-        "agreement": None if found is None else found.to_dict(),
+        "files": described,
+        "references": [reference.name for reference in project.references],
+        "agreement": None if project.agreement is None else project.agreement.to_dict(),
         "parser": _parser_json(project),
         "learns": project.learner is not None,
         "is_example": project.is_example,
@@ -220,55 +190,43 @@ def _project_json(project: Project) -> dict[str, Any]:
     }
 
 
-def _inventory_json(project: Project, file: int) -> dict[str, Any]:
-    found = project.inventory(file)
-    known = sorted(project.known_labels(file) - set(found.labels))
-    return {"labels": [*found.labels, *known], "upos": found.upos, "xpos": found.xpos, "feats": found.feats}
-
-
 def _parser_json(project: Project) -> dict[str, Any] | None:
     partner = project.partner
     return None if partner is None else {"name": partner.name, "is_ready": partner.is_ready, "fault": partner.fault}
 
 
+def _steps_json(document: Document) -> dict[str, Any]:
+    return {"revision": document.revision, "can_undo": document.can_undo, "can_redo": document.can_redo}
+
+
 def _progress(project: Project, file: int) -> dict[str, Any]:
     document = project.document(file)
-    counts = {"done": 0, "doubtful": 0, "open": 0}
-    n_wrong, n_rated = 0.0, 0
     with document.lock:
-        for key in document.keys:
-            counts[document.status(key)] += 1
-            doubt = project.doubt(document, key)
-            n_rated += doubt is not None
-            n_wrong += doubt or 0.0
-        spent = [each for key, each in document.spent.items() if key in document and document.status(key) == "done"]
-    return {
-        "revision": document.revision,
-        "counts": counts,
-        "errors_left": round(n_wrong, 1),
-        "rated": n_rated,
+        statuses = {key: document.status(key) for key in document.keys}
+        doubts = [project.doubt(file, key) for key in document.keys]
+        spent = [each for key, each in document.spent.items() if statuses.get(key) == "done"]
+    known = [doubt for doubt in doubts if doubt is not None]
+    return _steps_json(document) | {
+        "counts": {name: list(statuses.values()).count(name) for name in ("done", "doubtful", "open")},
+        "errors_left": round(sum(known), 1),
+        "rated": len(known),
         "seconds": round(sum(seconds for seconds, _ in spent), 1),
         "actions": sum(actions for _, actions in spent),
         "visited": len(spent),
-        "can_undo": document.can_undo,
-        "can_redo": document.can_redo,
     }
 
 
-def _changed_json(project: Project, file: int, key: int, change: Revision | None) -> dict[str, Any]:
+def _change_json(project: Project, file: int, key: int, change: Revision | None) -> dict[str, Any]:
     """Return what a change did: the sentences as they are now, and the words whose arcs are new."""
     document = project.document(file)
     keys = [each.key for each in change.after] if change is not None else [key]
-    return {
+    return _steps_json(document) | {
         "is_changed": change is not None,
         "what": "" if change is None else change.what,
         "is_follow_up": change is not None and change.is_follow_up,
         "is_new_order": change is not None and [each.key for each in change.before] != keys,
         "sentences": [sentence_json(project, file, each) for each in keys if each in document],
         "words": [] if change is None else _new_arcs(document, change),
-        "revision": document.revision,
-        "can_undo": document.can_undo,
-        "can_redo": document.can_redo,
     }
 
 
@@ -277,94 +235,96 @@ def _new_arcs(document: Document, change: Revision) -> list[dict[str, Any]]:
     if len(change.before) != 1 or len(change.after) != 1:
         return []
     before, after = document.read(change.before[0].text), document.read(change.after[0].text)
-    if not isinstance(before, Sentence) or not isinstance(after, Sentence) or before.forms != after.forms:
+    if not isinstance(before, Sentence) or not isinstance(after, Sentence):
         return []
-    pairs = zip(before.heads, before.labels, after.heads, after.labels, strict=True)
-    return [
-        {"word": word, "head": head, "label": label}
-        for word, (head, label, new_head, new_label) in enumerate(pairs, start=1)
-        if (head, label) != (new_head, new_label)
-    ]
+    words = differences(before, after) or ()
+    return [{"word": word, "head": before.heads[word - 1], "label": before.labels[word - 1]} for word in words]
+
+
+def _place_json(document: Document, key: int) -> dict[str, Any]:
+    """Return what both the list and the page say about a sentence."""
+    return {
+        "key": key,
+        "number": document.place(key) + 1,
+        "sent_id": document.sentence(key).sent_id,
+        "status": document.status(key),
+        "is_changed": document.is_changed(key),
+    }
+
+
+def _row_json(project: Project, file: int, key: int) -> dict[str, Any]:
+    document = project.document(file)
+    with document.lock:
+        sentence = document.sentence(key)
+        is_valid = isinstance(sentence, Sentence)
+        return _place_json(document, key) | {
+            "text": own_text(sentence) if isinstance(sentence, Sentence) else sentence.faults[0].message,
+            "doubt": project.doubt(file, key) if is_valid else None,
+            "n_different": project.n_different(file, key),
+        }
 
 
 def sentence_json(project: Project, file: int, key: int) -> dict[str, Any]:
     """Return everything that the page shows of a sentence."""
     document = project.document(file)
     with document.lock:
-        found = document.sentence(key)
+        sentence = document.sentence(key)
         text = document.text(key).encode(errors="surrogateescape").decode(errors="replace")  # JSON needs valid UTF-8
-        common = {
+        common = _place_json(document, key) | {
             "file": file,
-            "key": key,
-            "number": document.place(key) + 1,
             "version": document.version(key),
-            "status": document.status(key),
-            "is_changed": document.is_changed(key),
             "lines": text.replace("\r\n", "\n").strip("\n\ufeff").split("\n"),
-            "spent": document.spent.get(key, (0.0, 0)),
+            "text": "",
+            "words": None,
         }
-    if isinstance(found, Unreadable):
+    if isinstance(sentence, Unreadable):
         faults = [
-            {
-                "word": None,
-                "column": "",
-                "message": f"line {each.line}: {each.message}",
-                "hint": each.hint,
-                "is_error": True,
-            }
-            for each in found.faults
+            {"word": None, "message": f"line {each.line}: {each.message}", "hint": each.hint, "is_error": True}
+            for each in sentence.faults
         ]
-        return common | {"sent_id": found.sent_id, "text": "", "words": None, "faults": faults}
-    decided = decisions_of(found)
+        return common | {"faults": faults}
+    decided = decisions_of(sentence)
+    ids, forms = sentence.columns[:2]
     return common | {
-        "sent_id": found.sent_id,
-        "text": own_text(found),
-        "comments": list(found.comments),
-        "direction": _direction(found.forms),
-        "words": [_word_json(each, decided) for each in found.words],
-        "tokens": [
-            {"form": each.form, "first": each.words[0], "last": each.words[-1]}
-            for each in found.tokens()
-            if len(each.words) > 1
+        "text": own_text(sentence),
+        "comments": list(sentence.comments),
+        "direction": _direction(sentence.forms),
+        "words": [
+            asdict(word)
+            | {
+                "keeps_head": word.number in decided.heads,
+                "keeps_label": word.number in decided.labels,
+                "not_heads": list(decided.not_heads.get(word.number, ())),
+                "not_labels": list(decided.not_labels.get(word.number, ())),
+            }
+            for word in sentence.words
         ],
-        "empty": list(_empty_nodes(found)),
-        "faults": [asdict(each) for each in project.checkers[file].check(found)],
-        "others": [_other_json(name, other, found) for name, other in project.others(file, key)],
+        "tokens": [
+            {"form": token.form, "first": token.words[0], "last": token.words[-1]}
+            for token in sentence.tokens()
+            if len(token.words) > 1
+        ],
+        "empty": [
+            {"id": name, "after": int(name.partition(".")[0]), "form": form}
+            for name, form in zip(ids, forms, strict=True)
+            if "." in name
+        ],
+        "faults": [asdict(fault) for fault in project.checkers[file].check(sentence)],
+        "others": [_other_json(name, other, sentence) for name, other in project.others(file, key)],
     }
 
 
-def _word_json(word: Any, decided: Constraints) -> dict[str, Any]:
-    keeps = (word.number in decided.heads, word.number in decided.labels)
-    return asdict(word) | {
-        "keeps_head": keeps[0],
-        "keeps_label": keeps[1],
-        "not_heads": list(decided.not_heads.get(word.number, ())),
-        "not_labels": list(decided.not_labels.get(word.number, ())),
-    }
-
-
-def _empty_nodes(sentence: Sentence) -> Iterator[dict[str, Any]]:
-    for identifier, form in zip(sentence.columns[0], sentence.columns[1], strict=True):
-        if "." in identifier:
-            yield {"id": identifier, "after": int(identifier.partition(".")[0]), "form": form}
-
-
-def _other_json(name: str, other: Sentence | None, own: Sentence) -> Mapping[str, Any]:
+def _other_json(name: str, other: Sentence | None, ours: Sentence) -> dict[str, Any]:
     """Return another annotator's tree, and where arcs and tags differ from the sentence; None if the words differ."""
     if other is None:
         return {"name": name, "words": None, "differs": None, "tags": None}
     words = [{"number": each.number, "form": each.form, "head": each.head, "label": each.label} for each in other.words]
-    differs = differences(own, other)
-    found = {"name": name, "words": words, "differs": differs, "tags": tag_differences(own, other)}
-    return found | ({"lines": other.to_conllu().strip().split("\n")} if differs is None else {})
+    differs = differences(ours, other)
+    lines = {"lines": other.to_conllu().strip().split("\n")} if differs is None else {}
+    return {"name": name, "words": words, "differs": differs, "tags": tag_differences(ours, other)} | lines
 
 
 def _direction(forms: tuple[str, ...]) -> str:
     """Return the writing direction, which the first letter with one decides."""
-    for letter in "".join(forms):
-        kind = unicodedata.bidirectional(letter)
-        if kind in ("R", "AL"):
-            return "rtl"
-        if kind == "L":
-            return "ltr"
-    return "ltr"
+    kinds = map(unicodedata.bidirectional, "".join(forms))
+    return "rtl" if next((kind for kind in kinds if kind in ("L", "R", "AL")), "L") != "L" else "ltr"

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from treefine.errors import TreebankError
 from treefine.treebank.conllu import cell_faults, line_faults, text_faults, tree_faults
-from treefine.treebank.sentence import BLANK, CONLLU, Sentence
+from treefine.treebank.sentence import BLANK, Sentence
 
 _COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "label", "deps", "misc")  # of CoNLL-U
 _FEATS, _HEAD, _LABEL, _MISC = (_COLUMNS.index(name) for name in ("feats", "head", "label", "misc"))
@@ -93,25 +93,21 @@ class Checker:
                 self._validator.data.get_edeprel_for_language(self._validator.lang)  # for sentences with DEPS
 
     def check(self, sentence: Sentence) -> list[Fault]:
-        """Return all faults of a sentence: those of the whole sentence first, then by word.
+        """Return all faults of a sentence of CoNLL-U: those of the whole sentence first, then by word.
 
         Findings that concern a file and not a sentence, such as a missing sent_id, are left out. So are those about
         UPOS if it is blank in the whole sentence, and those that need a tree if the heads are not a tree.
         """
         ours = list(_our_faults(sentence))
-        is_readable = all(fault.column != "id" for fault in ours)
-        theirs: list[Fault] = []
-        if sentence.format == CONLLU and is_readable:
+        columns, theirs = {fault.column for fault in ours}, list[Fault]()
+        if "id" not in columns:
             with self._lock, suppress(Exception):  # an error inside udtools is not a fault of the sentence
-                theirs = self._ud_faults(sentence, has_tree=all(fault.column != "head" for fault in ours))
+                theirs = self._ud_faults(sentence, has_tree="head" not in columns)
         places = {(fault.word, fault.column) for fault in ours}
-        columns = {fault.column for fault in ours}
-        new = [
-            fault
-            for fault in theirs
-            if (fault.word, fault.column) not in places and not (fault.name in _OUR_TESTS and fault.column in columns)
-        ]
-        return sorted(dict.fromkeys([*ours, *new]), key=lambda fault: fault.word or 0)
+        for fault in theirs:
+            if (fault.word, fault.column) not in places and not (fault.name in _OUR_TESTS and fault.column in columns):
+                ours.append(fault)
+        return sorted(dict.fromkeys(ours), key=lambda fault: fault.word or 0)
 
     @cached_property
     def _validator(self) -> Any:
@@ -120,8 +116,8 @@ class Checker:
             from udtools import Validator
 
             code = self.language.lower().replace("-", "_").partition("_")[0]
-            validator = Validator(lang="ud", level=3, output=None)
             code = _CODES.get(code, code)
+            validator = Validator(lang="ud", level=3, output=None)
             if validator.data.get_deprel_for_language(code) and code != "ud":
                 validator.lang = code
                 # Without a list of auxiliaries, level 5 would report every AUX.
@@ -136,29 +132,30 @@ class Checker:
             return []
         rows = _rows_for_udtools(sentence, has_tree=has_tree)
         texts = [comment for comment in sentence.comments if comment[1:].partition("=")[0].strip() == "text"]
-        found = self._incidents(texts, rows)
-        malformed = {each.line for each in found if each.incident.testid == "invalid-feature" and each.line is not None}
+        findings = self._findings(texts, rows)
+        malformed = {
+            line for incident, line, _ in findings if incident.testid == "invalid-feature" and line is not None
+        }
         if malformed:  # udtools stops here, so check the rest of the sentence without these features
+            of_features = [each for each in findings if each.line in malformed and each.column == "feats"]
             for line in malformed:
                 rows[line][_FEATS] = BLANK
-            kept = [each for each in found if each.line in malformed and each.column == "feats"]
-            again = self._incidents(texts, rows)
-            found = kept + [each for each in again if each.line not in malformed or each.column != "feats"]
+            again = self._findings(texts, rows)
+            findings = of_features + [each for each in again if each.line not in malformed or each.column != "feats"]
+        bad_labels = {line for incident, line, _ in findings if incident.testid in _LABEL_FORM}
+        bad_tags = {line for incident, line, _ in findings if incident.testid == "unknown-upos"}
         has_upos = set(sentence.upos) != {BLANK}
-        bad_labels = {each.line for each in found if each.incident.testid in _LABEL_FORM}
-        bad_tags = {each.line for each in found if each.incident.testid == "unknown-upos"}
-        faults = []
-        for each in found:
-            name = each.incident.testid
-            follows_label = name == "unknown-deprel" and each.line in bad_labels
-            follows_tag = "upos" in name and name != "unknown-upos" and each.line in bad_tags
-            needs_tags = "upos" in name and not has_upos
-            needs_tree = each.incident.level == _READS_TREE and not has_tree
-            if not (follows_label or follows_tag or needs_tags or needs_tree or name in _ABOUT_FILES):
-                faults.append(self._fault(each, rows))
-        return faults
 
-    def _incidents(self, texts: Sequence[str], rows: Sequence[Sequence[str]]) -> list[_Found]:
+        def is_shown(found: _Found) -> bool:
+            name, line = found.incident.testid, found.line
+            follows_label = name == "unknown-deprel" and line in bad_labels
+            follows_tag = "upos" in name and (not has_upos or (name != "unknown-upos" and line in bad_tags))
+            needs_tree = found.incident.level == _READS_TREE and not has_tree
+            return not (follows_label or follows_tag or needs_tree or name in _ABOUT_FILES)
+
+        return [self._fault(found, rows) for found in findings if is_shown(found)]
+
+    def _findings(self, texts: Sequence[str], rows: Sequence[Sequence[str]]) -> list[_Found]:
         """Run udtools on one sentence with a new state, and return what it found, with the line of each finding."""
         from udtools.state import State
 
@@ -218,29 +215,17 @@ def _our_faults(sentence: Sentence) -> Iterator[Fault]:
     unreadable = list(line_faults(lines, 0, sentence.format, TreebankError))
     for error in unreadable:
         identifier = error.word or (lines[error.line or 0].partition("\t")[0] if lines else "")
-        yield _our_fault(error, "head" if error.word else "id", identifier)
+        yield Fault(_word_of(identifier), "head" if error.word else "id", error.message, error.hint)
     if any(not error.word for error in unreadable):
         return  # the lines are not a sentence
-    for error in cell_faults(sentence):
-        number = re.match(r"Column (\d+) ", error.message)
-        column = int(number[1]) - 1 if number else 0
-        yield _our_fault(error, _column_name(sentence, column))
+    kinds = {"cell": cell_faults(sentence), "text": text_faults(sentence)}
     if not unreadable:
-        for error in tree_faults(sentence, needs_one_root=sentence.format.is_ud):
-            yield _our_fault(error, "head")
-    for error in text_faults(sentence):
-        yield _our_fault(error, "text")
-
-
-def _our_fault(error: TreebankError, column: str, identifier: str = "") -> Fault:
-    return Fault(_word_of(error.word or identifier), column, error.message, error.hint)
-
-
-def _column_name(sentence: Sentence, column: int) -> str:
-    if sentence.format == CONLLU:
-        return _COLUMNS[column]
-    names = {name: name for name in ("form", "lemma", "upos", "xpos", "feats", "head", "misc")} | {"deprel": "label"}
-    return next((shown for name, shown in names.items() if getattr(sentence.format, name) == column), "")
+        kinds["head"] = tree_faults(sentence, needs_one_root=True)
+    for column, errors in kinds.items():
+        for error in errors:
+            number = re.match(r"Column (\d+) ", error.message) if column == "cell" else None
+            named = _COLUMNS[int(number[1]) - 1] if number else "id" if column == "cell" else column
+            yield Fault(_word_of(error.word or ""), named, error.message, error.hint)
 
 
 def _rows_for_udtools(sentence: Sentence, *, has_tree: bool) -> list[list[str]]:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -57,13 +58,20 @@ class Document:
         self.folder = self.path.with_name(self.path.name + ".annotation")
         self.notice = ""  # what a person should know about the opening of the file
         self.fault = ""  # why the file cannot be written at the moment
+        self.revision = 0  # the number of changes so far
+        self.spent: dict[int, tuple[float, int]] = {}  # seconds and actions by key
         self.lock = threading.RLock()
+        self.read = lru_cache(maxsize=_MOST_READ)(self._read)
+        self._unmarked = lru_cache(maxsize=_MOST_READ)(self._without_marks)
+        self._undo: list[Revision] = []
+        self._redo: list[Revision] = []
+        self._known: dict[str, Revision] = {}  # the changes by their ids
+        self._versions: dict[int, int] = {}
         self._save_lock = threading.Lock()
+        self._wants_saving, self._is_closing = threading.Event(), threading.Event()
+        self._saver: threading.Thread | None = None
         self._journal = Journal(self.folder / "journal.jsonl")
-        packed = self.path.suffix if self.path.suffix.lower() in COMPRESSED else ""
-        self._original = self.folder / f"original.bak{packed}"
-        self._read = lru_cache(maxsize=_MOST_READ)(self._sentence)
-        self._plain = lru_cache(maxsize=_MOST_READ)(self._without_marks)
+        self._original = self.folder / f"original.bak{self.compression}"
         check_is_conllu(Path(path))
         self._has_journal = self._journal.path.exists()
         if not self._has_journal:
@@ -76,16 +84,14 @@ class Document:
             self.close()
             raise
 
+    @property
+    def compression(self) -> str:
+        """The suffix of a compressed file, such as .gz; otherwise empty."""
+        return self.path.suffix if self.path.suffix.lower() in COMPRESSED else ""
+
     def _open(self) -> None:
-        self._undo: list[Revision] = []
-        self._redo: list[Revision] = []
-        self._known: dict[str, Revision] = {}  # the changes by their ids
-        self.spent: dict[int, tuple[float, int]] = {}  # seconds and actions by key
-        self._versions: dict[int, int] = {}
-        self.revision = 0  # the number of changes so far
         records = self._journal.read() if self._has_journal else []
-        self._on_disk = self._stat()  # before the file is read, so that a later change is noticed
-        self._saved_hash = self._announced_hash = ""
+        self._saved_hash, content = "", b""  # of the file as it was last written
         if self.path.exists() or not records:
             content = _content(self.path)
             self._saved_hash = _hash(content)
@@ -100,15 +106,16 @@ class Document:
             if _hash(content) != records[0]["hash"]:
                 hint = f"Move the folder {self.folder.name} away to start from the file as it is."
                 raise TreebankError("This copy of the original file was changed.", path=str(self._original), hint=hint)
-        self._texts = _entries(content, str(self.path))
+        blocks = cut_sentences(content, str(self.path))
+        self._texts = {key: each.data.decode(errors="surrogateescape") for key, each in enumerate(blocks, start=1)}
+        if not self._texts:
+            raise TreebankError("The file contains no sentences.", path=str(self.path), hint="Is it the right file?")
         self._first_texts = dict(self._texts)
         self.keys = list(self._texts)
         self._places: dict[int, int] | None = None
         self._next_key = len(self.keys) + 1
-        for each in records:
-            self._replay(each)
-        self._wants_saving = threading.Event()
-        self._is_closing = threading.Event()
+        for record in records:
+            self._replay(record)
         self._saver = threading.Thread(target=self._save_when_changed, daemon=True)
         self._saver.start()
         if records:
@@ -125,21 +132,21 @@ class Document:
         try:
             lock.acquire()
         except Timeout as error:
-            hint = "Close it there first (Ctrl-C in its terminal)."
-            raise TreebankError(
-                "Another treefine annotate has opened this file.", path=str(self.path), hint=hint
-            ) from error
+            message, hint = (
+                "Another treefine annotate has opened this file.",
+                "Close it there first (Ctrl-C in its terminal).",
+            )
+            raise TreebankError(message, path=str(self.path), hint=hint) from error
         return lock
 
     def _archive(self) -> None:
         """Move the journal of another content of the file away, so that it is not lost."""
-        number = 1
-        while (old := self.folder / f"earlier-{number}").exists():
-            number += 1
+        folders = (self.folder / f"earlier-{number}" for number in count(1))
+        old = next(folder for folder in folders if not folder.exists())
         old.mkdir()
-        for each in (self._journal.path, self._original):
-            if each.exists():
-                each.rename(old / each.name)
+        for path in (self._journal.path, self._original):
+            if path.exists():
+                path.rename(old / path.name)
         self._journal = Journal(self._journal.path)
         self.notice = (
             f"{self.path.name} was changed by another program since it was last annotated. "
@@ -149,7 +156,7 @@ class Document:
     def _replay(self, record: Mapping[str, Any]) -> None:
         if record["record"] == "change":
             before = tuple(Entry(key, self._texts[key]) for key in record["replaced"])
-            after = tuple(Entry(*each) for each in record["by"])
+            after = tuple(Entry(*entry) for entry in record["by"])
             is_follow_up = bool(record.get("follow_up"))
             self._apply(Revision(record["id"], record["what"], before, after, record["kind"], is_follow_up))
         elif record["record"] == "spent":
@@ -176,13 +183,10 @@ class Document:
 
     def sentence(self, key: int) -> Sentence | Unreadable:
         """Return a sentence, or the faults of a block of lines that is not one."""
-        return self._read(self.text(key))
+        return self.read(self.text(key))
 
-    def read(self, text: str) -> Sentence | Unreadable:
-        """Return the sentence of a text, which may be an earlier state."""
-        return self._read(text)
-
-    def _sentence(self, text: str) -> Sentence | Unreadable:
+    def _read(self, text: str) -> Sentence | Unreadable:
+        """Return the sentence of a text, which may be an earlier state; `self.read` remembers it."""
         try:
             return next(read_stretch(Stretch(text.encode(errors="surrogateescape"), 1), CONLLU, str(self.path)))
         except TreebankError as error:  # a null byte in its first line
@@ -190,17 +194,18 @@ class Document:
 
     def valid_sentence(self, key: int) -> Sentence:
         """Return a sentence; raise an error if its lines are not valid."""
-        found = self.sentence(key)
-        if isinstance(found, Unreadable):
-            raise TreebankError(found.faults[0].message, hint="Correct its lines first.", line=found.faults[0].line)
-        return found
+        sentence = self.sentence(key)
+        if isinstance(sentence, Unreadable):
+            fault = sentence.faults[0]
+            raise TreebankError(fault.message, hint="Correct its lines first.", line=fault.line)
+        return sentence
 
     def sentences(self) -> Iterator[tuple[int, Sentence]]:
         """Yield the key and the sentence of each valid block, in order."""
         for key in list(self.keys):
             text = self._texts.get(key)  # None if it was joined with another one in the meantime
-            if text is not None and isinstance(found := self._read(text), Sentence):
-                yield key, found
+            if text is not None and isinstance(sentence := self.read(text), Sentence):
+                yield key, sentence
 
     def version(self, key: int) -> int:
         """Return the number of the last change of a sentence; 0 if it is as it was."""
@@ -209,15 +214,15 @@ class Document:
     def status(self, key: int) -> Status:
         """Return whether a sentence is marked as done or doubtful."""
         text = self.text(key)
-        found = _STATUS.search(text) if STATUS_COMMENT in text else None
-        return cast(Status, found[1]) if found else "open"
+        match = _STATUS.search(text) if STATUS_COMMENT in text else None
+        return cast(Status, match[1]) if match else "open"
 
     def place(self, key: int) -> int:
         """Return the place of a sentence in the file, from 0."""
         with self.lock:
             self.text(key)  # raises an error if there is no such sentence
             if self._places is None:
-                self._places = {each: place for place, each in enumerate(self.keys)}
+                self._places = {key: place for place, key in enumerate(self.keys)}
             return self._places[key]
 
     def is_changed(self, key: int) -> bool:
@@ -267,8 +272,8 @@ class Document:
         with self.lock:
             is_new = id not in self._known
             if is_new and not is_refusal and len(self._undo) > 1 and _is_followed(self._undo[-2], self._undo[-1]):
-                self._step(self._undo, "undo", f"{id} follow-up")
-            return self._step(self._undo, "undo", id, is_refusal=is_refusal)
+                self._step("undo", f"{id} follow-up")
+            return self._step("undo", id, is_refusal=is_refusal)
 
     def redo(self, id: str) -> Revision | None:
         """Make the last change that was taken back again; return None if no change was taken back.
@@ -277,21 +282,19 @@ class Document:
         """
         with self.lock:
             if id not in self._known and len(self._redo) > 1 and _is_followed(self._redo[-1], self._redo[-2]):
-                self._step(self._redo, "redo", f"{id} correction")
-            return self._step(self._redo, "redo", id)
+                self._step("redo", f"{id} correction")
+            return self._step("redo", id)
 
-    def _step(self, stack: Sequence[Revision], kind: str, id: str, *, is_refusal: bool = False) -> Revision | None:
-        with self.lock:
-            if id in self._known:
-                return self._known[id]
-            if not stack:
-                return None
-            last = stack[-1]
-            before, after = (last.after, last.before) if kind == "undo" else (last.before, last.after)
-            is_follow_up = last.is_follow_up and not is_refusal  # redo of the correction does not make it again
-            change = Revision(id, last.what, before, after, kind, is_follow_up)
-            self._record(change)
-            return change
+    def _step(self, kind: Literal["undo", "redo"], id: str, *, is_refusal: bool = False) -> Revision | None:
+        stack = self._undo if kind == "undo" else self._redo
+        if id in self._known or not stack:
+            return self._known.get(id)
+        last = stack[-1]
+        before, after = (last.after, last.before) if kind == "undo" else (last.before, last.after)
+        is_follow_up = last.is_follow_up and not is_refusal  # redo of the correction does not make it again
+        change = Revision(id, last.what, before, after, kind, is_follow_up)
+        self._record(change)
+        return change
 
     def spend(self, key: int, seconds: float, actions: int) -> None:
         """Add to the time and the number of actions that a sentence took."""
@@ -340,22 +343,22 @@ class Document:
         if _hash(_content(self._original)) != self._saved_hash:
             hint = "Stop treefine annotate and start it again."
             raise StaleError(f"Another program has changed {self.path.name} since it was opened.", hint=hint)
-        spent = [_spent_record(key, *each) for key, each in self.spent.items()]
+        spent = [_spent_record(key, seconds, actions) for key, (seconds, actions) in self.spent.items()]
         return [{"record": "start", "version": VERSION, "hash": self._saved_hash}, *spent]
 
     def _apply(self, change: Revision) -> None:
         place = self.place(change.before[0].key)
-        new = [each.key for each in change.after]
+        new = [key for key, _ in change.after]
         if self.keys[place : place + len(change.before)] != new:
             self.keys[place : place + len(change.before)] = new
             self._places = None
         self._texts.update(change.after)  # before the others are removed, because reading needs no lock
-        for each in change.before:
-            if each.key not in new:
-                del self._texts[each.key]
-        self._next_key = max(self._next_key, *(each.key + 1 for each in change.after))
+        for key, _ in change.before:
+            if key not in new:
+                del self._texts[key]
+        self._next_key = max(self._next_key, *(key + 1 for key in new))
         self.revision += 1
-        self._versions.update((each.key, self.revision) for each in change.after)
+        self._versions.update(dict.fromkeys(new, self.revision))
         self._known[change.id] = change
         if change.kind == "undo":
             self._redo.append(replace(self._undo.pop(), is_follow_up=change.is_follow_up))
@@ -374,21 +377,17 @@ class Document:
     def content(self, *, has_marks: bool = True) -> bytes:
         """Return the file as it should be. Untouched sentences are byte for byte those of the original."""
         with self.lock:
-            texts = [self._texts[key] for key in self.keys]
-            if not has_marks:
-                texts = [
-                    self._plain(text, self._first_texts.get(key)) for key, text in zip(self.keys, texts, strict=True)
-                ]
-        return "".join(texts).encode(errors="surrogateescape")
+            texts = [(self._texts[key], self._first_texts.get(key)) for key in self.keys]
+        return "".join(
+            text if has_marks or text == first else self._unmarked(text, first) for text, first in texts
+        ).encode(errors="surrogateescape")
 
     def _without_marks(self, text: str, original: str | None) -> str:
         """Return a sentence without our marks; the original one if it differs only in marks."""
-        if text == original:
+        sentence, first = self.read(text), self.read(original or text)
+        if isinstance(sentence, Unreadable):
             return text
-        found, first = self._read(text), self._read(original or text)
-        if isinstance(found, Unreadable):
-            return text
-        plain = without_marks(found)
+        plain = without_marks(sentence)
         if original is not None and isinstance(first, Sentence):
             unmarked = without_marks(first)
             if (plain.comments, plain.columns) == (unmarked.comments, unmarked.columns):
@@ -405,26 +404,21 @@ class Document:
                 return
             if self._is_changed_elsewhere():
                 self.fault = (
-                    f"Another program has changed {self.path.name}, so it is not written any more. "
+                    f"Another program has changed {self.path.name}, so treefine stopped saving it. "
                     f"Your changes are safe in {self.folder.name}. "
                     "Move the other program's file away, then start treefine annotate again."
                 )
                 return
-            if new == self._saved_hash:
-                self.fault = ""
-                return
             try:
-                if new != self._announced_hash:
+                if new != self._saved_hash:
                     self._journal.append({"record": "saving", "revision": revision, "hash": new})
-                    self._announced_hash = new
-                with open_output(self.path, is_synced=True) as stream:
-                    stream.write(content)
-                self._on_disk = self._stat()
-                self._journal.append({"record": "saved", "revision": revision, "hash": new})
+                    with open_output(self.path, is_synced=True) as stream:
+                        stream.write(content)
+                    self._journal.append({"record": "saved", "revision": revision, "hash": new})
             except TreefineError as error:
                 self.fault = str(error)
                 return
-            self._saved_hash, self._announced_hash, self.fault = new, "", ""
+            self._saved_hash, self.fault = new, ""
 
     def _save_when_changed(self) -> None:
         while not self._is_closing.is_set():
@@ -435,36 +429,27 @@ class Document:
             self._is_closing.wait(max(_PAUSE, 5 * (time.monotonic() - start)))
 
     def _is_changed_elsewhere(self) -> bool:
-        """Return whether another program has changed the content of the file; a new time alone is no change."""
-        found = self._stat()
-        if found != self._on_disk:
-            try:
-                if _hash(_content(self.path)) != self._saved_hash:
-                    return True
-            except TreefineError:
-                return True
-            self._on_disk = found
-        return False
-
-    def _stat(self) -> tuple[int, int]:
-        with suppress(OSError):
-            found = self.path.stat()
-            return found.st_mtime_ns, found.st_size
-        return (0, 0)
+        """Return whether the content of the file is not the one that was last written; a new time is no change."""
+        if not self.path.exists():
+            return bool(self._saved_hash)
+        try:
+            return _hash(_content(self.path)) != self._saved_hash
+        except TreefineError:
+            return True
 
     def close(self) -> None:
         """Write the file and release it. If it was never changed, remove the folder beside it."""
         if not self._lock_file.is_locked:
             return
-        if hasattr(self, "_saver"):
+        if self._saver is not None:
             self._is_closing.set()
             self._wants_saving.set()
             self._saver.join()
             self.save()
         if not self._has_journal:
             with suppress(OSError):
-                for each in (self.folder / "token", self._journal.path, self._original, self.folder / "lock"):
-                    each.unlink(missing_ok=True)
+                for path in (self.folder / "token", self._journal.path, self._original, self.folder / "lock"):
+                    path.unlink(missing_ok=True)
                 self.folder.rmdir()
         self._lock_file.release()
 
@@ -500,15 +485,6 @@ def _content(path: Path) -> bytes:
     """Return the content of a file, decompressed. It must be UTF-8, because it is written as UTF-8."""
     with open_input(path) as stream:
         return stream.read()
-
-
-def _entries(content: bytes, path: str) -> dict[int, str]:
-    """Return the sentences of a file by key: 1 for the first."""
-    blocks = cut_sentences(content, path)
-    found = {key: each.data.decode(errors="surrogateescape") for key, each in enumerate(blocks, start=1)}
-    if not found:
-        raise TreebankError("The file contains no sentences.", path=path, hint="Is it the right file?")
-    return found
 
 
 def _in_file(texts: Sequence[str], before: Sequence[Entry]) -> Iterator[str]:

@@ -37,10 +37,10 @@ class Revision:
 
     def record(self) -> dict[str, Any]:
         """Return the change for the journal. The texts before it follow from the records before."""
-        found: dict[str, Any] = {"record": "change", "id": self.id, "what": self.what, "kind": self.kind}
+        record: dict[str, Any] = {"record": "change", "id": self.id, "what": self.what, "kind": self.kind}
         if self.is_follow_up:
-            found["follow_up"] = True
-        return found | {"replaced": [each.key for each in self.before], "by": [list(each) for each in self.after]}
+            record["follow_up"] = True
+        return record | {"replaced": [key for key, _ in self.before], "by": [list(entry) for entry in self.after]}
 
 
 class Journal:
@@ -61,9 +61,8 @@ class Journal:
                 records.append(json.loads(line))
             except ValueError as error:
                 hint = "Move the journal away to start from the file as it is."
-                raise TreebankError(
-                    "This is not a line of a journal.", path=str(self.path), line=number, hint=hint
-                ) from error
+                message = "This is not a line of a journal."
+                raise TreebankError(message, path=str(self.path), line=number, hint=hint) from error
         if records and records[0].get("version") != VERSION:
             hint = "Update treefine, or move the journal away to start from the file as it is."
             raise TreebankError("Another version of treefine wrote this journal.", path=str(self.path), hint=hint)
@@ -71,7 +70,7 @@ class Journal:
 
     def append(self, *records: Mapping[str, Any]) -> None:
         """Write records and wait until they are on disk. After an error, the journal is as it was before."""
-        lines = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records)
+        lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
         data = lines.encode(errors="surrogatepass")  # bytes of the file that are not UTF-8 are surrogates
         with self._lock:
             try:
@@ -91,10 +90,10 @@ class Journal:
 
 def trusted_hashes(records: Sequence[Mapping[str, Any]]) -> set[str]:
     """Return the hashes that the file may have if nobody else changed it: the last one saved, and those being saved."""
-    found: set[str] = set()
-    for each in records:
-        if each["record"] in ("start", "saved"):
-            found = {each["hash"]}
-        elif each["record"] == "saving":
-            found.add(each["hash"])
-    return found
+    hashes: set[str] = set()
+    for record in records:
+        if record["record"] in ("start", "saved"):
+            hashes = {record["hash"]}
+        elif record["record"] == "saving":
+            hashes.add(record["hash"])
+    return hashes

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 DOUBTFUL = 0.8  # an arc that is right with a lower probability is shown as doubtful
 _MOST_SUGGESTIONS = 5  # places per sentence for which another tree is looked for
 _MOST_WORDS = 400  # of a sentence; a longer one is edited without the parser
-_AT_ONCE = 4  # sentences that are read in the background at a time, so that a person waits at most for these
 _LONGEST_WAIT = 10.0  # seconds; then the parser is loaded even if nobody has opened the page
 _REMEMBERED = 2_000  # parses
 
@@ -57,27 +56,28 @@ class Advice:
 class Partner:
     """A parser that is loaded in the background. Before it is ready, the studio works without it.
 
-    One thread runs the model, so that a person's sentence waits for at most a few sentences of the background.
+    One thread runs the model, so that a person's sentence waits for at most a few sentences of the background. Loading
+    takes seconds, and waits until `is_shown`: until the page has shown a sentence.
     """
 
     def __init__(
         self, load: Callable[[str], Parser], name: str = "", *, is_shown: threading.Event | None = None
     ) -> None:
         self.name = name  # of the model
-        self._load_model = load
         self.fault = ""  # why there is no parser
+        self._load_model, self._is_shown = load, is_shown or threading.Event()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parser")
-        self._n_waiting = 0
+        self._n_waiting = 0  # requests of a person
         self._idle = threading.Condition()
         self._parsed = lru_cache(maxsize=_REMEMBERED)(self._parse)
         self._is_closed = False
-        self._is_shown = is_shown  # whether the page has shown a sentence; loading takes seconds, and waits for it
         self._parser: Parser | None = None
+        if is_shown is None:
+            self._is_shown.set()
         self._loading = self._thread.submit(self._load, name)
 
     def _load(self, name: str) -> None:
-        if self._is_shown is not None:
-            self._is_shown.wait(_LONGEST_WAIT)
+        self._is_shown.wait(_LONGEST_WAIT)
         if self._is_closed:
             return
         try:
@@ -87,8 +87,7 @@ class Partner:
             if parser.model.settings.reads_graph:
                 known = parser.model.vocabulary.labels
                 parser = parser.using(initial=renamed(given, known), trust=0.0, keep="nothing")
-            for _ in parser.stream([["."] * 20]):  # the first parse is slow
-                pass
+            list(parser.stream([["."] * 20]))  # the first parse is slow
         except Exception as error:  # whatever is wrong with the model, the studio works without it
             self.fault = str(error) or type(error).__name__
             return
@@ -135,18 +134,13 @@ class Partner:
 
     def parse(self, sentence: Sentence) -> Sentence | None:
         """Return the sentence with the parser's own tree, in which decisions are kept; None if it cannot be parsed."""
-
-        def work() -> Sentence | None:
-            found = self._parsed(_input(sentence))
-            return set_arcs(sentence, _arcs(found)) if found is not None else None
-
-        return self._first(work)
+        parse = self._first(lambda: self._parsed(_input(sentence)))
+        return set_arcs(sentence, _arcs(parse)) if parse is not None else None
 
     def close(self) -> None:
         """Stop the thread after its present work."""
         self._is_closed = True
-        if self._is_shown is not None:
-            self._is_shown.set()
+        self._is_shown.set()
         with self._idle:
             self._idle.notify_all()
         self._thread.shutdown(cancel_futures=True)
@@ -166,38 +160,36 @@ class Partner:
 
     def _parse(self, sentence: Sentence) -> Parse | None:
         """Parse a sentence whose decisions are in its marks; None if that is not possible."""
-        if len(sentence) > _MOST_WORDS:
-            return None
         return self._parse_all([sentence], [decisions_of(sentence)])[0]
 
     def _parse_all(self, sentences: Sequence[Sentence], decided: Sequence[Constraints]) -> list[Parse | None]:
-        """Parse sentences together; None stands for one whose decisions no tree satisfies."""
+        """Parse sentences together; None stands for one that is too long, or whose decisions no tree satisfies."""
         assert self._parser is not None
+        if len(sentences) == 1 and len(sentences[0]) > _MOST_WORDS:
+            return [None]
         try:
             return list(self._parser.stream(sentences, constraints=decided))
         except TreefineError:
             if len(sentences) == 1:
                 return [None]
-            pairs = zip(sentences, decided, strict=True)
-            return [found for each, some in pairs for found in self._parse_all([each], [some])]
+            return [self._parse_all([one], [some])[0] for one, some in zip(sentences, decided, strict=True)]
 
     def _rate_all(self, sentences: Sequence[Sentence]) -> list[Advice]:
-        short = [_input(each) for each in sentences if len(each) <= _MOST_WORDS]
-        parses = iter(self._parse_all(short, list(map(decisions_of, short))))
-        return [self._rated(each, next(parses) if len(each) <= _MOST_WORDS else None) for each in sentences]
+        inputs = list(map(_input, sentences))
+        short = [sentence for sentence in inputs if len(sentence) <= _MOST_WORDS]
+        parses = iter(self._parse_all(short, list(map(decisions_of, short))) if short else [])
+        return [self._rated(one, next(parses) if len(one) <= _MOST_WORDS else None) for one in inputs]
 
     def _rated(self, sentence: Sentence, parse: Parse | None) -> Advice:
-        if parse is None:
-            return Advice(tuple(None if head is None else 1.0 for head in sentence.heads))
         decided = decisions_of(sentence)
         return Advice(
             tuple(
-                None if head is None else self._sure(parse, sentence, decided, word)
+                None if head is None else 1.0 if parse is None else self._confidence(parse, sentence, decided, word)
                 for word, head in enumerate(sentence.heads, start=1)
             )
         )
 
-    def _sure(self, parse: Parse, sentence: Sentence, decided: Constraints, word: int) -> float:
+    def _confidence(self, parse: Parse, sentence: Sentence, decided: Constraints, word: int) -> float:
         """Return the probability that an arc of the sentence is right; a decided head or label counts as right."""
         found = parse.initial_confidences[word - 1]
         if found is None and self._has_same_arc(parse, sentence, word):
@@ -208,46 +200,45 @@ class Partner:
 
     def _has_same_arc(self, parse: Parse, sentence: Sentence, word: int) -> bool:
         """Return whether the parser chose the arc of the sentence; an unknown subtype counts as its main type."""
-        label = read_as(sentence.labels[word - 1], self.labels)
-        return (parse.heads[word - 1], parse.labels[word - 1]) in (
-            (sentence.heads[word - 1], label),
-            (sentence.heads[word - 1], sentence.labels[word - 1]),
-        )
+        label = sentence.labels[word - 1]
+        is_same_label = parse.labels[word - 1] in (label, read_as(label, self.labels))
+        return parse.heads[word - 1] == sentence.heads[word - 1] and is_same_label
 
     def _advice(self, sentence: Sentence) -> Advice:
         parse = self._parsed(_input(sentence))
         rated = self._rated(sentence, parse)
         if parse is None:
             return rated
-        doubtful = sorted(
-            (word for word, sure in enumerate(rated.confidence, start=1) if sure is None or sure < DOUBTFUL),
-            key=lambda word: rated.confidence[word - 1] or 0.0,
-        )[:_MOST_SUGGESTIONS]
-        return replace(rated, suggestions=tuple(self._suggestions(sentence, parse, doubtful)))
+        confidences = [0.0 if each is None else each for each in rated.confidence]
+        doubtful = [word for word, confidence in enumerate(confidences, start=1) if confidence < DOUBTFUL]
+        doubtful.sort(key=lambda word: confidences[word - 1])
+        return replace(rated, suggestions=tuple(self._suggestions(sentence, parse, doubtful[:_MOST_SUGGESTIONS])))
 
     def _suggestions(self, sentence: Sentence, parse: Parse, words: Sequence[int]) -> Iterator[Suggestion]:
         """Yield the parser's arc where it differs from that of the sentence, else the best tree without that arc."""
         others: dict[int, Parse | None] = dict.fromkeys(words, parse)
-        without = {
-            word: forbidden
-            for word in words
-            if self._has_same_arc(parse, sentence, word)
-            and (forbidden := _without_arc(parse, word, decisions_of(sentence))) is not None
-        }
-        found = self._parse_all([_input(sentence)] * len(without), list(without.values()))
-        others.update(zip(without, found, strict=True))
+        decided, without = decisions_of(sentence), {}
+        for word in words:
+            forbidden = _without_arc(parse, word, decided) if self._has_same_arc(parse, sentence, word) else None
+            if forbidden is not None:
+                without[word] = forbidden
+        if without:
+            parses = self._parse_all([_input(sentence)] * len(without), list(without.values()))
+            others.update(zip(without, parses, strict=True))
         is_tree = not any(tree_faults(sentence, needs_one_root=True))
         for word, other in others.items():
             if other is None or self._has_same_arc(other, sentence, word):
                 continue
             arc = (word, other.heads[word - 1], other.labels[word - 1])
-            new = [
-                each for each in _arcs(other) if each[0] != word and not self._has_same_arc(other, sentence, each[0])
-            ]
+            new = [each for each in self._different(other, sentence) if each[0] != word]
             also = [each for each in new if self._has_same_arc(parse, sentence, each[0])]
             if is_tree and any(tree_faults(set_arcs(sentence, [arc, *also]), needs_one_root=True)):
                 also = new  # the arc does not fit the rest of the sentence
             yield Suggestion(*arc, (arc, *also))
+
+    def _different(self, parse: Parse, sentence: Sentence) -> list[tuple[int, int, str]]:
+        """Return the arcs of a parse that the sentence does not have."""
+        return [arc for arc in _arcs(parse) if not self._has_same_arc(parse, sentence, arc[0])]
 
     def _consequences(self, before: Sentence, after: Sentence) -> Sentence | None:
         first = self._parsed(_input(before)) if before.forms == after.forms else None
@@ -262,20 +253,15 @@ class Partner:
             if is_same and head is not None and not is_forbidden and not self._has_same_arc(first, before, word):
                 heads[word], labels[word] = head, label
         (second,) = self._parse_all([_input(after)], [replace(decided, heads=heads, labels=labels)])
-        if second is None:
-            return None
-        changed = [
-            each
-            for each, head in zip(_arcs(second), after.heads, strict=True)
-            if head is not None and not self._has_same_arc(second, after, each[0])
-        ]
+        different = self._different(second, after) if second is not None else []
+        changed = [arc for arc in different if after.heads[arc[0] - 1] is not None]
         return set_arcs(after, changed) if changed else None
 
 
 def _without_arc(parse: Parse, word: int, decided: Constraints) -> Constraints | None:
     """Return the decisions, and one against the less certain part of an arc: its head or its label."""
-    sure = parse.word_confidences[word - 1]
-    if sure.arc < sure.label and word not in decided.heads:
+    confidence = parse.word_confidences[word - 1]
+    if confidence.arc < confidence.label and word not in decided.heads:
         heads = [*decided.not_heads.get(word, ()), parse.heads[word - 1]]
         return replace(decided, not_heads={**decided.not_heads, word: heads})
     if word not in decided.labels:

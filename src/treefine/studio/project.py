@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -16,12 +17,11 @@ from treefine.errors import TreefineError
 from treefine.evaluation.agreement import Agreement, annotator_agreement, differences, tag_differences
 from treefine.studio.actions import Action, act, confirmed
 from treefine.studio.checks import Checker
-from treefine.studio.document import Document, StaleError, Status
+from treefine.studio.document import Document, StaleError
 from treefine.studio.journal import Revision
 from treefine.studio.partner import Advice, Partner
 from treefine.treebank.conllu import read_treebank
-from treefine.treebank.raw_text import own_text
-from treefine.treebank.search import Query, read_query
+from treefine.treebank.search import read_query
 from treefine.treebank.sentence import BLANK, Sentence
 
 if TYPE_CHECKING:
@@ -54,44 +54,41 @@ class Reference:
     @cached_property
     def by_id(self) -> Mapping[str, Sentence]:
         """The sentences by sent_id."""
-        return {each.sent_id: each for each in self.sentences if each.sent_id}
+        return {sentence.sent_id: sentence for sentence in self.sentences if sentence.sent_id}
 
 
+@dataclass(frozen=True)
 class Inventory:
     """The values that a treebank has in its columns, the most frequent first."""
 
-    def __init__(self, texts: Collection[str]) -> None:
+    labels: list[str]
+    upos: list[str]
+    xpos: list[str]
+    feats: list[str]
+
+    @classmethod
+    def of(cls, texts: Collection[str]) -> Inventory:
+        """Count the values in these sentences."""
         counts: list[Counter[str]] = [Counter() for _ in range(10)]
         for text in texts:
             rows = [line.split("\t") for line in text.split("\n") if line[:1].isdecimal()]
             for column in (3, 4, 5, 7):
-                counts[column].update([row[column] for row in rows if len(row) == 10])
-        self.labels = [each for each, _ in counts[7].most_common() if each != BLANK]
-        self.upos = list(dict.fromkeys([*(each for each, _ in counts[3].most_common() if each != BLANK), *_TAGS]))
-        self.xpos = [each for each, _ in counts[4].most_common(300) if each != BLANK]
+                counts[column].update([row[column] for row in rows if len(row) == 10 and row[column] != BLANK])
         pairs: Counter[str] = Counter()
-        for feats, count in counts[5].items():
-            pairs.update(dict.fromkeys(feats.split("|"), count) if feats != BLANK else {})
-        self.feats = [each for each, _ in pairs.most_common(500)]
-
-    def add_label(self, label: str) -> None:
-        """Remember a label that a person insisted on."""
-        if label not in (*self.labels, BLANK):
-            self.labels.append(label)
+        for feats, times in counts[5].items():
+            pairs.update(dict.fromkeys(feats.split("|"), times))
+        upos, xpos, labels = ([value for value, _ in counts[column].most_common()] for column in (3, 4, 7))
+        feats_shown = [pair for pair, _ in pairs.most_common(500)]
+        return cls(labels, list(dict.fromkeys([*upos, *_TAGS])), xpos[:300], feats_shown)
 
 
 @dataclass(frozen=True)
-class QueueRow:
-    """A sentence in the queue."""
+class Queue:
+    """The sentences to look at, in order."""
 
-    key: int
-    number: int  # its place in the file, from 1
-    sent_id: str
-    text: str
-    status: Status
-    is_changed: bool
-    doubt: float | None  # the expected number of wrong arcs; None if the parser has not read it yet
-    n_different: int | None  # words that differ between the other annotators; None without other annotators
+    keys: list[int]
+    marked: dict[int, tuple[int, ...]]  # the words that a search found, by key
+    n_different: int | None  # sentences about which the annotators differ, if they were sorted by that
 
 
 class Project:
@@ -111,18 +108,17 @@ class Project:
         self.documents, self.partner, self.references, self.learner = documents, partner, references, learner
         self.is_example = is_example
         self.is_shown = is_shown or threading.Event()  # whether the page has shown a sentence
-        self._languages = tuple(languages)
-        self.checkers = [Checker(each) for each in (*languages, *[""] * (len(documents) - len(languages)))]
+        self._languages = [*languages, *[""] * (len(documents) - len(languages))]
+        self.checkers = [Checker(language) for language in self._languages]
         self._ratings: dict[str, float] = {}  # the expected number of wrong arcs, by the text of a sentence
         self._inventories: dict[int, Inventory] = {}
         self._is_closed = False
         self._last_asked = 0.0  # when a person last needed the parser
+        self._has_unrated = threading.Event()  # there may be sentences that the parser has not read
         threading.Thread(target=self._warm_up, daemon=True).start()
-        self._news = threading.Event()  # there may be sentences that the parser has not read
-        self._rater = threading.Thread(target=self._rate, daemon=True)
         if partner is not None:
-            self._news.set()
-            self._rater.start()
+            self._has_unrated.set()
+            threading.Thread(target=self._rate, args=(partner,), daemon=True).start()
 
     def document(self, file: int) -> Document:
         """Return one of the files, counted from 0."""
@@ -132,7 +128,7 @@ class Project:
 
     def partner_of(self, file: int) -> Partner | None:
         """Return the parser, if it is loaded and knows the language of a file, which is that of the first file."""
-        is_known = file >= len(self._languages) or self._languages[file] == self._languages[0]
+        is_known = self._languages[file] in ("", self._languages[0])
         return self.partner if self.partner is not None and self.partner.is_ready and is_known else None
 
     def inventory(self, file: int) -> Inventory:
@@ -141,7 +137,7 @@ class Project:
             document = self.document(file)
             with document.lock:
                 texts = [document.text(key) for key in document.keys]
-            self._inventories[file] = Inventory(texts)
+            self._inventories[file] = Inventory.of(texts)
         return self._inventories[file]
 
     # Changing
@@ -150,7 +146,7 @@ class Project:
         self, file: int, key: int, version: int, id: str, action: Action, *, confirms: bool = False
     ) -> Revision | None:
         """Make a change. With `confirms`, a person who attaches a word has read and accepted all words before it."""
-        document, inventory = self.document(file), self.inventory(file)
+        document, labels = self.document(file), self.inventory(file).labels
         with document.lock:
             if known := document.made(id):
                 return known
@@ -161,9 +157,9 @@ class Project:
             if confirms and action.do in ("arc", "label") and action.word:
                 sentences = [confirmed(sentences[0], range(1, action.word))]
             change = document.replace(keys, sentences, what=action.do, id=id)
-        for label in {label for each in sentences for label in each.labels}:  # also from lines or another annotator
-            inventory.add_label(label)
-        self._news.set()
+        used = {label for sentence in sentences for label in sentence.labels}  # also from lines or another annotator
+        labels += sorted(used - {*labels, BLANK})
+        self._has_unrated.set()
         return change
 
     def known_labels(self, file: int) -> frozenset[str]:
@@ -173,31 +169,38 @@ class Project:
 
     def follow(self, file: int, key: int, version: int, id: str) -> Revision | None:
         """Let the parser change what follows from the last change of a sentence; return None if nothing does."""
-        document = self.document(file)
-        partner = self.partner_of(file)
-        if partner is None:
-            return None
+        document, partner = self.document(file), self.partner_of(file)
         with document.lock:
+            last = document.last_change
             if known := document.made(id):
                 return known
-            last = document.last_change
-            if last is None or last.is_follow_up or last.what not in _FOLLOWED or document.version(key) != version:
+            if partner is None or last is None or document.version(key) != version:
                 return None
-            if not [each.key for each in last.before] == [each.key for each in last.after] == [key]:
+            is_edit = not last.is_follow_up and last.what in _FOLLOWED
+            if not is_edit or not [each.key for each in last.before] == [each.key for each in last.after] == [key]:
                 return None
             before, after = document.read(last.before[0].text), document.sentence(key)
         if not isinstance(before, Sentence) or not isinstance(after, Sentence):
             return None
         self._last_asked = monotonic()
-        found = partner.follow(before, after)
-        if found is None:
-            return None
-        try:
-            return document.replace([key], [found], what=last.what, id=id, versions=[version], is_follow_up=True)
-        except StaleError:  # the person was faster
-            return None
-        finally:
-            self._news.set()
+        followed = partner.follow(before, after)
+        self._has_unrated.set()
+        with suppress(StaleError):  # the person was faster
+            if followed is not None:
+                return document.replace([key], [followed], what=last.what, id=id, versions=[version], is_follow_up=True)
+        return None
+
+    def parse(self, file: int, key: int, version: int, id: str) -> Revision | None:
+        """Replace the tree of a sentence by the parser's own; decided arcs stay."""
+        document, partner = self.document(file), self.partner_of(file)
+        if partner is None:
+            if self.partner is None or self.partner.is_ready:
+                raise TreefineError("No parser reads this file.", hint="Name one with --model.")
+            raise TreefineError("The parser is not loaded yet.", hint=self.partner.fault or "Wait a few seconds.")
+        parsed = partner.parse(document.valid_sentence(key))
+        if parsed is None:
+            raise TreefineError("No tree satisfies all decisions.", hint="Remove one of them.")
+        return document.replace([key], [parsed], what="parse", id=id, versions=[version])
 
     def undo(
         self, file: int, id: str, *, is_redo: bool = False, is_refusal: bool = False, revision: int | None = None
@@ -211,70 +214,37 @@ class Project:
             if revision not in (None, document.revision) and document.made(id) is None:
                 raise StaleError("The file was changed in another tab.", hint="Look at it before you undo.")
             change = document.redo(id) if is_redo else document.undo(id, is_refusal=is_refusal)
-        self._news.set()
+        self._has_unrated.set()
         return change
 
     # Reading
 
-    def queue(
-        self, file: int, *, order: Order = "file", show: Show = "all", search: str = ""
-    ) -> list[tuple[int, tuple[int, ...]]]:
-        """Return the keys of the sentences to look at, in order, each with the words that a search found."""
+    def queue(self, file: int, *, order: Order = "file", show: Show = "all", search: str = "") -> Queue:
+        """Return the sentences to look at: some or all of them, in an order that leaves none out."""
         document = self.document(file)
         query = read_query(search) if search.strip() else None
-        found = list(self._matching(document, show, query))
-        if order == "file":
-            return found
-        ranks = {key: self._rank(file, key, order) for key, _ in found}
-        return sorted(found, key=lambda each: -ranks[each[0]])
-
-    def n_differing(self, file: int, keys: Iterable[int]) -> int:
-        """Return how many of these sentences differ between the annotators."""
-        return sum(self._rank(file, key, "difference") > 0 for key in keys)
-
-    def _rank(self, file: int, key: int, order: Order) -> float:
-        document = self.document(file)
-        try:
-            return (self.doubt(document, key) if order == "doubt" else self._n_different(file, document, key)) or 0
-        except StaleError:  # it was joined with another one in the meantime
-            return 0
-
-    def _matching(self, document: Document, show: Show, query: Query | None) -> Iterator[tuple[int, tuple[int, ...]]]:
+        words: dict[int, tuple[int, ...]] = {}
+        ranks: dict[int, float] = {}
         for key in list(document.keys):
-            try:
-                if show == "changed" and not document.is_changed(key):
+            with suppress(StaleError):  # it was joined with another one in the meantime
+                if show != "all" and not (
+                    document.is_changed(key) if show == "changed" else document.status(key) == show
+                ):
                     continue
-                if show not in ("all", "changed") and document.status(key) != show:
+                sentence = document.sentence(key) if query else None
+                match = query.first(sentence) if query and isinstance(sentence, Sentence) else None
+                if query and match is None:
                     continue
-                if query is None:
-                    yield key, ()
-                    continue
-                sentence = document.sentence(key)
-            except StaleError:  # it was joined with another one in the meantime
-                continue
-            match = query.first(sentence) if isinstance(sentence, Sentence) else None
-            if match is not None:
-                yield key, match.words
+                if order != "file":
+                    ranks[key] = (self.doubt if order == "doubt" else self.n_different)(file, key) or 0
+                words[key] = match.words if match else ()
+        keys = sorted(words, key=lambda key: -ranks.get(key, 0))
+        n_different = sum(rank > 0 for rank in ranks.values()) if order == "difference" else None
+        return Queue(keys, {key: some for key, some in words.items() if some}, n_different)
 
-    def row(self, file: int, key: int) -> QueueRow:
-        """Return a sentence for the queue."""
-        document = self.document(file)
-        with document.lock:
-            sentence = document.sentence(key)
-            is_valid = isinstance(sentence, Sentence)
-            return QueueRow(
-                key,
-                document.place(key) + 1,
-                sentence.sent_id,
-                own_text(sentence) if isinstance(sentence, Sentence) else sentence.faults[0].message,
-                document.status(key),
-                document.is_changed(key),
-                self.doubt(document, key) if is_valid else None,
-                self._n_different(file, document, key),
-            )
-
-    def doubt(self, document: Document, key: int) -> float | None:
+    def doubt(self, file: int, key: int) -> float | None:
         """Return the expected number of wrong arcs; none in a sentence that is done."""
+        document = self.document(file)
         return 0.0 if document.status(key) == "done" else self._ratings.get(document.text(key))
 
     def others(self, file: int, key: int) -> list[tuple[str, Sentence | None]]:
@@ -284,23 +254,22 @@ class Project:
         """
         if not self.references:
             return []
-        document = self.document(file)
-        sentence = document.sentence(key)
-        found: list[tuple[str, Sentence | None]] = []
-        for each in self.references:
-            other = each.by_id.get(sentence.sent_id)
-            if other is None and len(self.documents) == 1 and key <= len(each.sentences):
-                same_place = each.sentences[key - 1]
-                other = None if sentence.sent_id and same_place.sent_id else same_place
-            found.append((each.name, other))
-        return found
+        sent_id = self.document(file).sentence(key).sent_id
+        others: list[tuple[str, Sentence | None]] = []
+        for reference in self.references:
+            other = reference.by_id.get(sent_id)
+            if other is None and len(self.documents) == 1 and key <= len(reference.sentences):
+                same_place = reference.sentences[key - 1]
+                other = None if sent_id and same_place.sent_id else same_place
+            others.append((reference.name, other))
+        return others
 
-    def _n_different(self, file: int, document: Document, key: int) -> int | None:
-        """Return how many words differ: between two references, or between the sentence and one reference."""
+    def n_different(self, file: int, key: int) -> int | None:
+        """Return how many words differ: between two references, or between the sentence and one; None without any."""
         others = [other for _, other in self.others(file, key)]
         if not others:
             return None
-        sentence = document.sentence(key)
+        sentence = self.document(file).sentence(key)
         compared = [*others, sentence] if len(others) == 1 else others
         first, second = compared[0], compared[1]
         if not isinstance(first, Sentence) or not isinstance(second, Sentence):
@@ -328,10 +297,10 @@ class Project:
 
     def advise(self, file: int, key: int) -> tuple[int, Advice | None]:
         """Return the version of a sentence and what the parser doubts in it; None without a parser."""
-        document = self.document(file)
+        document, partner = self.document(file), self.partner_of(file)
         with document.lock:
             version, text = document.version(key), document.text(key)
-        sentence, partner = document.read(text), self.partner_of(file)
+        sentence = document.read(text)
         if partner is None or not isinstance(sentence, Sentence):
             return version, None
         self._last_asked = monotonic()
@@ -339,63 +308,43 @@ class Project:
         self._ratings[text] = advice.n_wrong
         return version, advice
 
-    def parse(self, file: int, key: int, version: int, id: str) -> Revision | None:
-        """Replace the tree of a sentence by the parser's own; decided arcs stay."""
-        document = self.document(file)
-        partner = self.partner_of(file)
-        if partner is None:
-            raise TreefineError("There is no parser for this file, or not yet.", hint="Wait a few seconds.")
-        found = partner.parse(document.valid_sentence(key))
-        if found is None:
-            raise TreefineError("No tree satisfies all decisions.", hint="Remove one of them.")
-        return document.replace([key], [found], what="parse", id=id, versions=[version])
-
     # In the background
 
     def _warm_up(self) -> None:
         """Load the tables of the checks while the browser opens the page."""
-        for each in self.checkers:
-            each.warm_up()
+        for checker in self.checkers:
+            checker.warm_up()
 
-    def _rate(self) -> None:
+    def _rate(self, partner: Partner) -> None:
         """Read the sentences that nobody has read, a few at a time, and again what was changed."""
-        assert self.partner is not None
-        self.partner.wait()
-        while not self._is_closed and self.partner.is_ready:
-            self._news.wait()
-            self._news.clear()
+        partner.wait()
+        while not self._is_closed and partner.is_ready:
+            self._has_unrated.wait()
+            self._has_unrated.clear()
             unrated = self._unrated()
-            while some := list(islice(unrated, self._n_at_once())):
-                while monotonic() - self._last_asked < _PAUSE and not self._is_closed:
-                    sleep(_PAUSE / 10)  # a person works, who would wait for this batch
-                if self._is_closed:
-                    return
-                texts, sentences = zip(*some, strict=True)
+            while not self._is_closed:
+                idle = monotonic() - self._last_asked
+                if idle < _PAUSE:  # a person works, who would wait for this batch
+                    sleep(_PAUSE / 10)
+                    continue
+                some = dict(islice(unrated, _RATED_AT_ONCE if idle < _IDLE else _RATED_WHEN_IDLE))
+                if not some:
+                    break
                 try:
-                    advices = self.partner.rate(sentences)
+                    advices = partner.rate(list(some.values()))
                 except (RuntimeError, CancelledError) as error:
-                    if not self._is_closed:
-                        self.partner.fault = f"The parser has stopped: {error}"
+                    partner.fault = "" if self._is_closed else f"The parser has stopped: {error}"
                     return
-                self._ratings.update((text, advice.n_wrong) for text, advice in zip(texts, advices, strict=True))
-
-    def _n_at_once(self) -> int:
-        """Return how many sentences to read at a time: few while a person works, who would wait for them."""
-        return _RATED_AT_ONCE if monotonic() - self._last_asked < _IDLE else _RATED_WHEN_IDLE
+                self._ratings.update((text, advice.n_wrong) for text, advice in zip(some, advices, strict=True))
 
     def _unrated(self) -> Iterator[tuple[str, Sentence]]:
-        read = [each for file, each in enumerate(self.documents) if self.partner_of(file) is not None]
-        for document in read:
+        for document in [each for file, each in enumerate(self.documents) if self.partner_of(file) is not None]:
             for key in list(document.keys):
-                try:
+                with suppress(StaleError):
                     text = document.text(key)
-                    if text in self._ratings or document.status(key) == "done":
-                        continue
-                except StaleError:
-                    continue
-                sentence = document.read(text)
-                if isinstance(sentence, Sentence):
-                    yield text, sentence
+                    sentence = document.read(text) if document.status(key) != "done" else None
+                    if text not in self._ratings and isinstance(sentence, Sentence):
+                        yield text, sentence
 
     def adopt(self) -> None:
         """Use the model that was learned, and read all sentences again."""
@@ -403,26 +352,21 @@ class Project:
             raise TreefineError("There is no new model.", hint="Start treefine annotate with --learn.")
         self.partner.name = self.learner.adopt(self.partner.use)
         self._ratings.clear()
-        self._news.set()
+        self._has_unrated.set()
 
     def learn(self) -> None:
         """Start to learn from the sentences that are done, if there are enough new ones."""
         if self.learner is not None:
-            done = [
-                sentence
-                for document in self.documents
-                for key, sentence in document.sentences()
-                if document.status(key) == "done"
-            ]
-            self.learner.consider(done)
+            pairs = [(document, *pair) for document in self.documents for pair in document.sentences()]
+            self.learner.consider([sentence for document, key, sentence in pairs if document.status(key) == "done"])
 
     def close(self) -> None:
         """Write all files, and stop everything in the background."""
         self._is_closed = True
-        self._news.set()
+        self._has_unrated.set()
         if self.learner is not None:
             self.learner.stop()
         if self.partner is not None:
             self.partner.close()
-        for each in self.documents:
-            each.close()
+        for document in self.documents:
+            document.close()

@@ -382,7 +382,7 @@ def test_a_file_that_another_program_changed_is_left_alone_and_the_page_says_so(
     studio.document.save()
     page.clock.run_for(POLL)
 
-    page.wait_for_selector("#fault >> text=Another program has changed a.conllu, so it is not written any more.")
+    page.wait_for_selector("#fault >> text=Another program has changed a.conllu, so treefine stopped saving it.")
     assert studio.on_disk() == RAIN
     assert arc_of(studio.document, 5) == (4, "punct")
 
