@@ -1,5 +1,5 @@
 import json
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from treefine.config import (
     PRESETS,
-    BiLSTMSettings,
     DecodeSettings,
     ModelSettings,
     RelationSettings,
@@ -22,7 +21,7 @@ from treefine.errors import ConfigError
 
 SHAPE = TransformerSettings("bert", 100, 64, 2, 16, 4, 24, 16)
 ENCODER = {"encoder": asdict(SHAPE)}
-FAMILIES = 'choose "bert" or "roberta" or "electra" or "mpnet" or "bilstm"'
+FAMILIES = 'choose "bert" or "roberta" or "electra" or "mpnet"'
 SOURCES = 'choose "given" or "predicted" or "none"'
 
 
@@ -61,15 +60,13 @@ def settings_of(draw, kind):
 
 @st.composite
 def model_settings(draw):
-    encoder = draw(st.one_of(settings_of(TransformerSettings), settings_of(BiLSTMSettings)))
+    encoder = draw(settings_of(TransformerSettings))
     relations = draw(settings_of(RelationSettings))
-    if isinstance(encoder, BiLSTMSettings):
-        relations = replace(relations, graph="none")
     rest = [draw(settings_of(kind)) for kind in (TagSettings, ScorerSettings, DecodeSettings)]
     return ModelSettings(encoder, relations, *rest)
 
 
-PARTS = [TransformerSettings, BiLSTMSettings, RelationSettings, TagSettings, ScorerSettings, DecodeSettings]
+PARTS = [TransformerSettings, RelationSettings, TagSettings, ScorerSettings, DecodeSettings]
 
 
 @pytest.mark.parametrize("kind", PARTS)
@@ -89,7 +86,7 @@ def test_the_settings_of_a_model_as_json_are_read_back(settings):
     assert read.reads_graph == (settings.relations.graph != "none")
 
 
-@pytest.mark.parametrize("kind", [BiLSTMSettings, RelationSettings, TagSettings, ScorerSettings, DecodeSettings])
+@pytest.mark.parametrize("kind", [RelationSettings, TagSettings, ScorerSettings, DecodeSettings])
 def test_omitted_settings_have_the_values_of_the_paper(kind):
     read = read_settings(ModelSettings, ENCODER)
 
@@ -139,18 +136,10 @@ def fault_of(kind, values, **place):
         (TagSettings, {"columns": ["upos", "deps"]}, 'columns = "deps"; choose "upos" or "xpos" or "feats" or "lemma"'),
         (TagSettings, {"columns": 5}, "columns = 5; it must be a string or a list of strings"),
         (TagSettings, {"columns": []}, 'columns is empty; source = "given" needs upos, xpos, feats or lemma'),
-        (BiLSTMSettings, {"dropout": 1.5}, "dropout = 1.5; it must be below 1"),
         (ScorerSettings, ["arc_width"], '["arc_width"] is not a section of settings'),
         (ModelSettings, {}, "encoder is missing"),
         (ModelSettings, {"encoder": "bert"}, '[encoder] "bert" is not a section of settings'),
-        (ModelSettings, {"encoder": {}}, "[encoder] family is missing"),
-        (ModelSettings, {"encoder": {"family": "gpt", "n_layers": -1}}, f'[encoder] family = "gpt"; {FAMILIES}'),
-        (ModelSettings, {"encoder": {"family": ["bert"]}}, f'[encoder] family = ["bert"]; {FAMILIES}'),
-        (
-            ModelSettings,
-            {"encoder": {"family": "bilstm"}},
-            'a BiLSTM cannot read a graph: set graph = "none" in [relations]',
-        ),
+        (TransformerSettings, asdict(SHAPE) | {"family": "gpt"}, f'family = "gpt"; {FAMILIES}'),
         (ModelSettings, ENCODER | {"tags": {"source": "x"}}, f'[tags] source = "x"; {SOURCES}'),
         (ModelSettings, ENCODER | {"scorer": 5}, "[scorer] 5 is not a section of settings"),
         (ModelSettings, ENCODER | {"scores": {}}, "scores is unknown; did you mean scorer?"),
@@ -190,8 +179,8 @@ def test_every_field_without_a_default_is_required():
 
 def test_all_faults_come_in_one_report_with_its_place():
     values = {
-        "encoder": {"family": "bilstm", "width": -1, "widht": 2},
-        "relations": {"graph": "none", "scaled": "yes"},
+        "encoder": asdict(SHAPE) | {"width": -1, "widht": 2},
+        "relations": {"scaled": "yes"},
         "tags": {"columns": ["deps", "misc"]},
         "decoder": {},
     }

@@ -223,23 +223,6 @@ class TransformerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class BiLSTMSettings:
-    """The encoder of the biaffine parser: a BiLSTM over words, characters and tags (Dozat and Manning 2017)."""
-
-    family: Literal["bilstm"] = "bilstm"  # kind of encoder; required for a BiLSTM
-    word_width: int = 100  # size of the word embeddings
-    char_width: int = 100  # size of the character embeddings
-    tag_width: int = 100  # size of the tag embeddings
-    n_layers: int = 3  # BiLSTM layers
-    width: int = 400  # hidden units per direction
-    dropout: float = 0.33  # dropout probability
-
-    def __post_init__(self) -> None:
-        _check_sizes(self, "word_width", "char_width", "tag_width", "n_layers", "width")
-        _check_rates(self, "dropout")
-
-
-@dataclass(frozen=True, slots=True)
 class RelationSettings:
     """The attention over the input graph (Sec. 3.1.2)."""
 
@@ -372,7 +355,7 @@ class PrecisionSettings:
 class ModelSettings:
     """The settings of a model, stored in the config.json of its folder."""
 
-    encoder: TransformerSettings | BiLSTMSettings
+    encoder: TransformerSettings
     relations: RelationSettings = field(default_factory=RelationSettings)
     tags: TagSettings = field(default_factory=TagSettings)
     scorer: ScorerSettings = field(default_factory=ScorerSettings)
@@ -390,17 +373,13 @@ class ModelSettings:
     def __post_init__(self) -> None:
         if self.stop_above > 1:
             raise ValueError(f"stop_above = {self.stop_above}; it must be at most 1")
-        if isinstance(self.encoder, BiLSTMSettings) and self.relations.graph != "none":
-            raise ValueError('a BiLSTM cannot read a graph: set graph = "none" in [relations]')
-        if isinstance(self.encoder, BiLSTMSettings) and self.precision != PrecisionSettings():
-            raise ValueError("a BiLSTM runs only in float32: remove [precision]")
-        n_layers = self.encoder.n_layers if isinstance(self.encoder, TransformerSettings) else 0
+        n_layers = self.encoder.n_layers
         if not 0 <= self.sentence_layers <= n_layers:
             raise ValueError(f"sentence_layers = {self.sentence_layers}; this encoder can have at most {n_layers}")
 
     @property
     def reads_graph(self) -> bool:
-        """Whether the model can refine a graph (RNGTr), not only predict a first one (SynTr, Biaffine)."""
+        """Whether the model can refine a graph (RNGTr), not only predict a first one (SynTr)."""
         return self.relations.graph != "none"
 
 

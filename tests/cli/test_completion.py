@@ -42,7 +42,7 @@ def test_commands_and_options_are_completed():
         (["parse", "--format", "par"], ["parquet"]),
         (["parse", "--model", ""], ["en"]),
         (["serve", "--model", "e"], ["en"]),
-        (["train", "tr_imst-syn"], ["tr_imst-syntr"]),
+        (["train", "en-teach"], ["en-teacher"]),
         (["validate", "--format", "conll09"], ["conll09", "conll09-predicted"]),
         (["evaluate", "--rule", "p"], ["ptb"]),
         (["new-recipe", "my.toml", "--kind", "s"], ["syntr"]),

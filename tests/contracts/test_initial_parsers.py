@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.tiny import sample, tiny_biaffine, tiny_model
+from tests.support.tiny import sample, tiny_model
 from treefine.config import RelationSettings
 from treefine.errors import AlignmentError
 from treefine.parsing.initial import empty, from_file, from_parser, given, renamed
@@ -12,7 +12,7 @@ from treefine.treebank.conllu import write_treebank
 N_SENTENCES = 5
 
 
-@pytest.fixture(scope="module", params=["empty", "given", "renamed", "file", "syntr", "biaffine", "rngtr"])
+@pytest.fixture(scope="module", params=["empty", "given", "renamed", "file", "syntr", "rngtr"])
 def initial(request, tmp_path_factory):
     """Return an initial parser for the first sentences of the sample."""
     if request.param == "file":
@@ -23,7 +23,6 @@ def initial(request, tmp_path_factory):
         return {"empty": empty, "given": given, "renamed": renamed(given, ("dep",), {"obj": "dep"})}[request.param]
     model = {
         "syntr": lambda: tiny_model(relations=RelationSettings(graph="none")),
-        "biaffine": tiny_biaffine,
         "rngtr": tiny_model,
     }[request.param]()
     return from_parser(Parser(model, device="cpu", batch_pieces=200).stream_trees)

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.generated_inputs import CLS, LABELS, PAD, SEP, arcs_over, inputs_of, sentences_in_pieces
-from treefine.model.batch import N_SPECIALS, ROOT_PIECE, Batch, Graphs, PieceInputs, WordInputs, owners, windows
+from treefine.model.batch import N_SPECIALS, ROOT_PIECE, Batch, Graphs, PieceInputs, owners, windows
 from treefine.model.vocabulary import Vocabulary
 from treefine.treebank.graph import Arcs
 
-VOCABULARY = Vocabulary(labels=LABELS, words=("dog", "the"), chars=tuple("deghot"))
+VOCABULARY = Vocabulary(labels=LABELS)
 room_for_positions = st.sampled_from([4, 5, 8, 12, 19, 64])  # small values split a sentence into windows
 
 
@@ -23,7 +23,7 @@ def assert_same(found, expected):
         one, other = getattr(found, field.name), getattr(expected, field.name)
         if isinstance(other, torch.Tensor):
             torch.testing.assert_close(one, other, atol=0, rtol=0)
-        elif isinstance(other, (PieceInputs, WordInputs)):
+        elif isinstance(other, PieceInputs):
             assert_same(one, other)
         else:
             assert one == other
@@ -172,7 +172,7 @@ def test_graphs_are_equal_if_all_heads_and_labels_are(data):
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5))
 def test_the_places_of_words_skip_padding(lengths):
-    batch = Batch.of(WordInputs.of([["a"] * length for length in lengths], Vocabulary(labels=LABELS)), lengths)
+    batch = Batch.of(inputs_of([[[7]] * length for length in lengths]), lengths)
 
     places = batch.word_places
 

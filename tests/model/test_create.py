@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.support.tiny import sample, write_encoder
-from treefine.model.create import PieceChoice, create_biaffine_model, create_parser_model, root_label_of
+from treefine.model.create import PieceChoice, create_parser_model, root_label_of
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import Graph
@@ -32,11 +32,9 @@ def test_the_same_seed_gives_the_same_model_and_does_not_change_the_callers_rand
     torch.manual_seed(5)
 
     one, two = (create_parser_model(tmp_path / "encoder", sample(5), seed=3).state_dict() for _ in range(2))
-    third, fourth = (create_biaffine_model(sample(5), seed=3).state_dict() for _ in range(2))
 
     assert torch.rand(1) == expected
     assert all(torch.equal(one[name], two[name]) for name in one)
-    assert all(torch.equal(third[name], fourth[name]) for name in third)
 
 
 def test_a_smaller_vocabulary_gives_the_treebanks_words_the_same_scores(tmp_path):
@@ -55,11 +53,10 @@ def test_the_root_label_of_a_new_model_is_the_treebanks(data):
     german = list(read_treebank(data / "german.conll09"))
     mixed = [sentence.with_graph(Graph(sentence.graph.heads, ("", *["dep"] * len(sentence)))) for sentence in sample(3)]
 
-    assert root_label_of(sample()) == "root"
     assert root_label_of([Sentence.of_words(["Hi"]).with_graph(Graph.of_words([0], ["_"]))]) == ""
-    assert create_biaffine_model(sample()).settings.decode.root_label == "root"
-    assert create_biaffine_model(german).settings.decode.root_label == "ROOT"
-    assert create_biaffine_model(mixed).settings.decode.root_label == ""
+    assert root_label_of(sample()) == "root"
+    assert root_label_of(german) == "ROOT"
+    assert root_label_of(mixed) == ""
 
 
 def test_an_encoder_on_the_hub_is_fetched_by_its_name(tmp_path, monkeypatch):

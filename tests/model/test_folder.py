@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from tests.support.messages import assert_message
-from tests.support.tiny import sample, tiny_biaffine, tiny_model, write_encoder
+from tests.support.tiny import sample, tiny_model, tiny_syntr, write_encoder
 from treefine.config import DecodeSettings, RelationSettings, TagSettings
 from treefine.errors import ModelError, TreefineError
 from treefine.model import folder as pretrained
@@ -30,7 +30,6 @@ KINDS = {
     "unlabelled": lambda: tiny_model(relations=RelationSettings("unlabelled", key_norm=False, none="zero")),
     "released": lambda: tiny_model(decode=DecodeSettings("root", "none", "tree", "probabilities")),
     "mpnet": lambda: tiny_model(family="mpnet"),
-    "biaffine": lambda: tiny_biaffine(),
 }
 
 
@@ -108,7 +107,7 @@ def test_weights_must_be_finite_in_the_saved_dtype(tmp_path):
 
 
 def test_an_initial_parser_is_saved_inside_the_folder(tmp_path):
-    parser = Parser(tiny_model(), initial=Parser(tiny_biaffine(), device="cpu"), device="cpu")
+    parser = Parser(tiny_model(), initial=Parser(tiny_syntr(), device="cpu"), device="cpu")
     parser.save(tmp_path / "model")
     parser.save(tmp_path / "half", dtype=torch.float16)
 
@@ -125,10 +124,9 @@ def test_an_initial_parser_is_saved_inside_the_folder(tmp_path):
 
 
 def test_a_saved_model_replaces_an_older_one(folder):
-    Parser(tiny_biaffine(), device="cpu").save(folder)
+    Parser(tiny_syntr(), device="cpu").save(folder)
 
-    assert not (folder / "tokenizer.json").exists()
-    assert Parser.from_pretrained(folder, device="cpu").model.subwords is None
+    assert not Parser.from_pretrained(folder, device="cpu").model.settings.reads_graph
     assert [path.name for path in Path.cwd().iterdir()] == ["model"]
 
 
@@ -153,7 +151,7 @@ def test_a_folder_with_other_files_is_not_replaced(tmp_path, name, text, message
     before = {path: path.read_bytes() for path in (tmp_path / "thesis").iterdir()}
 
     with pytest.raises(ModelError, match=message):
-        Parser(tiny_biaffine(), device="cpu").save(tmp_path / "thesis")
+        Parser(tiny_syntr(), device="cpu").save(tmp_path / "thesis")
 
     assert {path: path.read_bytes() for path in (tmp_path / "thesis").iterdir()} == before
 
@@ -161,10 +159,10 @@ def test_a_folder_with_other_files_is_not_replaced(tmp_path, name, text, message
 def test_saving_to_a_link_replaces_the_folder_it_points_to(folder):
     Path("link").symlink_to("model")
 
-    Parser(tiny_biaffine(), device="cpu").save("link")
+    Parser(tiny_syntr(), device="cpu").save("link")
 
     assert Path("link").is_symlink()
-    assert Parser.from_pretrained("model", device="cpu").model.subwords is None
+    assert not Parser.from_pretrained("model", device="cpu").model.settings.reads_graph
 
 
 def test_a_failed_save_keeps_the_older_model(folder, monkeypatch):
@@ -172,7 +170,7 @@ def test_a_failed_save_keeps_the_older_model(folder, monkeypatch):
     monkeypatch.setattr(pretrained, "model_card", lambda *_, **__: 1 / 0)
 
     with pytest.raises(ZeroDivisionError):
-        Parser(tiny_biaffine(), device="cpu").save(folder)
+        Parser(tiny_syntr(), device="cpu").save(folder)
 
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert [path.name for path in Path.cwd().iterdir()] == ["model"]
@@ -308,7 +306,7 @@ def test_an_unreachable_hub_is_a_one_line_error(tmp_path):
 def test_a_model_on_the_hub_is_downloaded_by_name(folder, monkeypatch):
     import huggingface_hub
 
-    Parser(tiny_model(), initial=Parser(tiny_biaffine(), device="cpu"), device="cpu").save(folder)
+    Parser(tiny_model(), initial=Parser(tiny_syntr(), device="cpu"), device="cpu").save(folder)
     asked = []
 
     def download(name, *, allow_patterns):
@@ -353,7 +351,7 @@ def test_a_model_is_pushed_to_the_hub_as_a_folder(monkeypatch, tmp_path):
             shutil.copytree(folder_path, tmp_path / "uploaded")
 
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
-    parser = Parser(tiny_model(), initial=Parser(tiny_biaffine(), device="cpu"), device="cpu")
+    parser = Parser(tiny_model(), initial=Parser(tiny_syntr(), device="cpu"), device="cpu")
 
     address = parser.push_to_hub("owner/model", private=True)
 

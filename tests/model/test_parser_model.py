@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from tests.support.generated_inputs import SOME_WAYS_TO_READ, arcs_over, name_of
-from tests.support.tiny import sample, tiny_biaffine, tiny_model
+from tests.support.tiny import sample, tiny_model, tiny_syntr
 from treefine.config import RelationSettings, TagSettings
 from treefine.errors import ConfigError
 from treefine.model.attention import PaddedAttention
@@ -31,11 +31,11 @@ def model_of(kind):
         "bert": lambda: tiny_model(tags=BOTH_COLUMNS),
         "mpnet": lambda: tiny_model(family="mpnet", tags=BOTH_COLUMNS),
         "windows": lambda: tiny_model(n_positions=16, tags=BOTH_COLUMNS),
-        "biaffine": lambda: tiny_biaffine(tags=BOTH_COLUMNS),
+        "syntr": lambda: tiny_syntr(tags=BOTH_COLUMNS),
     }[kind]()
 
 
-every_kind = pytest.mark.parametrize("kind", ["bert", "mpnet", "windows", "biaffine"])
+every_kind = pytest.mark.parametrize("kind", ["bert", "mpnet", "windows", "syntr"])
 
 
 @torch.no_grad()
@@ -110,7 +110,7 @@ def test_labels_change_the_scores_only_if_the_model_reads_labelled_graphs():
 
 
 def test_a_model_that_reads_no_graph_ignores_graphs():
-    for model in (tiny_model(relations=RelationSettings(graph="none")), tiny_biaffine()):
+    for model in (tiny_syntr(),):
         assert not model.settings.reads_graph
         with_graph = scores_of(model, SENTENCES, gold(model, SENTENCES))
         assert_equal_scores(with_graph, scores_of(model, SENTENCES))
@@ -154,7 +154,7 @@ def test_given_tags_are_ids_by_column_and_0_for_root_padding_blank_and_unknown_t
     assert min(noun, verb, nn) >= 1
 
 
-@pytest.mark.parametrize("make", [tiny_model, tiny_biaffine])
+@pytest.mark.parametrize("make", [tiny_model, tiny_syntr])
 def test_predicted_tags_have_a_score_for_each_tag_of_each_column(make):
     model = make(tags=TagSettings("predicted", ("xpos", "upos")))
 
@@ -265,9 +265,6 @@ def test_a_sentence_of_two_thousand_words_has_scores_for_every_word():
     assert (scores.arcs.isfinite().sum(-1) == 2000).all()
 
 
-# The BiLSTM
-
-
 # Gradients
 
 
@@ -292,9 +289,9 @@ PREDICTED = TagSettings("predicted", ("upos", "xpos"))
         lambda: tiny_model(tags=PREDICTED, relations=RelationSettings(none="zero")),
         lambda: tiny_model(tags=PREDICTED, relations=RelationSettings(key_norm=False, graph="unlabelled")),
         lambda: tiny_model(tags=PREDICTED, family="mpnet"),
-        lambda: tiny_biaffine(tags=PREDICTED),
+        lambda: tiny_syntr(tags=PREDICTED),
     ],
-    ids=["bert", "none-zero", "raw-unlabelled", "mpnet", "biaffine"],
+    ids=["bert", "none-zero", "raw-unlabelled", "mpnet", "syntr"],
 )
 def test_a_gradient_reaches_every_parameter_that_a_softmax_does_not_cancel(make):
     model = make()
@@ -313,7 +310,7 @@ def test_a_gradient_reaches_every_parameter_that_a_softmax_does_not_cancel(make)
 
 
 def test_dropout_is_on_only_in_training():
-    for model in (tiny_model(), tiny_biaffine()):
+    for model in (tiny_model(), tiny_syntr()):
         batch, graphs = model.batch_of(SENTENCES[:2]), gold(model, SENTENCES[:2])
 
         assert torch.equal(model(batch, graphs).arcs, model(batch, graphs).arcs)

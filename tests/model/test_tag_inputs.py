@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tiny import ALL_TAGS, sample, short, tiny_biaffine, tiny_model
+from tests.support.tiny import ALL_TAGS, sample, short, tiny_model, tiny_syntr
 from treefine.config import COLUMNS, TagSettings
 from treefine.errors import ConfigError
 from treefine.model.vocabulary import (
@@ -126,7 +126,7 @@ def test_a_model_reads_tags_then_case(given_tags):
     assert found[:, 4].tolist() == list(map(case_of, forms))
 
 
-@pytest.mark.parametrize("make", [tiny_model, tiny_biaffine], ids=["transformer", "bilstm"])
+@pytest.mark.parametrize("make", [tiny_model, tiny_syntr])
 @pytest.mark.parametrize("place", range(5))
 def test_scores_depend_on_each_column(make, place):
     model, sentences = make(tags=ALL_TAGS), short(2)

@@ -8,7 +8,7 @@ from treefine.treebank.graph import Graph
 from treefine.treebank.sentence import Sentence
 
 names = st.lists(st.text(min_size=1), unique=True)
-KINDS = ("labels", "upos", "xpos", "feats", "lemma", "words", "chars")
+KINDS = ("labels", "upos", "xpos", "feats", "lemma", "treebanks")
 
 
 def sentence(forms, labels, *, upos=None, xpos=None):
@@ -48,8 +48,6 @@ def test_the_vocabulary_of_a_treebank_is_sorted_and_leaves_blanks_out():
         labels=("det", "nsubj", "root"),
         upos=("DET", "X"),
         xpos=("a", "b"),
-        words=("the",),
-        chars=("T", "_", "d", "e", "g", "h", "o", "t"),
     )
 
 

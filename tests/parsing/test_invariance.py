@@ -15,7 +15,7 @@ from tests.support.tiny import sample, short, tiny_model, tiny_parser
 from tests.support.wrapped_models import Noisy, Sure
 from treefine import fast
 from treefine.config import TagSettings
-from treefine.model.batch import Batch, Graphs, WordInputs
+from treefine.model.batch import Batch, Graphs, PieceInputs
 from treefine.model.scorer import Scores
 from treefine.parsing import invariance as stable
 from treefine.parsing import plan as plans
@@ -81,7 +81,8 @@ def scored_alone(arcs, labels, tags, initial, *, needs_trees, stop_above=1.0):
     asked = []
     lengths = [row + 2 for row in range(len(arcs))]
     shape = (len(arcs), max(lengths) + 1)
-    words = WordInputs(torch.zeros(shape).long(), torch.ones((*shape, 1)).long(), tuple(n + 1 for n in lengths))
+    pieces = [[(7,)] * length for length in lengths]
+    words = PieceInputs.of(pieces, cls_id=1, sep_id=2, pad_id=0, n_positions=128)
     heads = torch.full(shape, -1)
     found = torch.full_like(heads, -1)
     for row, given_heads in enumerate(initial):

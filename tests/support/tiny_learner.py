@@ -5,7 +5,6 @@ from dataclasses import asdict
 import torch
 from torch import nn
 
-from treefine.config import BiLSTMSettings
 from treefine.model.attention import RelationAttention
 from treefine.model.scorer import SharedDropout
 from treefine.parsing.initial import empty
@@ -30,10 +29,9 @@ from treefine.training.sentence_ends import RunningText
 def recipe_for(model, *, refine=None, optimiser=None, training=None, initial=None):
     """Return a recipe that matches the model, with small batches and learning rates that suit random weights."""
     settings = model.settings
-    is_bilstm = isinstance(settings.encoder, BiLSTMSettings)
     return Recipe(
         TreebankSettings(("train.conllu",), ("dev.conllu",)),
-        settings.encoder if is_bilstm else PretrainedSettings("encoder"),
+        PretrainedSettings("encoder"),
         settings.relations,
         TagTraining(**asdict(settings.tags)),
         settings.scorer,

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tiny import sample
-from treefine.config import COLUMNS, BiLSTMSettings, RelationSettings
+from treefine.config import COLUMNS, RelationSettings
 from treefine.training.data import Data, completed
 from treefine.training.recipe import (
     CardSettings,
+    PretrainedSettings,
     Recipe,
     SegmenterTraining,
     TagTraining,
@@ -21,7 +22,7 @@ from treefine.treebank.formats import CONLLX, convert
 
 SENTENCES = tuple(sample(20))
 TREEBANK = TreebankSettings("train.conllu", "dev.conllu")
-BIAFFINE = Recipe(TREEBANK, BiLSTMSettings(), RelationSettings("none"))
+SYNTR = Recipe(TREEBANK, PretrainedSettings("encoder"), RelationSettings("none"))
 
 
 def data(sentences=SENTENCES):
@@ -47,7 +48,7 @@ def blank(*columns):
     ],
 )
 def test_the_model_predicts_the_tags_that_the_treebank_has(tags, blanked, source, columns):
-    found = completed(replace(BIAFFINE, tags=tags), data(blank(*blanked))).tags
+    found = completed(replace(SYNTR, tags=tags), data(blank(*blanked))).tags
 
     assert (found.source, found.columns) == (source, columns)
 
@@ -69,7 +70,7 @@ def without_text():
     ids=["text", "of an initial parser", "unwanted", "no text", "wanted", "CoNLL-X"],
 )
 def test_a_segmenter_is_trained_if_the_treebank_has_text(train, sentences, is_main, is_trained):
-    recipe = replace(BIAFFINE, segmenter=SegmenterTraining(train))
+    recipe = replace(SYNTR, segmenter=SegmenterTraining(train))
 
     assert completed(recipe, data(sentences), is_main=is_main).segmenter.train == is_trained
 
@@ -85,7 +86,7 @@ def test_a_segmenter_is_trained_if_the_treebank_has_text(train, sentences, is_ma
     ],
 )
 def test_language_and_treebank_come_from_the_names_of_the_files(paths, language, treebank):
-    recipe = replace(BIAFFINE, treebank=TreebankSettings(tuple(paths), "dev.conllu"))
+    recipe = replace(SYNTR, treebank=TreebankSettings(tuple(paths), "dev.conllu"))
 
     assert completed(recipe, data()).card == CardSettings(language, treebank)
     own = CardSettings(("grc",), "Mine", "CC0")

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from tests.support.data import DATA
 from tests.support.generated import LABELS, random_heads
-from tests.support.tiny import sample, tiny_biaffine, tiny_model
+from tests.support.tiny import sample, tiny_model, tiny_syntr
 from tests.support.tiny_learner import accuracy_of, blank, learn, learner_of
-from treefine.config import DecodeSettings, RelationSettings, TagSettings
+from treefine.config import DecodeSettings, TagSettings
 from treefine.evaluation.scores import RULES, evaluate
 from treefine.parsing.parser import Parser
 from treefine.training.data import noised
@@ -89,8 +89,7 @@ KINDS = {
     "released code": lambda: tiny_model(decode=DecodeSettings("root", "none", "tree", "probabilities")),
     "tagger": lambda: tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))),
     "windows": lambda: tiny_model(n_positions=24),
-    "syntr": lambda: tiny_model(relations=RelationSettings(graph="none")),
-    "biaffine": lambda: tiny_biaffine(),
+    "syntr": lambda: tiny_syntr(),
 }
 
 
@@ -133,7 +132,7 @@ def test_dev_accuracy_equals_that_of_the_parser(kind):
 
 
 def test_scores_do_not_depend_on_the_batches():
-    model, sentences = tiny_biaffine(), sample(30)
+    model, sentences = tiny_syntr(), sample(30)
     learner = learner_of(model, sentences)
     learn(learner, epochs=2)
 

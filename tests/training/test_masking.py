@@ -4,13 +4,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tiny import sample, tiny_biaffine, tiny_model
+from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_learner import accuracy_of, are_equal, blank, learn, learner_of, weights_of
 from treefine.training import learner as learn_module
 from treefine.training.learner import masked
 from treefine.training.recipe import TrainingSettings
 
-MODEL, BIAFFINE = tiny_model(n_positions=40), tiny_biaffine()  # some sentences need several windows
+MODEL = tiny_model(n_positions=40)  # some sentences need several windows
 MASK = MODEL.subwords.mask_id
 SENTENCES = sample()
 shares = st.floats(0, 0.99)

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.support.tiny import ALL_TAGS, sample, tiny_biaffine, tiny_model, write_encoder
+from tests.support.tiny import ALL_TAGS, sample, tiny_model, tiny_syntr, write_encoder
 from tests.support.tiny_learner import are_equal, recipe_for, weights_of
 from treefine.config import COLUMNS, DecodeSettings, RelationSettings, ScorerSettings, TagSettings
 from treefine.model.batch import Graphs
@@ -235,13 +235,14 @@ def test_new_weights_depend_only_on_the_seed(saved):
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
-def test_the_root_label_comes_from_the_treebank():
+def test_the_root_label_comes_from_the_treebank(tmp_path):
+    write_encoder(tmp_path, "bert")
     sentences = [
         each.with_graph(Graph.of_words(each.heads, ["ROOT" if label == "root" else label for label in each.labels]))
         for each in sample()
     ]
 
-    model = new_model(recipe_for(tiny_biaffine()), sentences)
+    model = new_model(replace(recipe_for(tiny_syntr()), encoder=PretrainedSettings(str(tmp_path))), sentences)
 
     assert model.settings.decode.root_label == "ROOT"
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.support.tiny import ALL_TAGS, sample, tiny_biaffine, tiny_model
-from treefine.config import RelationSettings, TagSettings
+from tests.support.tiny import ALL_TAGS, sample, tiny_model, tiny_syntr
+from treefine.config import TagSettings
 from treefine.model.batch import Graphs
 from treefine.model.vocabulary import tags_in
 from treefine.parsing.refine import BatchStep
@@ -14,10 +14,9 @@ from treefine.treebank.graph import Graph
 
 KINDS = {
     "rngtr": lambda: tiny_model(),
-    "syntr": lambda: tiny_model(relations=RelationSettings(graph="none")),
     "tagger": lambda: tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))),
     "all tags": lambda: tiny_model(tags=ALL_TAGS),
-    "biaffine": lambda: tiny_biaffine(),
+    "syntr": lambda: tiny_syntr(),
 }
 
 

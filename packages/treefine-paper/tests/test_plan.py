@@ -7,7 +7,7 @@ import pytest
 from tests.support.toy_treebanks import toy_treebanks
 from treefine.config import BiLSTMSettings
 from treefine.errors import ConfigError
-from treefine_paper.plan import ReproductionRequest, TrainingJob, make_plan, scaled, size_of, time_table
+from treefine_paper.plan import ReproductionRequest, TrainingRun, make_plan, scaled, size_of, time_table
 from treefine_paper.systems import MULTI, SYSTEMS
 from treefine_paper.treebanks import CHINESE, JAPANESE, MULTILINGUAL, TREEBANKS
 
@@ -29,7 +29,7 @@ def request_all(data):
 
 
 def recipe(request, treebank, system, **changes):
-    return make_plan(replace(request, **changes)).recipe(TrainingJob(treebank, system, 1))
+    return make_plan(replace(request, **changes)).recipe(TrainingRun(treebank, system, 1))
 
 
 def test_all_systems_of_the_paper_are_run_on_all_its_treebanks(request_all):
@@ -71,7 +71,7 @@ def test_the_settings_are_those_of_appendix_a(request_all):
 def test_steps_of_each_system(request_all):
     plan = make_plan(request_all)
 
-    steps = {name: plan.recipe(TrainingJob("tr_imst", name, 1)).refine for name in SYSTEMS if name != MULTI}
+    steps = {name: plan.recipe(TrainingRun("tr_imst", name, 1)).refine for name in SYSTEMS if name != MULTI}
     assert {name: each.max_steps for name, each in steps.items() if each.max_steps != 3} == {
         "biaffine": 1,
         "syntr": 1,
@@ -91,7 +91,7 @@ def test_steps_of_each_system(request_all):
 def test_the_encoders_are_those_of_the_paper(request_all):
     plan = make_plan(request_all)
 
-    found = {code: plan.encoder(TrainingJob(code, "syntr", 1)) for code in TREEBANKS}
+    found = {code: plan.encoder(TrainingRun(code, "syntr", 1)) for code in TREEBANKS}
     others = {"zh_gsd": CHINESE, "ctb": CHINESE, "ja_gsd": JAPANESE}
     others |= {"ptb": "bert-base-uncased", "de_conll09": "bert-base-german-cased"}
     assert found == dict.fromkeys(UD, MULTILINGUAL) | others
@@ -100,9 +100,9 @@ def test_the_encoders_are_those_of_the_paper(request_all):
 def test_one_encoder_for_all_and_another_for_one(request_all):
     plan = make_plan(replace(request_all, encoders={"": "all", "zh_gsd": "chinese"}))
 
-    assert plan.encoder(TrainingJob("tr_imst", "syntr", 1)) == "all"
-    assert plan.encoder(TrainingJob("zh_gsd", "syntr", 1)) == "chinese"
-    assert plan.encoder(TrainingJob("zh_gsd", "biaffine", 1)) == "bilstm"
+    assert plan.encoder(TrainingRun("tr_imst", "syntr", 1)) == "all"
+    assert plan.encoder(TrainingRun("zh_gsd", "syntr", 1)) == "chinese"
+    assert plan.encoder(TrainingRun("zh_gsd", "biaffine", 1)) == "bilstm"
 
 
 def test_rules_and_formats(request_all):
@@ -120,7 +120,7 @@ def test_what_each_system_refines(request_all):
     plan = make_plan(request_all)
 
     def initial(system):
-        return plan.recipe(TrainingJob("tr_imst", system, 1)).initial
+        return plan.recipe(TrainingRun("tr_imst", system, 1)).initial
 
     out = request_all.output / "runs"
     assert initial("empty-rngtr").parser == "empty"
@@ -129,7 +129,7 @@ def test_what_each_system_refines(request_all):
     assert initial("multi-rngtr").parser == str(out / "multi" / "multi" / "seed1" / "model")
     assert initial("files-rngtr").parser == "files"
     assert initial("files-rngtr").train[0].endswith("tr_imst-ud-train.conllu")
-    assert isinstance(plan.recipe(TrainingJob("tr_imst", "biaffine", 1)).encoder, BiLSTMSettings)
+    assert isinstance(plan.recipe(TrainingRun("tr_imst", "biaffine", 1)).encoder, BiLSTMSettings)
 
 
 def test_the_longer_syntr_has_as_many_epochs_as_rngtr_has_updates_per_batch(request_all):
@@ -151,10 +151,10 @@ def test_multi_learns_from_all_ud_treebanks(request_all):
 def test_starting_from_multi(request_all):
     plan = make_plan(replace(request_all, start="multi", encoders={"zh_gsd": "other"}))
 
-    started = plan.recipe(TrainingJob("tr_imst", "syntr", 2)).encoder
+    started = plan.recipe(TrainingRun("tr_imst", "syntr", 2)).encoder
     assert started.fine_tune_from == str(request_all.output / "runs" / "multi" / "multi" / "seed2" / "model")
-    assert plan.recipe(TrainingJob("zh_gsd", "syntr", 2)).encoder.pretrained == "other"
-    assert plan.recipe(TrainingJob("ptb", "syntr", 2)).encoder.pretrained == "bert-base-uncased"
+    assert plan.recipe(TrainingRun("zh_gsd", "syntr", 2)).encoder.pretrained == "other"
+    assert plan.recipe(TrainingRun("ptb", "syntr", 2)).encoder.pretrained == "bert-base-uncased"
 
 
 def test_changes_of_all_systems_and_of_one(request_all):
@@ -239,7 +239,7 @@ def test_the_table_of_times_has_six_systems_for_each_treebank(request_all):
 
 
 def test_estimates_are_scaled_to_what_was_measured():
-    one, two = TrainingJob("tr_imst", "syntr", 1), TrainingJob("tr_imst", "syntr", 2)
+    one, two = TrainingRun("tr_imst", "syntr", 1), TrainingRun("tr_imst", "syntr", 2)
 
     assert scaled({one: 10.0, two: 20.0}, {}) == {one: 10.0, two: 20.0}
     assert scaled({one: 10.0, two: 20.0}, {one: 5.0}) == {one: 5.0, two: 10.0}

@@ -9,8 +9,6 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from treefine.config import TransformerSettings
-
 if TYPE_CHECKING:
     import os
 
@@ -29,7 +27,6 @@ View = TypeVar("View", bound="nn.Module")
 _CPU_PIECES = 1000  # in a batch of a transformer on a CPU; a larger batch does not fit into the cache
 _CPU_PADDING = 4  # times as many with padding; a CPU pads only word scores, which must still fit into memory
 _CHUNK_BATCHES = 16  # more would hardly save padding
-_LSTM_BATCHES = 4  # the same for a BiLSTM on a CPU, so that results come every few seconds
 _CPU_WEIGHTS = 128_000_000  # the same for a transformer on a CPU: its weights, times the batches in a chunk
 _PADDED_TO = 4  # row lengths are multiples of this, so that more sentences have equal length and attend together
 _WINDOWS_AT_ONCE = 8  # of a sentence that is too long for the encoder
@@ -48,9 +45,8 @@ class BatchShape(NamedTuple):
 
 def batch_shape(model: ParserModel, device: torch.device, batch_pieces: int) -> BatchShape:
     """Choose the shape of batches: `batch_pieces` pieces, or fewer if that is faster."""
-    if device.type != "cpu" or not isinstance(model.settings.encoder, TransformerSettings):
-        n_batches = _CHUNK_BATCHES if device.type != "cpu" else _LSTM_BATCHES
-        return BatchShape(batch_pieces, None, 1, _WINDOWS_AT_ONCE, n_batches)
+    if device.type != "cpu":
+        return BatchShape(batch_pieces, None, 1, _WINDOWS_AT_ONCE, _CHUNK_BATCHES)
     most, shape = min(batch_pieces, _CPU_PIECES), model.settings.encoder
     n_weights = shape.n_layers * shape.width * (4 * shape.width + 2 * shape.inner_width)
     n_batches = min(max(_CPU_WEIGHTS // n_weights, 2), _CHUNK_BATCHES)

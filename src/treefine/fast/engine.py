@@ -17,7 +17,6 @@ from itertools import chain, islice, repeat
 import numpy as np
 import torch
 
-from treefine.config import TransformerSettings
 from treefine.fast.buffers import Answer, Arrays, Buffer, Numbers, Standing
 from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pack
 from treefine.fast.packed_encoder import ROOMS, PackedEncoder, Room
@@ -154,8 +153,6 @@ class Engine:
 
     def __init__(self, plan: Plan, rooms: tuple[Room, ...] = ROOMS) -> None:
         settings, subwords = plan.model.settings, plan.model.subwords
-        assert isinstance(settings.encoder, TransformerSettings)
-        assert subwords is not None
         self.plan = plan
         n_tags = len(settings.tags.columns) if settings.tags.source != "none" else 0
         self.n_columns = n_tags + settings.tags.case + bool(plan.model.vocabulary.treebanks)
@@ -211,7 +208,6 @@ class Engine:
         Sentences with constraints, with evidence from other parsers, and long sentences do not go through the engine.
         """
         model = plan.model
-        assert model.subwords is not None
         tags, vocabulary, subwords = model.settings.tags, model.vocabulary, model.subwords
         items = islice(inputs_of(plan, sentences, constraints), skip, None)
         held: deque[list[ParseInput]] = deque()
@@ -401,7 +397,6 @@ class _Run:
     def _refine_alone(self, number: int) -> None:
         """Parse a sentence by itself, as `parsing.batches` does."""
         standing, plan, subwords = self.standing, self.plan, self.plan.model.subwords
-        assert subwords is not None
         row = number - standing.first
         n_words, start, piece_start = (
             int(each[row]) for each in (standing["n_words"], standing.word_starts, standing.piece_starts)

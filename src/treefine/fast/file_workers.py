@@ -78,7 +78,7 @@ class WorkerSettings:
         if isinstance(initial, Renamed):
             names = initial.names
             initial = initial.initial
-        if model.subwords is None or initial not in (empty, given) or parser.keep == "given" or parser.trust:
+        if initial not in (empty, given) or parser.keep == "given" or parser.trust:
             return None
         if parser.plan().language.guesses:  # a worker sees only parts of a file
             return None

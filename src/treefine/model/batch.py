@@ -337,58 +337,17 @@ def most_pieces_of_word(n_positions: int) -> int:
 
 
 @dataclass(frozen=True)
-class WordInputs:
-    """Words and their characters as the input of a BiLSTM. ROOT is word 0."""
-
-    words: Int[Tensor, "batch word"]
-    chars: Int[Tensor, "batch word char"]
-    lengths: tuple[int, ...]  # words, ROOT included
-
-    @classmethod
-    def of(cls, sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, *, most_chars: int = 32) -> WordInputs:
-        """Return the inputs for sentences that are given as words; a word's first `most_chars` characters are read."""
-        lengths = tuple(len(sentence) + 1 for sentence in sentences)
-        words = np.zeros((len(sentences), max(lengths, default=0)), dtype=np.int64)
-        chars = np.zeros((*words.shape, most_chars), dtype=np.int64)
-        chars[:, :, 0] = 1  # ROOT and padding have one unknown character
-        for row, sentence in enumerate(sentences):
-            words[row, 1 : len(sentence) + 1] = vocabulary.word_ids(sentence)
-            for number, word in enumerate(sentence, start=1):
-                ids = vocabulary.char_ids(word, most_chars)
-                chars[row, number, : len(ids)] = ids
-        longest = max(1, int((chars != 0).sum(-1).max(initial=1)))
-        return cls(torch.from_numpy(words), torch.from_numpy(chars[:, :, :longest]), lengths)
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows, one per sentence."""
-        return len(self.lengths)
-
-    def select(self, sentences: Sequence[int], n_words: int) -> WordInputs:
-        """Return the inputs of some sentences, cut to `n_words`, ROOT included, and to their longest word."""
-        lengths = tuple(self.lengths[number] for number in sentences)
-        rows = sent(sentences, self.words.device)
-        chars = self.chars[rows, :n_words]
-        longest = int((chars != 0).sum(-1).max())
-        return WordInputs(self.words[rows, :n_words], chars[:, :, :longest], lengths)
-
-    def to(self, device: torch.device) -> WordInputs:
-        """Return a copy on another device."""
-        return replace(self, words=sent(self.words, device), chars=sent(self.chars, device))
-
-
-@dataclass(frozen=True)
 class Batch:
     """Sentences that are scored together."""
 
-    inputs: PieceInputs | WordInputs
+    inputs: PieceInputs
     lengths: tuple[int, ...]  # the number of words of each sentence, without ROOT
     is_word: Bool[Tensor, "batch word"]  # true for words and ROOT, false for padding
     allowed: Allowed | None = None  # set if the user fixed or forbade something in a sentence
     evidence: Evidence | None = None  # set if other parsers' arcs add to the scores
 
     @classmethod
-    def of(cls, inputs: PieceInputs | WordInputs, lengths: Sequence[int]) -> Batch:
+    def of(cls, inputs: PieceInputs, lengths: Sequence[int]) -> Batch:
         """Return a batch of these inputs."""
         is_word = torch.arange(max(lengths) + 1)[None] <= torch.tensor(list(lengths))[:, None]
         return cls(inputs, tuple(lengths), is_word)

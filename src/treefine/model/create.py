@@ -1,4 +1,4 @@
-"""Create untrained models: a pretrained encoder or a BiLSTM, with the labels and tags of a treebank."""
+"""Create untrained models: a pretrained encoder with the labels and tags of a treebank."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Literal
 import torch
 
 from treefine.config import (
-    BiLSTMSettings,
     DecodeSettings,
     ModelSettings,
     RelationSettings,
@@ -19,7 +18,6 @@ from treefine.config import (
     TagSettings,
 )
 from treefine.errors import ConfigError
-from treefine.model.encoder import TransformerEncoder
 from treefine.model.folder import fetch, from_four_bits, in_four_bits
 from treefine.model.hf_weights import fill, load_encoder
 from treefine.model.parser_model import ParserModel
@@ -101,37 +99,11 @@ def create_parser_model(
         sentence_layers=sentence_layers,
     )
     columns, given = settings.tags.columns, settings.tags.given
-    found = Vocabulary.of_treebank(sentences, columns=columns, given=given, fewest=fewest)
-    vocabulary = replace(found, words=(), chars=())
+    vocabulary = Vocabulary.of_treebank(sentences, columns=columns, given=given, fewest=fewest)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = ParserModel(settings, vocabulary, subwords)
-    assert isinstance(model.encoder, TransformerEncoder)
     fill(model.encoder, weights, path=str(folder))
     if subwords.mask_id is not None:  # MASK represents an unknown word, so it is a good initial vector for ROOT
         model.encoder.root.data.copy_(model.encoder.pieces.weight[subwords.mask_id].data)
     return model.eval()
-
-
-def create_biaffine_model(
-    sentences: Iterable[Sentence],
-    *,
-    encoder: BiLSTMSettings | None = None,
-    tags: TagSettings | None = None,
-    scorer: ScorerSettings | None = None,
-    decode: DecodeSettings | None = None,
-    seed: int = 1,
-) -> ParserModel:
-    """Create the biaffine parser of Dozat and Manning (2017) for the words, labels and tags of a treebank."""
-    sentences = list(sentences)
-    settings = ModelSettings(
-        encoder or BiLSTMSettings(),
-        RelationSettings(graph="none"),
-        tags or TagSettings(),
-        scorer or ScorerSettings(),
-        decode or DecodeSettings(root_label_of(sentences)),
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        columns, given = settings.tags.columns, settings.tags.given
-        return ParserModel(settings, Vocabulary.of_treebank(sentences, columns=columns, given=given)).eval()

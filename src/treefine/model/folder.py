@@ -18,9 +18,7 @@ from torch import Tensor
 
 from treefine.config import (
     FOUR_BIT_BLOCK,
-    BiLSTMSettings,
     ModelSettings,
-    TransformerSettings,
     named_columns,
     read_settings,
 )
@@ -45,11 +43,8 @@ def model_card(model: ParserModel, notes: str = "", *, reads_text: bool = False)
     """Return the model card in the hub's Markdown: what the model is, what it reads, and how to use it."""
     settings = model.settings
     encoder = settings.encoder
-    if isinstance(encoder, BiLSTMSettings):
-        kind = "a biaffine parser: a BiLSTM over words and characters"
-    else:
-        kind = "RNGTr, which refines a graph" if settings.reads_graph else "SynTr, which reads no graph"
-        kind += f": a transformer of the {encoder.family} family, {encoder.n_layers} layers of width {encoder.width}"
+    kind = "RNGTr, which refines a graph" if settings.reads_graph else "SynTr, which reads no graph"
+    kind += f": a transformer of the {encoder.family} family, {encoder.n_layers} layers of width {encoder.width}"
     source: str = settings.tags.source
     if source == "predicted" and not settings.reads_graph:
         source = "tagger"
@@ -169,8 +164,7 @@ def write_model(model: ParserModel, folder: Path, *, dtype: torch.dtype, notes: 
     if dtype not in (torch.float32, torch.float16, torch.int8):
         raise ModelError(f"Weights cannot be saved as {dtype}.", hint="Choose torch.float32, float16 or int8.")
     weights = {name: each.detach().cpu().contiguous() for name, each in model.state_dict().items()}
-    encoder = model.settings.encoder
-    in_four = ("encoder.pieces.weight",) if isinstance(encoder, TransformerSettings) and encoder.table_bits == 4 else ()
+    in_four = ("encoder.pieces.weight",) if model.settings.encoder.table_bits == 4 else ()
     if dtype == torch.int8:
         stored = rounded(weights, in_four=in_four)
     else:  # what has only four bits does not get larger
@@ -181,8 +175,7 @@ def write_model(model: ParserModel, folder: Path, *, dtype: torch.dtype, notes: 
             raise ModelError(f"The weight {name} has a value that is not finite in {dtype}; nothing was saved.")
     save_file(stored, folder / LAYOUT.weights, metadata={"format": "pt"})
     (folder / LAYOUT.weights).chmod((folder / LAYOUT.config).stat().st_mode)  # safetensors lets only the owner read it
-    if model.subwords is not None:
-        model.subwords.save(folder)
+    model.subwords.save(folder)
     (folder / LAYOUT.card).write_text(model_card(model, notes, reads_text=reads_text), encoding="utf-8")
 
 
@@ -199,15 +192,13 @@ def load_model(folder: Path) -> ParserModel:
     values = {name: each for name, each in config.items() if name not in ("treefine", "format")}
     settings = read_settings(ModelSettings, values, path=str(path))
     vocabulary = _read_vocabulary(folder / LAYOUT.vocabulary)
-    subwords = None
-    if isinstance(settings.encoder, TransformerSettings):
-        subwords = Subwords.from_folder(folder)
-        if len(subwords) > settings.encoder.n_pieces:
-            raise ModelError(
-                f"The tokenizer has {len(subwords)} pieces, but the model has {settings.encoder.n_pieces}.",
-                hint="The tokenizer does not belong to the config.json in this folder.",
-                path=str(folder),
-            )
+    subwords = Subwords.from_folder(folder)
+    if len(subwords) > settings.encoder.n_pieces:
+        raise ModelError(
+            f"The tokenizer has {len(subwords)} pieces, but the model has {settings.encoder.n_pieces}.",
+            hint="The tokenizer does not belong to the config.json in this folder.",
+            path=str(folder),
+        )
     with torch.device("meta"):  # weights with a shape but no memory
         model = ParserModel(settings, vocabulary, subwords)
     weights = restored(read_weights(folder / LAYOUT.weights))
@@ -260,7 +251,7 @@ def push_folder(folder: Path, name: str, *, is_private: bool) -> str:
 
 
 def _read_vocabulary(path: Path) -> Vocabulary:
-    values = read_json(path)
+    values = {name: each for name, each in read_json(path).items() if each or name not in ("words", "chars")}
     names = [each.name for each in fields(Vocabulary)]
     is_valid = set(values) <= set(names) and all(
         isinstance(each, list) and all(isinstance(name, str) for name in each) for each in values.values()

@@ -10,10 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from treefine.config import BiLSTMSettings, Column, ModelSettings, TransformerSettings
+from treefine.config import Column, ModelSettings
 from treefine.errors import ConfigError
-from treefine.model.batch import N_SPECIALS, Batch, Graphs, PieceInputs, WordInputs, most_pieces_of_word, padded
-from treefine.model.bilstm import BiLSTMEncoder
+from treefine.model.batch import N_SPECIALS, Batch, Graphs, PieceInputs, most_pieces_of_word, padded
 from treefine.model.encoder import TransformerEncoder
 from treefine.model.scorer import BiaffineScorer, Scores, Tagger
 from treefine.model.subwords import Subwords
@@ -23,9 +22,9 @@ from treefine.treebank.sentence import Sentence
 
 
 class ParserModel(nn.Module):
-    """The network of RNGTr, SynTr or the biaffine parser, depending on its settings."""
+    """The network of RNGTr or SynTr, depending on its settings."""
 
-    def __init__(self, settings: ModelSettings, vocabulary: Vocabulary, subwords: Subwords | None = None) -> None:
+    def __init__(self, settings: ModelSettings, vocabulary: Vocabulary, subwords: Subwords) -> None:
         super().__init__()
         self.settings, self.vocabulary, self.subwords = settings, vocabulary, subwords
         columns = settings.tags.columns if settings.tags.source != "none" else ()
@@ -35,16 +34,10 @@ class ParserModel(nn.Module):
         n_inputs += (len(vocabulary.treebanks),) * bool(vocabulary.treebanks)
         n_inputs += (N_GAPS,) * bool(settings.sentence_layers)  # the last one: only running text has it
         n_labels = len(vocabulary.labels)
-        self.encoder: TransformerEncoder | BiLSTMEncoder  # or one of `treefine.fast`
-        if isinstance(settings.encoder, BiLSTMSettings):
-            self.encoder = BiLSTMEncoder(
-                settings.encoder, n_words=len(vocabulary.words), n_chars=len(vocabulary.chars), n_tags=n_inputs
-            )
-        else:
-            double = settings.tags.double_specials
-            self.encoder = TransformerEncoder(
-                settings.encoder, settings.relations, n_labels=n_labels, n_tags=n_inputs, double_specials=double
-            )
+        double = settings.tags.double_specials
+        self.encoder = TransformerEncoder(  # or one of `treefine.fast`
+            settings.encoder, settings.relations, n_labels=n_labels, n_tags=n_inputs, double_specials=double
+        )
         self.scorer = BiaffineScorer(self.encoder.width, n_labels, settings.scorer)
         if settings.decode.root_label and vocabulary.label_id(settings.decode.root_label) is None:
             raise ConfigError(
@@ -83,17 +76,14 @@ class ParserModel(nn.Module):
         """Whether the model can find the sentences of running text."""
         return self.settings.sentence_layers > 0
 
-    def pieces_of(self, sentence: Sentence) -> list[tuple[int, ...]] | None:
-        """Split the words of a sentence into pieces; None for a BiLSTM."""
-        return None if self.subwords is None else self.subwords.pieces_of(sentence.forms)
+    def pieces_of(self, sentence: Sentence) -> list[tuple[int, ...]]:
+        """Split the words of a sentence into pieces."""
+        return self.subwords.pieces_of(sentence.forms)
 
     def n_pieces(self, sentence: Sentence, pieces: Sequence[Sequence[int]] | None = None) -> int:
-        """Return how many pieces of a sentence are read, CLS, ROOT and SEP included; for a BiLSTM, words and ROOT."""
-        encoder = self.settings.encoder
+        """Return how many pieces of a sentence are read, CLS, ROOT and SEP included."""
         pieces = self.pieces_of(sentence) if pieces is None else pieces
-        if pieces is None or not isinstance(encoder, TransformerSettings):
-            return len(sentence) + 1
-        most = most_pieces_of_word(encoder.n_positions)
+        most = most_pieces_of_word(self.settings.encoder.n_positions)
         return sum(min(len(each), most) for each in pieces) + N_SPECIALS
 
     def batch_of(
@@ -107,22 +97,15 @@ class ParserModel(nn.Module):
 
         `pieces` holds the pieces of each sentence's words, if they are already known.
         """
-        inputs: PieceInputs | WordInputs
-        if self.subwords is None or isinstance(self.settings.encoder, BiLSTMSettings):
-            inputs = WordInputs.of([sentence.forms for sentence in sentences], self.vocabulary)
-        else:
-            cut = pieces or [None] * len(sentences)
-            inputs = PieceInputs.of(
-                [
-                    each or self.subwords.pieces_of(sentence.forms)
-                    for sentence, each in zip(sentences, cut, strict=True)
-                ],
-                cls_id=self.subwords.cls_id,
-                sep_id=self.subwords.sep_id,
-                pad_id=self.subwords.pad_id,
-                n_positions=self.settings.encoder.n_positions,
-                padded_to=padded_to,
-            )
+        known = pieces or [None] * len(sentences)
+        inputs = PieceInputs.of(
+            [own or self.pieces_of(sentence) for sentence, own in zip(sentences, known, strict=True)],
+            cls_id=self.subwords.cls_id,
+            sep_id=self.subwords.sep_id,
+            pad_id=self.subwords.pad_id,
+            n_positions=self.settings.encoder.n_positions,
+            padded_to=padded_to,
+        )
         return Batch.of(inputs, [len(sentence) for sentence in sentences])
 
     def given_tags(self, sentences: Sequence[Sentence]) -> Int[Tensor, "batch word column"]:
@@ -162,7 +145,6 @@ class ParserModel(nn.Module):
     def sentence_end_logits(self, batch: Batch, tags: Int[Tensor, "batch word column"]) -> Float[Tensor, "batch word"]:
         """Return the score of each token of a `text_batch` for ending a sentence. Column 0 is ROOT."""
         assert self.sentence_ends is not None
-        assert not isinstance(self.encoder, BiLSTMEncoder)
         words = self.encoder.shallow(self.settings.sentence_layers)(batch.inputs, tags, None)
         with torch.autocast(words.device.type, enabled=False):
             logits: Tensor = self.sentence_ends(words.float())[..., 0]

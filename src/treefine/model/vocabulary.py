@@ -1,4 +1,4 @@
-"""The names that a model knows: labels and tags, and for a BiLSTM words and characters."""
+"""The names that a model knows: labels, tags, features, lemma scripts and treebanks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNSEEN = -1  # the id of a label that the model has no name for
 NO_HEAD = -1  # the head of ROOT, of padding, and of a word whose head is not given
 N_CASES = 5  # see `case_of`
 FEWEST_LEMMAS = 2  # occurrences of a lemma script that is worth learning
-_NAMES = ("labels", "upos", "xpos", "feats", "lemma", "words", "chars", "treebanks")
+_NAMES = ("labels", "upos", "xpos", "feats", "lemma", "treebanks")
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,6 @@ class Vocabulary:
     feats: tuple[str, ...] = ()  # whole values of FEATS, with "_" for a word without features
     lemma: tuple[str, ...] = ()  # lemma scripts, see `treefine.treebank.lemmas`
     lemma_rules: tuple[str, ...] = ()  # as `LemmaRules.lines` writes them
-    words: tuple[str, ...] = ()  # lower-cased
-    chars: tuple[str, ...] = ()
     treebanks: tuple[str, ...] = ()  # codes of the treebanks that a model of several tells apart, such as sv_talbanken
     blank: tuple[str, ...] = ()  # columns that one of these treebanks lacks, such as "mt_mudt feats"
 
@@ -53,15 +51,13 @@ class Vocabulary:
         columns: Sequence[Column] = COLUMNS,
         given: Sequence[Column] = (),
         fewest: int = 1,
-        min_words: int = 2,
     ) -> Vocabulary:
-        """Return the labels, tags, features and characters of a treebank, its frequent lemma scripts and words.
+        """Return the labels, tags and features of a treebank, and its frequent lemma scripts.
 
-        A word is frequent if it occurs `min_words` times or more. Features and lemma scripts that occur less
-        than `fewest` times are left out, and lemma rules that occur once if `fewest` is above 1. `columns` are
-        those that the model predicts: they decide which tags the lemma rules depend on. There are no rules for
-        tags that are `given`, not predicted. If the sentences name their treebanks, the rules are those of each
-        language.
+        Features and lemma scripts that occur less than `fewest` times are left out, and lemma rules that occur once if
+        `fewest` is above 1. `columns` are those that the model predicts: they decide which tags the lemma rules depend
+        on. There are no rules for tags that are `given`, not predicted. If the sentences name their treebanks, the
+        rules are those of each language.
         """
         counted: dict[str, Counter[str]] = {name: Counter() for name in _NAMES}
         n_filled: Counter[tuple[str, Column]] = Counter()
@@ -79,10 +75,6 @@ class Vocabulary:
                     n_filled[sentence.treebank, column] += sum(map(BLANK.__ne__, getattr(sentence, column)))
             tags = [rule_tag(tag, sentence.treebank) for tag in getattr(sentence, lemma_tag(columns))]
             tagged.update(each for each in zip(sentence.forms, tags, scripts, strict=True) if each[2])
-            for form in sentence.forms:
-                counted["words"][form.lower()] += 1
-                counted["chars"].update(form)
-        counted["words"] = _at_least(min_words, counted["words"])
         counted["lemma"] = _at_least(max(fewest, FEWEST_LEMMAS), counted["lemma"])
         counted["feats"] = _at_least(fewest, counted["feats"])
         for name in ("labels", "upos", "xpos"):
@@ -143,16 +135,6 @@ class Vocabulary:
     def treebank_id(self, treebank: str) -> int:
         """Return the number of a treebank, counted from 1; 0 for an unknown one."""
         return self._ids["treebanks"].get(treebank, -1) + 1
-
-    def word_ids(self, words: Sequence[str]) -> list[int]:
-        """Return the id of each word, counted from 2; 1 for an unknown word. 0 is ROOT."""
-        ids = self._ids["words"]
-        return [ids.get(word.lower(), -1) + 2 for word in words]
-
-    def char_ids(self, word: str, most: int) -> list[int]:
-        """Return the ids of a word's first `most` characters, counted from 2; 1 for an unknown one. 0 is padding."""
-        ids = self._ids["chars"]
-        return [ids.get(char, -1) + 2 for char in word[:most]]
 
 
 def _at_least(fewest: int, counted: Counter[str]) -> Counter[str]:

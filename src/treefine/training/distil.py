@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine import fast
-from treefine.config import BATCH_PIECES, Precision, TransformerSettings
+from treefine.config import BATCH_PIECES, Precision
 from treefine.errors import TreefineError
 from treefine.model.batch import Graphs, sent
 from treefine.model.folder import fetch, load_model
@@ -138,8 +138,7 @@ def compute_targets(
     def too_long(number: int) -> TreefineError:
         return sentences[number].error("There is not enough memory for this sentence.", hint="Remove it.")
 
-    shape, encoder = fast.batch_shape(first, device, BATCH_PIECES), first.settings.encoder
-    longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else shape.most_pieces
+    shape, longest = fast.batch_shape(first, device, BATCH_PIECES), first.settings.encoder.n_positions
     sizes = [first.n_pieces(sentence) for sentence in sentences]
     for numbers in batches(sizes, shape.most_pieces, longest, with_padding=shape.with_padding):
         retry_in_halves(numbers, parse, too_long)

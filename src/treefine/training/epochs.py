@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from treefine import fast
-from treefine.config import TransformerSettings
 from treefine.errors import TreefineError
 from treefine.evaluation.pairing import load_words
 from treefine.evaluation.scores import compared_labels, rule_of
@@ -135,10 +134,8 @@ class Scorer:
             return self.sentences[number].error("There is not enough memory for this sentence.", hint="Remove it.")
 
         sizes = [model.n_pieces(sentence) for sentence in self.sentences]
-        shape = settings.encoder
-        longest = shape.n_positions if isinstance(shape, TransformerSettings) else max(sizes)
         total = np.zeros(max_steps + 2 + len(columns), dtype=np.int64)
-        for numbers in batches(sizes, batch_pieces, longest):
+        for numbers in batches(sizes, batch_pieces, settings.encoder.n_positions):
             total += np.sum(retry_in_halves(numbers, right_words, too_long), axis=0)
         *by_step, uas, las = (total[: max_steps + 2] / self.total).tolist()
         right = zip(columns, total[max_steps + 2 :].tolist(), strict=True)

@@ -13,9 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine import fast
-from treefine.config import TransformerSettings
 from treefine.errors import TreefineError
-from treefine.model.batch import Arriving, Batch, Graphs, WordInputs, padded, sent
+from treefine.model.batch import Arriving, Batch, Graphs, padded, sent
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
 from treefine.model.vocabulary import NO_HEAD, UNSEEN, flat_arcs, inputs_of
@@ -33,20 +32,12 @@ from treefine.training.targets import FIRST_TAGS, HEADS, LABELS, StepTargets, Ta
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
-_UNKNOWN_WORD = 1  # as in `Vocabulary.word_ids`
-
 
 def masked(batch: Batch, share: float, mask_piece: int) -> Batch:
-    """Replace about this share of the pieces by `mask_piece`, but never ROOT, CLS or SEP.
-
-    In a BiLSTM, masked words become unknown words that keep their characters.
-    """
+    """Replace about this share of the pieces by `mask_piece`, but never ROOT, CLS or SEP."""
     if not share:
         return batch
     inputs = batch.inputs
-    if isinstance(inputs, WordInputs):
-        is_masked = (torch.rand(inputs.words.shape, device=inputs.words.device) < share) & (inputs.words > 0)
-        return replace(batch, inputs=replace(inputs, words=inputs.words.masked_fill(is_masked, _UNKNOWN_WORD)))
     is_masked = (torch.rand(inputs.pieces.shape, device=inputs.pieces.device) < share) & (inputs.words > 0)
     return replace(batch, inputs=replace(inputs, pieces=inputs.pieces.masked_fill(is_masked, mask_piece)))
 
@@ -221,10 +212,9 @@ class Learner:
         self.n_moving = np.zeros(recipe.refine.max_steps)  # words in each step of the last epoch
         self.inputs = TrainingInputs(model, train)
         self.treebanks = [sentence.treebank for sentence in train]
-        encoder = model.settings.encoder
-        self.longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else max(self.inputs.sizes)
+        self.longest = model.settings.encoder.n_positions
         subwords = model.subwords
-        self.mask_piece = 0 if subwords is None else subwords.unk_id if subwords.mask_id is None else subwords.mask_id
+        self.mask_piece = subwords.unk_id if subwords.mask_id is None else subwords.mask_id
         precision = recipe.training.precision
         is_bfloat16 = precision == "bfloat16" or (precision == "auto" and processes.device.type == "cuda")
         self.dtype = torch.bfloat16 if is_bfloat16 else torch.float32

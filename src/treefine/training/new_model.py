@@ -1,4 +1,4 @@
-"""Create the model to train: from a pretrained encoder, a BiLSTM, or a trained base model."""
+"""Create the model to train: from a pretrained encoder or a trained base model."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from treefine.config import BiLSTMSettings, ModelSettings, TagSettings
-from treefine.errors import ModelError
-from treefine.model.create import PieceChoice, create_biaffine_model, create_parser_model, root_label_of
+from treefine.config import ModelSettings, TagSettings
+from treefine.model.create import PieceChoice, create_parser_model, root_label_of
 from treefine.model.folder import fetch, is_model_folder, load_model
 from treefine.model.parser_model import ParserModel
 from treefine.model.vocabulary import Vocabulary, language_of
 from treefine.training.data import Data, balanced_shares
-from treefine.training.recipe import PretrainedSettings, Recipe, expand
+from treefine.training.recipe import Recipe, expand
 from treefine.treebank.sentence import Sentence
 
 _TAG_COLUMN = re.compile(r"(encoder\.tags\.|tagger\.columns\.)(\d+)")
@@ -40,9 +39,7 @@ def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase |
     """
     encoder, tags, scorer, seed = recipe.encoder, _tags(recipe), recipe.scorer, recipe.training.seed
     decode = replace(recipe.decode, root_label=root_label_of(sentences))
-    if isinstance(encoder, BiLSTMSettings):
-        model = create_biaffine_model(sentences, encoder=encoder, tags=tags, scorer=scorer, decode=decode, seed=seed)
-    elif is_model_folder(found := fetch(base.folder if base is not None else expand(encoder.start))):
+    if is_model_folder(found := fetch(base.folder if base is not None else expand(encoder.start))):
         model = _continued(load_model(found), found, replace(recipe, decode=decode), sentences)
     else:
         model = create_parser_model(
@@ -75,7 +72,6 @@ def main_treebanks(sentences: Sequence[Sentence], chosen: Sequence[str]) -> tupl
 def _pieces(recipe: Recipe, sentences: Sequence[Sentence]) -> PieceChoice:
     """Return the choice of pieces; those of a treebank that is drawn more often count more."""
     encoder = recipe.encoder
-    assert isinstance(encoder, PretrainedSettings)
     n_words: Counter[str] = Counter()
     for each in sentences:
         n_words[each.treebank] += len(each)
@@ -96,10 +92,6 @@ def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequen
 
     Rows of labels and tags are matched by name. Weights that the old model lacks are random.
     """
-    if isinstance(old.settings.encoder, BiLSTMSettings):
-        raise ModelError("A biaffine model cannot be fine-tuned.", path=str(folder))
-    assert old.subwords is not None
-    assert isinstance(recipe.encoder, PretrainedSettings)
     subwords, old_weights = old.subwords, old.state_dict()
     if recipe.encoder.pieces == "cut":
         subwords, rows = _pieces(recipe, sentences).cut(subwords, sentences)
@@ -114,8 +106,7 @@ def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequen
         sentence_layers=recipe.segmenter.encoder_layers,
     )
     columns, given = settings.tags.columns, settings.tags.given
-    found = Vocabulary.of_treebank(sentences, columns=columns, given=given, fewest=recipe.tags.fewest)
-    vocabulary = replace(found, words=(), chars=())
+    vocabulary = Vocabulary.of_treebank(sentences, columns=columns, given=given, fewest=recipe.tags.fewest)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.training.seed)
         new = ParserModel(settings, vocabulary, subwords)

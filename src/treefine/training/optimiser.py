@@ -8,22 +8,20 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from treefine.config import BiLSTMSettings
-from treefine.model.parser_model import ParserModel
 from treefine.training.recipe import OptimiserSettings
 
 
 class Optimiser:
     """Updates the weights of a model. `progress`, from 0 to 1, is the completed share of the training."""
 
-    def __init__(self, model: ParserModel, settings: OptimiserSettings) -> None:
+    def __init__(self, model: nn.Module, settings: OptimiserSettings) -> None:
         self.settings = settings
         trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         self.names, self.parameters = list(trained), list(trained.values())
         groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
         for name, parameter in trained.items():
             is_decayed = parameter.dim() > 1
-            groups.setdefault((_is_pretrained(model, name), is_decayed), []).append(parameter)
+            groups.setdefault((_is_pretrained(name), is_decayed), []).append(parameter)
         self.has_fused = self.parameters[0].device.type in ("cpu", "cuda")
         self.adam = torch.optim.AdamW(
             [
@@ -114,9 +112,9 @@ def rate_factor(progress: float, warmup: float) -> float:
     return (1 - progress) / (1 - warmup) if warmup < 1 else 1.0
 
 
-def _is_pretrained(model: ParserModel, name: str) -> bool:
+def _is_pretrained(name: str) -> bool:
     """Return whether a weight is pretrained; the others have the higher learning rate."""
-    if isinstance(model.settings.encoder, BiLSTMSettings) or not name.startswith("encoder."):
+    if not name.startswith("encoder."):
         return False
     inner = name.removeprefix("encoder.")
     return not (inner == "root" or inner.startswith("tags.") or ".relations." in inner)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from treefine.config import COLUMNS, BiLSTMSettings, TagSettings
+from treefine.config import COLUMNS, TagSettings
 from treefine.errors import ConfigError, ModelError, TreefineError
 from treefine.model.folder import fetch, is_model_folder, load_model
 from treefine.model.hf_weights import load_encoder
@@ -44,7 +44,6 @@ from treefine.training.recipe import (
 )
 from treefine.treebank.sentence import Sentence
 
-_NO_BIAFFINE_BASE = "A biaffine model cannot be fine-tuned."
 _TRAIN_APART = "Train it separately, and name its model folder."
 _Result = TypeVar("_Result")
 
@@ -68,7 +67,7 @@ def sources_of(settings: InitialSettings) -> dict[str, InitialSettings | MixedSe
 
 def base_of(recipe: Recipe | None) -> str:
     """Return the name of the base recipe that a recipe fine-tunes, or ""."""
-    if recipe is None or isinstance(recipe.encoder, BiLSTMSettings):
+    if recipe is None:
         return ""
     name = expand(recipe.encoder.fine_tune_from or "")
     return name if name.endswith(".toml") else ""
@@ -160,9 +159,9 @@ class _Check:
             rest = json.dumps([column for column in tags.given if column in filled])
             self.faults.append(f"{place}[tags] given: {_no_value(lacking)} Set tags.given={rest}.")
 
-    def check_encoder(self, settings: PretrainedSettings | BiLSTMSettings) -> None:
+    def check_encoder(self, settings: PretrainedSettings) -> None:
         """Check the encoder, model or recipe that training starts from."""
-        name = self.attempt(lambda: expand(settings.start)) if isinstance(settings, PretrainedSettings) else None
+        name = self.attempt(lambda: expand(settings.start))
         if name is None or name in self.encoders:
             return
         self.encoders.add(name)
@@ -186,8 +185,6 @@ class _Check:
             self.faults.append(f"{name}: {'The recipe fine-tunes itself.' if base == name else why}")
         else:
             self.check_encoder(recipe.encoder)
-        if what == "base" and isinstance(recipe.encoder, BiLSTMSettings):
-            self.faults.append(f"{name}: {_NO_BIAFFINE_BASE}")
         data = self.attempt(lambda: load_data(recipe.treebank))
         self.check_tags(recipe, data, f"{name}: ")
         return None if data is None else Prepared(completed(recipe, data, is_main=False), data)
@@ -281,14 +278,13 @@ def _no_value(columns: Sequence[str]) -> str:
     return f"No training word has a value in {' or '.join(map(str.upper, columns))}."
 
 
-def _check_start(name: str, settings: PretrainedSettings | BiLSTMSettings) -> None:
+def _check_start(name: str, settings: PretrainedSettings) -> None:
     """Raise an error if training cannot start from this encoder or model."""
     folder = fetch(name)
     if is_model_folder(folder):
-        if isinstance(load_model(folder).settings.encoder, BiLSTMSettings):
-            raise ModelError(_NO_BIAFFINE_BASE, path=str(folder))
+        load_model(folder)
         return
-    if isinstance(settings, PretrainedSettings) and settings.fine_tune_from is not None:
+    if settings.fine_tune_from is not None:
         hint = "Set pretrained, not fine_tune_from, in [encoder]."
         raise ModelError("This is an encoder, not a treefine model.", hint=hint, path=str(folder))
     load_encoder(folder)

@@ -17,7 +17,6 @@ from typing import Any, Literal
 from treefine.config import (
     STEPS,
     STEPS_FROM_EMPTY,
-    BiLSTMSettings,
     Column,
     DecodeSettings,
     RelationSettings,
@@ -36,7 +35,6 @@ else:
     import tomli as tomllib  # type: ignore[import-not-found]
 
 EMPTY, FILES = "empty", "files"  # initial parsers that are not models
-SYNTR, BIAFFINE = "syntr", "biaffine"  # until packages/treefine-paper has names of its own
 BUNDLED_RECIPES = Path(__file__).with_name("recipes")
 TEMPLATE_FOLDER = Path(__file__).with_name("templates")  # a commented recipe for each kind of training
 TEMPLATES = ("empty", "refine", "syntr", "files", "fine-tune", "distil")
@@ -250,7 +248,7 @@ class TrainingSettings:
     epochs: int = 200  # largest number of epochs
     patience: int = 100  # early stopping: stop after more than this many epochs without a better dev LAS
     batch_pieces: int = 1000  # batch size in pieces (sub-words), padding included
-    masking: float = 0.0  # share of the pieces (BiLSTM: words) that are masked
+    masking: float = 0.0  # share of the pieces that are masked
     given_tags: float = 0.0  # with predicted tags: share of the sentences that show the treebank's tags to the model
     seed: int = 1  # random seed; the same seed gives the same model on the same machine
     weight_averaging: int = 1  # number of models to train and average; 1: off
@@ -344,7 +342,7 @@ class Recipe:
     """The settings of a training run."""
 
     treebank: TreebankSettings
-    encoder: PretrainedSettings | BiLSTMSettings
+    encoder: PretrainedSettings
     relations: RelationSettings = field(default_factory=RelationSettings)
     tags: TagTraining = field(default_factory=TagTraining)
     scorer: ScorerSettings = field(default_factory=ScorerSettings)
@@ -359,15 +357,12 @@ class Recipe:
     title: str = ""
 
     def __post_init__(self) -> None:
-        is_bilstm = isinstance(self.encoder, BiLSTMSettings)
-        has_graph = self.relations.graph != "none"
-        refines = has_graph and not is_bilstm
+        refines = self.relations.graph != "none"
         parsers = {self.initial.parser, *(source.parser for source in self.initial.mix.values())}
         if not self.refine.max_steps:
             max_steps = 1 if not refines else STEPS_FROM_EMPTY if self.initial.parser == EMPTY else STEPS
             object.__setattr__(self, "refine", replace(self.refine, max_steps=max_steps))
         _check(
-            (not (is_bilstm and has_graph), 'a BiLSTM cannot read a graph: set graph = "none" in [relations]'),
             (
                 refines or self.refine.max_steps == 1,
                 "a model that reads no graph takes only one step: set max_steps = 1 in [refine]",
@@ -471,8 +466,6 @@ def recipe_of(values: dict[str, Any], changes: Sequence[str] = (), path: Path | 
     Raises one ConfigError with a line for each fault.
     """
     faults = apply_changes(values, changes)
-    if isinstance(encoder := values.get("encoder"), dict) and not _STARTS.isdisjoint(encoder):
-        encoder.setdefault("family", "pretrained")  # a BiLSTM has neither of these keys
     recipe, wrong = try_settings(Recipe, values)
     if isinstance(values.get("decode"), dict) and "root_label" in values["decode"]:
         wrong.append("[decode] root_label is read from the treebank; remove it")

@@ -17,7 +17,7 @@ from tests.cli.test_bad_input import BAD, GOOD
 from tests.fast.test_engine import packed_plan
 from tests.support.data import DATA
 from tests.support.generated import conllu_files
-from tests.support.tiny import sample, sure_of_tags, tiny_biaffine, tiny_model
+from tests.support.tiny import sample, sure_of_tags, tiny_model
 from tests.test_package import loaded_by
 from treefine.config import TagSettings
 from treefine.errors import TreebankError, TreefineError
@@ -271,13 +271,12 @@ def test_a_worker_ends_with_its_parent():
 @pytest.mark.parametrize(
     "parser",
     [
-        Parser(tiny_biaffine(), device="cpu"),
         READING.using(keep="given"),
         READING.using(initial=from_file("x.conllu")),
         READING.using(initial=given),  # with trust
         READING.using(initial=READING),
     ],
-    ids=["words", "decided", "file", "trust", "parser"],
+    ids=["decided", "file", "trust", "parser"],
 )
 def test_a_parser_that_reads_more_than_pieces_and_arcs_has_no_workers(parser):
     assert WorkerSettings.of(parser) is None

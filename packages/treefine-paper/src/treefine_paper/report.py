@@ -6,29 +6,14 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from treefine.evaluation.analysis.report import render_page
 from treefine.evaluation.tables import Table
 from treefine.treebank.files import open_output
 from treefine.version import __version__
-from treefine_paper.analysis_tables import (
-    ctb_figures,
-    label_tables,
-    projectivity_table,
-    resources_table,
-    ud_figures,
-)
+from treefine_paper import analysis_tables, score_tables
 from treefine_paper.collection import ResultCollection, counted_treebanks
 from treefine_paper.results import SystemResult
-from treefine_paper.score_tables import (
-    dev_table,
-    equal_cost_table,
-    penn_table,
-    run_times_table,
-    table_1,
-    ud_table,
-)
 from treefine_paper.tree_analysis import analyse_trees
 from treefine_paper.treebanks import TREEBANKS
 
@@ -53,49 +38,57 @@ def write_report(
     `results_folder` has the saved trees. Treebanks and systems without results have dashes. If trees or gold files are
     missing, the report leaves out what needs them, says so, and calls `warn`.
     """
-    found = ResultCollection(tuple(results))
-    sections = report_sections(found, results_folder)
+    sections = report_sections(ResultCollection(tuple(results)), results_folder)
     if warn is not None:
         for note in sections[0].notes[1:]:
             warn(note)
     output.mkdir(parents=True, exist_ok=True)
-    for section in sections:
-        for name, svg in section.charts.items():
-            _write(output / f"{name}.svg", svg)
-    _write(output / "tables.json", json.dumps(_tables_json(sections), indent=1, ensure_ascii=False) + "\n")
-    with open_output(output / "report.html") as file:
-        for part in render_page("tables.html", TITLE, package="treefine_paper", sections=sections):
-            file.write(part.encode())
-    path = output / "report.md"
-    _write(path, "\n\n".join(_markdown(sections)) + "\n")
-    return path
+    tables = {key: table for section in sections for key, table in section.tables.items()}
+    records = {
+        key: {
+            "title": table.title,
+            "note": table.note,
+            "records": table.to_records(),
+            "bold": [{"row": row, "column": table.header[column]} for row, column in sorted(table.bold)],
+        }
+        for key, table in tables.items()
+    }
+    texts = {f"{name}.svg": svg for section in sections for name, svg in section.charts.items()}
+    texts["tables.json"] = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
+    texts["report.html"] = "".join(render_page("tables.html", TITLE, package="treefine_paper", sections=sections))
+    texts["report.md"] = "\n\n".join(_markdown(sections)) + "\n"
+    for name, text in texts.items():
+        with open_output(output / name) as file:
+            file.write(text.encode())
+    return output / "report.md"
 
 
-def report_sections(found: ResultCollection, results_folder: Path) -> list[TableSection]:
+def report_sections(results: ResultCollection, results_folder: Path) -> list[TableSection]:
     """Return the parts of the report in the order of the paper."""
-    findings = analyse_trees(found, results_folder)
-    figure_3, note_3 = ud_figures(found, findings)
-    figure_4, note_4 = ctb_figures(found, findings)
-    with_results = [code for code in TREEBANKS if found.of_treebank(code)]
+    findings = analyse_trees(results, results_folder)
+    figure_3, note_3 = analysis_tables.ud_figures(results, findings)
+    figure_4, note_4 = analysis_tables.ctb_figures(results, findings)
+    with_results = [code for code in TREEBANKS if results.of_treebank(code)]
     summary = (
         f"Written by treefine {__version__} from the results of {counted_treebanks(with_results)}. Lines named treefine"
         " are our results. Lines named paper are the numbers of Mohammadshahi and Henderson (2021). A dash: no result."
     )
-    left_out = [f"Left out of figures and tests: {each}." for each in dict.fromkeys(findings.left_out)]
+    left_out = [f"Left out of figures and tests: {what}." for what in dict.fromkeys(findings.left_out)]
+    label_tables = analysis_tables.label_tables(results, findings)
     return [
         TableSection("Results", (summary, *left_out)),
-        _section("table-1", table_1(found)),
-        _section("table-2", ud_table(found, findings.best, "LAS")),
-        _section("table-3", penn_table(found, findings.best)),
+        _section("table-1", score_tables.table_1(results)),
+        _section("table-2", score_tables.ud_table(results, findings.best, "LAS")),
+        _section("table-3", score_tables.penn_table(results, findings.best)),
         TableSection("Figure 3: errors on the UD treebanks", (note_3,), charts=figure_3),
         TableSection("Figure 4: errors on the Chinese Penn Treebank", (note_4,), charts=figure_4),
-        _section("table-4", resources_table(found, findings)),
-        TableSection("Table 5: refinement by dependency type", tables=label_tables(found, findings)),
-        _section("table-6", projectivity_table(found, findings)),
-        _section("appendix-b", run_times_table(found)),
-        _section("appendix-c", ud_table(found, findings.best, "UAS")),
-        _section("dev-scores", dev_table(found)),
-        _section("equal-cost", equal_cost_table(found)),
+        _section("table-4", analysis_tables.resources_table(results, findings)),
+        TableSection("Table 5: refinement by dependency type", tables=label_tables),
+        _section("table-6", analysis_tables.projectivity_table(results, findings)),
+        _section("appendix-b", score_tables.run_times_table(results)),
+        _section("appendix-c", score_tables.ud_table(results, findings.best, "UAS")),
+        _section("dev-scores", score_tables.dev_table(results)),
+        _section("equal-cost", score_tables.equal_cost_table(results)),
     ]
 
 
@@ -111,27 +104,6 @@ def _markdown(sections: Sequence[TableSection]) -> Iterator[str]:
         for table in section.tables.values():
             if table.title != section.title:
                 yield f"### {table.title}"
-            yield table.to_markdown() if table.rows else "There are no results yet."
-            if table.rows:
-                yield table.note
+            yield from (table.to_markdown(), table.note) if table.rows else ("There are no results yet.",)
         for name in section.charts:
             yield f"![{name.replace('-', ' ')}]({name}.svg)"
-
-
-def _tables_json(sections: Sequence[TableSection]) -> dict[str, Any]:
-    """Return every table by its key: its title, its note, a record per row, and the place of each bold cell."""
-    tables = {key: table for section in sections for key, table in section.tables.items()}
-    return {
-        key: {
-            "title": table.title,
-            "note": table.note,
-            "records": table.to_records(),
-            "bold": [{"row": row, "column": table.header[column]} for row, column in sorted(table.bold)],
-        }
-        for key, table in tables.items()
-    }
-
-
-def _write(path: Path, text: str) -> None:
-    with open_output(path) as file:
-        file.write(text.encode())

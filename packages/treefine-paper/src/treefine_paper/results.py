@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from treefine.errors import TreefineError
-from treefine.evaluation.scores import evaluate, load_pairs
-from treefine.evaluation.significance import compare, difference_fields
+from treefine.evaluation.scores import evaluate
 from treefine.model.parser_model import ParserModel
 from treefine.parsing.initial import given
 from treefine.parsing.parser import Parser
@@ -23,6 +22,7 @@ from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import open_output
 from treefine.treebank.graph import Graph
 from treefine.treebank.sentence import Sentence
+from treefine_paper.biaffine import COSTS, trees_file
 from treefine_paper.predictions import Predictions, predictions_of, save_predictions, treebank_of
 
 TREES_SUFFIX = ".trees.xz"
@@ -49,7 +49,7 @@ class SystemResult:
     LAS: float
     UAS_by_step: tuple[float | None, ...]  # from t = 0; None without initial parses
     LAS_by_step: tuple[float | None, ...]
-    changed_by_step: tuple[float, ...]  # the share of the sentences that each step changed
+    changed_by_step: tuple[float, ...]  # the fraction of the sentences that each step changed
     parameters: int
     initial_parameters: int
     parsing_seconds: float
@@ -62,7 +62,6 @@ class SystemResult:
     settings: str = "paper"  # or by-size
     changes: tuple[str, ...] = ()  # of single settings
     when: str = ""  # the time of the measurement (UTC)
-    last_step_over_first: dict[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -87,20 +86,21 @@ def save_result(result: SystemResult, folder: Path) -> None:
 
 def load_results(folder: Path) -> list[SystemResult]:
     """Read all scores in a folder."""
-    found = []
+    results = []
     for path in sorted(folder.glob("*.json")):
         try:
-            found.append(result_of(json.loads(path.read_bytes())))
+            results.append(result_of(json.loads(path.read_bytes())))
         except (ValueError, TypeError):
             hint = "Remove it; the next run measures the system again."
             raise TreefineError("The file is damaged.", hint=hint, path=str(path)) from None
-    return found
+    return results
 
 
 def result_of(values: dict[str, Any]) -> SystemResult:
-    """Return a result from JSON, which has lists instead of tuples."""
-    found: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
-    return SystemResult(**found)
+    """Return a result from JSON, which has lists instead of tuples; other fields are ignored."""
+    names = {field.name for field in fields(SystemResult)} & set(values)
+    known: dict[str, Any] = {name: tuple(x) if isinstance(x := values[name], list) else x for name in names}
+    return SystemResult(**known)
 
 
 def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
@@ -116,31 +116,24 @@ def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
     if initial is not None:
         parses = initial
         parser = parser.using(initial=lambda _: given(parses), max_steps=parser.max_steps)
-    steps = [[step.tree for step in found] for _, found in parser.stream_steps(gold)]
-    trees = [[found[min(t, len(found)) - 1] for found in steps] for t in range(1, parser.max_steps + 1)]
+    steps = [[step.tree for step in steps] for _, steps in parser.stream_steps(gold)]
+    trees = [[own[min(t, len(own)) - 1] for own in steps] for t in range(1, parser.max_steps + 1)]
     if initial is None or not all(sentence.graph.is_tree for sentence in initial):  # the scorer rejects other graphs
         return predictions_of(gold, trees, first=1)
     return predictions_of(gold, [[sentence.graph for sentence in initial], *trees], first=0)
 
 
 def scores(predictions: Predictions, gold: Sequence[Sentence], *, rule: str) -> dict[str, Any]:
-    """Return UAS and LAS of the final trees and by step, and the share of sentences that each step changed.
-
-    If there are several steps, the LAS of the last is compared with that of the first by significance tests.
-    """
-    trees = {t: treebank_of(predictions, gold, t=t) for t in predictions.steps}
-    by_step = [evaluate(gold, each, rule=rule) for each in trees.values()]
-    result: dict[str, Any] = {name: round(by_step[-1][name].f1, 6) for name in ("UAS", "LAS")}
+    """Return UAS and LAS of the final trees and by step, and the fraction of sentences that each step changed."""
+    by_step = [evaluate(gold, treebank_of(predictions, gold, t=t), rule=rule) for t in predictions.steps]
+    none = [None] * predictions.first  # without an initial parse, t = 0 has no trees
+    result: dict[str, Any] = {}
     for name in ("UAS", "LAS"):
-        none = [None] * predictions.first  # without an initial parse, t = 0 has no trees
-        result[f"{name}_by_step"] = none + [round(each[name].f1, 6) for each in by_step]
+        result[name] = round(by_step[-1][name].f1, 6)
+        result[f"{name}_by_step"] = none + [round(step[name].f1, 6) for step in by_step]
     graphs = [predictions.graphs(t) for t in predictions.steps]
     changes = [sum(map(Graph.__ne__, *two)) for two in zip(graphs, graphs[1:], strict=False)]
-    result["changed_by_step"] = [1.0] * predictions.first + [round(each / len(gold), 6) for each in changes]
-    if predictions.steps[-1] > 1:
-        pairs = load_pairs(gold, {"first": trees[1], "last": trees[predictions.steps[-1]]}, rule=rule)
-        found = compare(pairs, rule=rule)
-        result["last_step_over_first"] = difference_fields(found.between("first", "last"))
+    result["changed_by_step"] = [1.0] * predictions.first + [round(change / len(gold), 6) for change in changes]
     return result
 
 
@@ -158,42 +151,55 @@ def n_parameters(model: ParserModel) -> int:
     return sum(weight.numel() for weight in model.parameters())
 
 
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Return the metrics of each epoch of a training; none if it wrote none."""
-    path = folder / FolderNames.metrics
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def device_name(device: torch.device) -> str:
     """Return the name of a GPU, or `cpu`."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def measure_system(
-    parser: Parser, training: Path, gold_file: str, identity: dict[str, Any], folder: Path, *, format: str = ""
-) -> SystemResult:
-    """Parse a treebank with a system, write the trees and the scores into `folder`, and return the scores.
-
-    `training` is the output folder of the training. `identity` has the fields of the result that this does not measure.
-    """
-    gold = list(read_treebank(gold_file, format=format or None))
+def measure_model(parser: Parser, gold: Sequence[Sentence]) -> tuple[Predictions, dict[str, Any]]:
+    """Return the trees of a model, and what they cost."""
     predictions = parsed_steps(parser, gold)
     _, seconds = timed_parse(parser, gold)
-    name = result_name(*(identity[key] for key in ("treebank", "system", "seed", "split")))
-    folder.mkdir(parents=True, exist_ok=True)
-    digest = save_predictions(predictions, folder / f"{name}{TREES_SUFFIX}")
-    epochs = read_metrics(training)
-    best: dict[str, Any] = max((each for each in epochs if "LAS" in each), key=lambda each: each["LAS"], default={})
     initial = parser.initial
-    values = identity | scores(predictions, gold, rule=identity["rule"])
-    values |= {
-        "gold_file": gold_file,
-        "sentences": len(gold),
-        "words": sum(map(len, gold)),
+    return predictions, {
         "parameters": n_parameters(parser.model),
         "initial_parameters": n_parameters(initial.model) if isinstance(initial, Parser) else 0,
         "parsing_seconds": round(seconds, 3),
-        "device": device_name(parser.device),
+    }
+
+
+def measure_biaffine(
+    model: Path, gold: Sequence[Sentence], split: str, form: str | None
+) -> tuple[Predictions, dict[str, Any]]:
+    """Return the trees that the biaffine parser has written, and what they cost."""
+    trees = [sentence.graph for sentence in read_treebank(str(trees_file(model, split)), format=form)]
+    costs = biaffine_costs(model)
+    facts = {"parameters": costs["parameters"], "parsing_seconds": round(costs["seconds"][split], 3)}
+    return predictions_of(gold, [trees], first=1), facts | {"initial_parameters": 0}
+
+
+def biaffine_costs(model: Path) -> dict[str, Any]:
+    """Return the number of parameters of a biaffine parser, and its seconds for each split."""
+    costs: dict[str, Any] = json.loads((model / COSTS).read_bytes())
+    return costs
+
+
+def write_result(
+    identity: dict[str, Any], gold: Sequence[Sentence], predictions: Predictions, training: Path, folder: Path
+) -> SystemResult:
+    """Write the trees and the scores into `folder`, and return the scores.
+
+    `training` is the output folder of the training. `identity` has the fields that do not follow from the rest.
+    """
+    name = result_name(*(identity[key] for key in ("treebank", "system", "seed", "split")))
+    folder.mkdir(parents=True, exist_ok=True)
+    digest = save_predictions(predictions, folder / f"{name}{TREES_SUFFIX}")
+    path = training / FolderNames.metrics
+    epochs = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    best: dict[str, Any] = max((each for each in epochs if "LAS" in each), key=lambda each: each["LAS"], default={})
+    values = {
+        "sentences": len(gold),
+        "words": sum(map(len, gold)),
         "training_seconds": round(float(epochs[-1]["seconds"]), 1) if epochs else None,
         "epochs": len(epochs) or None,
         "updates": epochs[-1].get("updates") if epochs else None,
@@ -201,7 +207,7 @@ def measure_system(
         "sha256": digest,
         "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
-    result = result_of(values)
+    result = result_of(identity | scores(predictions, gold, rule=identity["rule"]) | values)
     save_result(result, folder)
     return result
 
@@ -209,7 +215,7 @@ def measure_system(
 def chosen_seed(results: Iterable[SystemResult]) -> int:
     """Return the seed with the best sum of dev LAS; of equal ones, the lowest. 0 without results."""
     sums: dict[int, float] = {}
-    for each in results:
-        if each.split == "dev":
-            sums[each.seed] = sums.get(each.seed, 0.0) + each.LAS
+    for result in results:
+        if result.split == "dev":
+            sums[result.seed] = sums.get(result.seed, 0.0) + result.LAS
     return min(sums, key=lambda seed: (-sums[seed], seed), default=0)

@@ -1,16 +1,19 @@
-"""The systems of the paper (Sec. 4 and 6) as recipes, and the controls that make them comparable."""
+"""The systems of the paper (Sec. 4 and 6) and the controls that make them comparable, with their settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
+from huggingface_hub import try_to_load_from_cache
+
 from treefine.config import STEPS, STEPS_FROM_EMPTY
-from treefine.training.new_recipe import encoder_learning_rate, size_for
 from treefine.training.recipe import EMPTY, FILES
 
 Settings = Literal["paper", "by-size"]
+BIAFFINE, SYNTR = "biaffine", "syntr"
 MULTI = "multi"  # also the name of the folder of its trainings
 TABLE_1 = "tr_imst"  # the treebank of Table 1
 
@@ -30,23 +33,14 @@ class System:
     is_control: bool = False  # not a system of the paper
 
     @property
-    def is_bilstm(self) -> bool:
-        """Whether it is the biaffine parser, which has no pretrained encoder."""
-        return self.name == "biaffine"
+    def reads_files(self) -> bool:
+        """Whether it refines trees in files: another parser's, or those of the biaffine parser."""
+        return self.initial in (FILES, BIAFFINE)
 
     @property
-    def is_refined(self) -> bool:
-        """Whether it reads a graph."""
-        return bool(self.initial)
-
-    @property
-    def base(self) -> str:
+    def main_system(self) -> str:
         """The name without the ending of a variant in Table 1."""
         return self.name.removesuffix("-t1").removesuffix("-no-stop")
-
-    def applies_to(self, treebank: str) -> bool:
-        """Return whether the system is run on this treebank; a variant is run only for Table 1."""
-        return self.only in ("", treebank)
 
 
 def _refining(initial: str, title: str, about: str, *, is_control: bool = False) -> tuple[System, ...]:
@@ -62,11 +56,11 @@ def _refining(initial: str, title: str, about: str, *, is_control: bool = False)
 
 
 _ALL = (
-    System("biaffine", "Biaffine", "BiLSTM parser of Dozat and Manning (2017)"),
-    System("syntr", "SynTr", "the network without a graph (Sec. 4)"),
+    System(BIAFFINE, "Biaffine", "BiLSTM parser of Dozat and Manning (2017)"),
+    System(SYNTR, "SynTr", "the network without a graph (Sec. 4)"),
     System("empty-rngtr", "Empty+RNGTr", "refinement from an empty graph", EMPTY, STEPS_FROM_EMPTY),
-    *_refining("syntr", "SynTr", "refinement of SynTr"),
-    _refining("biaffine", "Biaffine", "refinement of the biaffine parser")[0],
+    *_refining(SYNTR, "SynTr", "refinement of SynTr"),
+    _refining(BIAFFINE, "Biaffine", "refinement of the biaffine parser")[0],
     *_refining(FILES, "Files", "refinement of another parser's files, such as those of UDify (--files)"),
     System(
         "syntr-long",
@@ -78,37 +72,39 @@ _ALL = (
     System(MULTI, "Multi", "SynTr trained on all UD treebanks together, as UDify is", is_control=True),
     *_refining(MULTI, "Multi", "refinement of Multi, which takes the role of UDify", is_control=True),
 )
-SYSTEMS = {each.name: each for each in _ALL}
+SYSTEMS = {system.name: system for system in _ALL}
+
+# For treebanks of at least so many sentences: epochs with a graph, pieces in a batch, and the share that is masked.
+_SIZES = ((40_000, 3, 4000, 0.0), (7_000, 6, 4000, 0.0), (1_000, 10, 2000, 0.1), (0, 30, 1000, 0.1))
+_BASE_WIDTH = 768  # of an encoder that is not on this machine
 
 
-def system_settings(system: System, settings: Settings, *, n_sentences: int, width: int) -> dict[str, dict[str, Any]]:
-    """Return the settings of a system by section and key: those of Appendix A, or those for the size of a treebank.
-
-    `width` is that of the encoder.
-    """
-    found: dict[str, dict[str, Any]] = {"segmenter": {"train": "never"}, "refine": {"max_steps": system.steps}}
-    if system.is_refined:
-        found["refine"]["stop"] = system.stop
-    else:
-        found["relations"] = {"graph": "none"}
-    chosen = _paper(system) if settings == "paper" else _by_size(system, n_sentences, width)
-    return found | {section: dict(values) for section, values in chosen.items()}
-
-
-def _paper(system: System) -> Mapping[str, Mapping[str, Any]]:
-    """Return Appendix A, which is the default of recipes. It says nothing about the biaffine parser."""
-    if system.is_bilstm:
-        return {"optimiser": {"betas": [0.9, 0.9], "eps": 1e-12}, "training": {"batch_pieces": 5000}}
-    return {"training": {}}
-
-
-def _by_size(system: System, n_sentences: int, width: int) -> Mapping[str, Mapping[str, Any]]:
-    """Return the settings that `treefine new-recipe` chooses: fewer epochs and higher rates than the paper's."""
-    size = size_for(n_sentences)
-    times = 1 if system.is_refined else 5 if system.is_bilstm else 2
-    epochs = size.epochs * times
-    optimiser = {"learning_rate": 2e-3 if system.is_bilstm else 1e-3, "eps": 1e-8, "warmup": 0.1, "ema": 0.99}
-    if not system.is_bilstm:
-        optimiser["encoder_learning_rate"] = encoder_learning_rate(width)
-    training = {"epochs": epochs, "patience": epochs, "batch_pieces": size.batch_pieces, "masking": size.masking}
+def training_settings(system: System, settings: Settings, encoder: str, n_sentences: int) -> dict[str, dict[str, Any]]:
+    """Return the settings of optimiser and training: those of Appendix A, or shorter ones by the treebank's size."""
+    is_biaffine = system.name == BIAFFINE
+    if settings == "paper":  # Appendix A is the default of recipes. It says nothing about the biaffine parser
+        optimiser: dict[str, Any] = {"betas": [0.9, 0.9], "eps": 1e-12} if is_biaffine else {}
+        return {"optimiser": optimiser, "training": {"batch_pieces": 5000} if is_biaffine else {}}
+    _, epochs, batch_pieces, masking = next(row for row in _SIZES if n_sentences >= row[0])
+    epochs *= 1 if system.initial else 5 if is_biaffine else 2
+    optimiser = {"learning_rate": 2e-3 if is_biaffine else 1e-3, "eps": 1e-8, "warmup": 0.1, "ema": 0.99}
+    if not is_biaffine:
+        width = _width(encoder)
+        optimiser["encoder_learning_rate"] = 1e-4 if width < _BASE_WIDTH else 5e-5 if width == _BASE_WIDTH else 2e-5
+    training = {"epochs": epochs, "patience": epochs, "batch_pieces": batch_pieces, "masking": masking}
     return {"optimiser": optimiser, "training": training}
+
+
+def encoder_config(name: str) -> Path | None:
+    """Return the config of an encoder that is on this machine: in a folder, or downloaded from the hub before."""
+    if name.startswith((".", "/")):
+        return Path(name, "config.json")
+    cached = try_to_load_from_cache(name, "config.json")
+    return Path(cached) if isinstance(cached, str) else None
+
+
+def _width(encoder: str) -> int:
+    config = encoder_config(encoder)
+    if config is None or not config.is_file():
+        return _BASE_WIDTH
+    return int(json.loads(config.read_bytes()).get("hidden_size", _BASE_WIDTH))

@@ -48,8 +48,8 @@ def _ud(code: str, name: str, encoder: str = MULTILINGUAL) -> PaperTreebank:
 
 
 TREEBANKS = {
-    each.code: each
-    for each in (
+    treebank.code: treebank
+    for treebank in (
         _ud("ar_padt", "Arabic-PADT"),
         _ud("eu_bdt", "Basque-BDT"),
         _ud("zh_gsd", "Chinese-GSD", CHINESE),
@@ -100,7 +100,7 @@ TREEBANKS = {
 
 @dataclass(frozen=True)
 class PaperFiles:
-    """The files of a treebank that were found, all in one folder."""
+    """The files of a treebank, all in one folder."""
 
     treebank: PaperTreebank
     folder: str = ""
@@ -121,13 +121,18 @@ class PaperFiles:
         '2.9'
         """
         parts = reversed(Path(self.folder).parts)
-        found = [match[1] for match in map(_RELEASE_FOLDER.fullmatch, parts) if match] if self.treebank.is_ud else []
-        return found[0] if found else ""
+        matches = [match[1] for match in map(_RELEASE_FOLDER.fullmatch, parts) if match]
+        return matches[0] if matches and self.treebank.is_ud else ""
 
     @property
     def is_comparable(self) -> bool:
         """Whether scores on these files can be compared with the paper's: UD must be of its release."""
         return not self.treebank.is_ud or self.release == RELEASE
+
+    @property
+    def format(self) -> str:
+        """The format of the files for a recipe; a file that ends in .conllu is CoNLL-U."""
+        return "" if ".conllu" in Path(self.train or self.dev).suffixes else self.treebank.format
 
 
 def find_paper_files(folders: Sequence[str | os.PathLike[str]]) -> dict[str, PaperFiles]:
@@ -136,14 +141,13 @@ def find_paper_files(folders: Sequence[str | os.PathLike[str]]) -> dict[str, Pap
     A treebank may be in several folders. A complete one comes first, then one of the paper's release, then the one in
     the folder that is named first.
     """
-    named = list(_folders(folders))
-    found = {code: [_files_in(each, treebank) for each in named] for code, treebank in TREEBANKS.items()}
-    return {code: _best(each, TREEBANKS[code]) for code, each in found.items()}
-
-
-def _best(found: Sequence[PaperFiles], treebank: PaperTreebank) -> PaperFiles:
-    some = [each for each in found if len(each.missing) < len(SPLITS)]
-    return min(some, key=lambda each: (len(each.missing), not each.is_comparable), default=PaperFiles(treebank))
+    places = list(_folders(folders))
+    best = {}
+    for code, treebank in TREEBANKS.items():
+        several = [files for files in (_files_in(place, treebank) for place in places) if files.missing != SPLITS]
+        order = sorted(several, key=lambda files: (len(files.missing), not files.is_comparable))
+        best[code] = order[0] if order else PaperFiles(treebank)
+    return best
 
 
 def _folders(roots: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
@@ -161,20 +165,26 @@ def _folders(roots: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
 
 def _files_in(folder: Path, treebank: PaperTreebank) -> PaperFiles:
     """Return the files of this treebank in one folder: its own folder, or one with file names as UD has them."""
-    found: dict[str, str] = {}
     is_own = any(re.fullmatch(rf"{re.escape(name)}(-[\d.]+)?", folder.name, re.IGNORECASE) for name in treebank.folders)
     prefix = rf"{treebank.code}[-_](ud[-_])?" if not is_own else r"(.*[^a-z])?" if not treebank.is_ud else r"(\w+-ud-)?"
+    after = r"([^a-z].*)?" if not treebank.is_ud else ""
+    suffixes = "conllu" if treebank.is_ud else "conllx|conll|conllu|conll09|conll2009|txt"
+    files = {}
     for split, words in _SPLIT_WORDS.items():
-        after = r"[^a-z].*" if not treebank.is_ud else ""
-        name = re.compile(rf"{prefix}({words})({after})?\.({_endings(treebank)})({_COMPRESSIONS})?", re.IGNORECASE)
-        files = [each for each in folder.iterdir() if each.is_file() and name.fullmatch(each.name)]
-        if files:  # test.conllx before test.blind.conllx
-            found[split] = str(min(files, key=lambda each: (len(each.name), each.name)))
-    return PaperFiles(treebank, str(folder), **found)
+        name = re.compile(rf"{prefix}({words}){after}\.({suffixes})({_COMPRESSIONS})?", re.IGNORECASE)
+        names = [path.name for path in folder.iterdir() if name.fullmatch(path.name) and path.is_file()]
+        if names:  # test.conllx before test.blind.conllx
+            files[split] = str(folder / min(names, key=lambda each: (len(each), each)))
+    return PaperFiles(treebank, str(folder), **files)
 
 
 _COMPRESSIONS = "|".join(map(re.escape, COMPRESSED))
 
 
-def _endings(treebank: PaperTreebank) -> str:
-    return "conllu" if treebank.is_ud else "conllx|conll|conllu|conll09|conll2009|txt"
+def in_words(parts: Sequence[str]) -> str:
+    """Return the parts with commas and a last "and".
+
+    >>> in_words(["1", "2", "3"])
+    '1, 2 and 3'
+    """
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

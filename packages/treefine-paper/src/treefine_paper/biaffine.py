@@ -1,0 +1,249 @@
+"""The biaffine parser of Dozat and Manning (2017): a BiLSTM over words, characters and tags, and treefine's scorer.
+
+It is trained here. Its trees are written to files, which are what RNGTr refines and what is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - the customary name
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from treefine.config import Column, DecodeSettings, ScorerSettings
+from treefine.evaluation.scores import evaluate
+from treefine.model.batch import padded
+from treefine.model.create import root_label_of
+from treefine.model.encoder import TagEmbedding
+from treefine.model.scorer import BiaffineScorer, Scores, SharedDropout
+from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary, flat_arcs
+from treefine.parsing.decode import Decoder
+from treefine.training.checkpoint import FolderNames
+from treefine.training.data import load_data
+from treefine.training.optimiser import Optimiser
+from treefine.training.recipe import Recipe
+from treefine.treebank.conllu import read_treebank, write_treebank
+from treefine.treebank.graph import Graph
+from treefine.treebank.sentence import Sentence
+
+COSTS = "costs.json"  # the number of parameters, and the seconds to parse each set
+PADDING, ROOT_WORD, UNKNOWN = 0, 0, 1  # numbers of characters and words; the known ones follow
+MOST_CHARS = 32  # of a word that are read
+
+
+@dataclass(frozen=True, slots=True)
+class BiLSTMSettings:
+    """The sizes of the BiLSTM."""
+
+    word_width: int = 100  # size of the word embeddings
+    char_width: int = 100  # size of the character embeddings
+    tag_width: int = 100  # size of the tag embeddings
+    n_layers: int = 3  # BiLSTM layers
+    width: int = 400  # hidden units per direction
+    dropout: float = 0.33  # dropout probability
+
+
+@dataclass(frozen=True)
+class WordBatch:
+    """Sentences as padded tensors. Column 0 is ROOT."""
+
+    words: Tensor  # [batch, word]
+    chars: Tensor  # [batch, word, char]
+    tags: Tensor  # [batch, word]
+    heads: Tensor  # [batch, word]
+    labels: Tensor  # [batch, word]
+    is_word: Tensor  # [batch, word]; true for words and ROOT
+
+
+class WordNumbers:
+    """The numbers of the labels, tags, characters and repeated words of a training set."""
+
+    def __init__(self, sentences: Sequence[Sentence], column: Column) -> None:
+        words = Counter(form.lower() for sentence in sentences for form in sentence.forms)
+        repeated = sorted(word for word, n in words.items() if n > 1)
+        self.words = {word: number for number, word in enumerate(repeated, UNKNOWN + 1)}
+        chars = sorted({char for sentence in sentences for form in sentence.forms for char in form})
+        self.chars = {char: number for number, char in enumerate(chars, UNKNOWN + 1)}
+        self.column, self.vocabulary = column, Vocabulary.of_treebank(sentences, columns=(column,))
+
+    def batch(self, sentences: Sequence[Sentence], device: torch.device) -> WordBatch:
+        """Return sentences as tensors."""
+        lengths = [len(sentence) for sentence in sentences]
+        forms = [form for sentence in sentences for form in sentence.forms]
+        words = np.array([self.words.get(form.lower(), UNKNOWN) for form in forms])
+        chars = np.full((len(forms), min(MOST_CHARS, max(map(len, forms)))), PADDING)
+        for row, form in zip(chars, forms, strict=True):
+            row[: len(form)] = [self.chars.get(char, UNKNOWN) for char in form[:MOST_CHARS]]
+        all_chars = padded(chars, lengths, PADDING)
+        all_chars[..., 0] = np.maximum(all_chars[..., 0], UNKNOWN)  # ROOT and padding have one unknown character
+        tags = self.vocabulary.tag_ids(self.column, [tag for each in sentences for tag in getattr(each, self.column)])
+        heads, labels = flat_arcs([sentence.arcs for sentence in sentences], self.vocabulary)
+        is_word = np.arange(max(lengths) + 1) <= np.array(lengths)[:, None]
+        rows = (
+            padded(words, lengths, ROOT_WORD),
+            all_chars,
+            padded(np.array(tags), lengths, 0),
+            padded(heads, lengths, NO_HEAD),
+            padded(labels, lengths, UNSEEN),
+            is_word,
+        )
+        return WordBatch(*(torch.from_numpy(each).to(device) for each in rows))
+
+
+class BiaffineParser(nn.Module):
+    """The network."""
+
+    def __init__(self, numbers: WordNumbers, sizes: BiLSTMSettings, scorer: ScorerSettings) -> None:
+        super().__init__()
+        self.words = nn.Embedding(len(numbers.words) + 2, sizes.word_width)
+        self.chars = nn.Embedding(len(numbers.chars) + 2, sizes.char_width)
+        half = (sizes.char_width + 1) // 2
+        self.char_lstm = nn.LSTM(sizes.char_width, half, batch_first=True, bidirectional=True)
+        self.tags = TagEmbedding(len(numbers.vocabulary.tags(numbers.column)), sizes.tag_width)
+        self.dropout = SharedDropout(sizes.dropout)
+        widths = [sizes.word_width + 2 * half + sizes.tag_width, *[2 * sizes.width] * (sizes.n_layers - 1)]
+        self.layers = nn.ModuleList(
+            nn.LSTM(width, sizes.width, batch_first=True, bidirectional=True) for width in widths
+        )
+        self.scorer = BiaffineScorer(2 * sizes.width, len(numbers.vocabulary.labels), scorer)
+
+    def forward(self, batch: WordBatch) -> Scores:
+        """Return the scores of all arcs."""
+        features = [self.words(batch.words), self._spelling(batch.chars), self.tags(batch.tags)]
+        x = torch.cat([self.dropout(feature) for feature in features], dim=-1)  # [batch, word, width]
+        lengths = batch.is_word.sum(1).cpu()
+        for layer in self.layers:
+            packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            x, _ = pad_packed_sequence(layer(packed)[0], batch_first=True, total_length=batch.is_word.shape[1])
+            x = self.dropout(x)
+        scores: Scores = self.scorer(x, batch.is_word)
+        return scores
+
+    def _spelling(self, chars: Tensor) -> Tensor:
+        """Return the last states of a BiLSTM over each word's characters; a repeated word is encoded once."""
+        words, place = torch.unique(chars.flatten(0, 1), dim=0, return_inverse=True)  # [different word, char]
+        lengths = (words != PADDING).sum(1).cpu()
+        packed = pack_padded_sequence(self.chars(words), lengths, batch_first=True, enforce_sorted=False)
+        _, (last, _) = self.char_lstm(packed)
+        return F.embedding(place, last.transpose(0, 1).flatten(1)).reshape(*chars.shape[:2], -1)
+
+    def loss(self, batch: WordBatch) -> Tensor:
+        """Return the mean loss of the heads and the labels of gold heads."""
+        scores = self(batch)
+        pairs = ((scores.arcs, batch.heads, NO_HEAD), (scores.labels(batch.heads), batch.labels, UNSEEN))
+        losses = [F.cross_entropy(x.flatten(0, 1), y.flatten(), ignore_index=none) for x, y, none in pairs]
+        return losses[0] + losses[1]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network with what it needs to parse."""
+
+    network: BiaffineParser
+    numbers: WordNumbers
+    decoder: Decoder
+    batch_words: int
+    device: torch.device
+
+    @torch.no_grad()
+    def parse(self, sentences: Sequence[Sentence]) -> list[Sentence]:
+        """Return the sentences with the highest-scoring trees."""
+        self.network.eval()
+        parsed = list(sentences)
+        for places in batches(sentences, self.batch_words):
+            batch = self.numbers.batch([sentences[place] for place in places], self.device)
+            scores = self.network(batch)
+            trees = self.decoder.trees(scores, self.decoder.graphs(scores, batch.is_word), batch.is_word)
+            for place, heads, labels in zip(places, *trees.listed(), strict=True):
+                end = len(sentences[place]) + 1
+                names = [self.numbers.vocabulary.labels[label] for label in labels[1:end]]
+                parsed[place] = sentences[place].with_graph(Graph.of_words(heads[1:end], names))
+        return parsed
+
+
+def batches(sentences: Sequence[Sentence], most_words: int) -> Iterator[list[int]]:
+    """Yield the places of sentences of similar length, at most `most_words` with ROOT and padding together."""
+    places: list[int] = []
+    for place in sorted(range(len(sentences)), key=lambda place: len(sentences[place])):
+        if places and (len(places) + 1) * (len(sentences[place]) + 1) > most_words:
+            yield places
+            places = []
+        places.append(place)
+    if places:
+        yield places
+
+
+def train_biaffine(recipe: Recipe, sizes: BiLSTMSettings, test: str, folder: Path, device: torch.device) -> None:
+    """Train a parser, and write its trees of all three sets into `folder`/model, which is complete once it exists.
+
+    It uses the sections treebank, tags, scorer, optimiser and training of the recipe.
+    """
+    data, training = load_data(recipe.treebank), recipe.training
+    torch.manual_seed(training.seed)
+    rng = np.random.default_rng(training.seed)
+    numbers = WordNumbers(data.train, recipe.tags.columns[0])
+    network = BiaffineParser(numbers, sizes, recipe.scorer).to(device)
+    decoder = Decoder(numbers.vocabulary.label_id(root_label_of(data.train)), DecodeSettings().tree_over)
+    trained = Trained(network, numbers, decoder, training.batch_pieces, device)
+    optimiser = Optimiser(network, recipe.optimiser)
+    folder.mkdir(parents=True, exist_ok=True)
+    start, best_las, best_epoch, best = time.monotonic(), -1.0, 0, {}
+    found = list(batches(data.train, training.batch_pieces))
+    with (folder / FolderNames.metrics).open("w", encoding="utf-8") as metrics:
+        for epoch in range(1, training.epochs + 1):
+            network.train()
+            losses = []
+            for done, chosen in enumerate(rng.permutation(len(found)).tolist()):
+                batch = numbers.batch([data.train[place] for place in found[chosen]], device)
+                is_masked = (torch.rand(batch.words.shape, device=device) < training.masking) & (
+                    batch.words > ROOT_WORD
+                )
+                batch.words[is_masked] = UNKNOWN
+                loss = network.loss(batch)
+                torch.autograd.backward(loss)
+                optimiser.update((epoch - 1 + done / len(found)) / training.epochs)
+                losses.append(loss.detach())
+            values = {"epoch": epoch, "loss": float(torch.stack(losses).mean())}
+            if epoch % training.dev_every == 0 or epoch == training.epochs:
+                with optimiser.averaged():
+                    las = evaluate(data.dev, trained.parse(data.dev), rule=recipe.treebank.rule)["LAS"].f1
+                    if las > best_las:
+                        best_las, best_epoch = las, epoch
+                        best = {name: weight.clone() for name, weight in network.state_dict().items()}
+                values["LAS"] = las
+            values |= {"seconds": time.monotonic() - start, "updates": optimiser.n_updates}
+            metrics.write(json.dumps(values) + "\n")
+            metrics.flush()
+            if epoch - best_epoch > training.patience:
+                break
+    network.load_state_dict(best)
+    test_set = list(read_treebank(test, format=recipe.treebank.format or None))
+    _write(trained, {"train": data.train, "dev": data.dev, "test": test_set}, folder)
+
+
+def trees_file(model: Path, split: str) -> Path:
+    """Return the file with the trees of a set, in the format of the treebank."""
+    return model / f"{split}.trees"
+
+
+def _write(trained: Trained, sets: dict[str, Sequence[Sentence]], folder: Path) -> None:
+    """Write the trees of each set, and the costs."""
+    unfinished = folder / ".model"
+    unfinished.mkdir(exist_ok=True)
+    seconds = {}
+    for name, sentences in sets.items():
+        start = time.perf_counter()
+        parsed = trained.parse(sentences)
+        seconds[name] = time.perf_counter() - start
+        write_treebank(parsed, trees_file(unfinished, name))
+    n_parameters = sum(weight.numel() for weight in trained.network.parameters())
+    (unfinished / COSTS).write_text(json.dumps({"parameters": n_parameters, "seconds": seconds}))
+    unfinished.rename(folder / FolderNames.model)
