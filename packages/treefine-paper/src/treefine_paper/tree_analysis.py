@@ -101,8 +101,11 @@ def _mean(seeds: Sequence[Refinement], name: str) -> Refinement:
         return tuple([Score(*counts) for counts in numbers])  # type: ignore[arg-type]  # means need not be whole
 
     whole = together(seeds, name=name)
-    kinds = {key: getattr(whole, key) for key in ("attachment", "labels", "projectivity")}
-    return replace(whole, **{key: {kind: mean(steps) for kind, steps in of.items()} for key, of in kinds.items()})
+    attachment, labels, projectivity = (
+        {kind: mean(steps) for kind, steps in kinds.items()}
+        for kinds in (whole.attachment, whole.labels, whole.projectivity)
+    )
+    return replace(whole, attachment=attachment, labels=labels, projectivity=projectivity)
 
 
 def _read_trees(
