@@ -32,7 +32,7 @@ def recipe(request, treebank, system, **changes):
 
 
 def test_all_systems_of_the_paper_are_run_on_all_its_treebanks(request_all):
-    jobs = {(job.treebank, job.system) for job in make_plan(request_all).jobs}
+    jobs = {(job.treebank, job.system) for job in make_plan(request_all).runs}
 
     assert {(code, system) for code in TREEBANKS for system in PAPER} <= jobs
 
@@ -40,14 +40,14 @@ def test_all_systems_of_the_paper_are_run_on_all_its_treebanks(request_all):
 def test_a_job_comes_after_those_it_needs(request_all):
     plan = make_plan(replace(request_all, seeds=(1, 2), start="multi"))
 
-    place = {job: number for number, job in enumerate(plan.jobs)}
-    assert len(place) == len(plan.jobs)
-    assert all(place[needed] < place[job] for job in plan.jobs for needed in plan.needs(job))
-    assert all(needed.seed == job.seed for job in plan.jobs for needed in plan.needs(job))
+    place = {job: number for number, job in enumerate(plan.runs)}
+    assert len(place) == len(plan.runs)
+    assert all(place[needed] < place[job] for job in plan.runs for needed in plan.needs(job))
+    assert all(needed.seed == job.seed for job in plan.runs for needed in plan.needs(job))
 
 
 def test_the_systems_of_the_paper_come_before_the_controls(request_all):
-    jobs = [job for job in make_plan(replace(request_all, seeds=(1, 2))).jobs]
+    jobs = [job for job in make_plan(replace(request_all, seeds=(1, 2))).runs]
 
     is_control = [SYSTEMS[job.system].is_control for job in jobs]
     assert is_control == sorted(is_control)
@@ -124,7 +124,8 @@ def test_what_each_system_refines(request_all):
     out = request_all.output / "runs"
     assert initial("empty-rngtr").parser == "empty"
     assert initial("syntr-rngtr").parser == str(out / "tr_imst" / "syntr" / "seed1" / "model")
-    assert initial("biaffine-rngtr").parser == str(out / "tr_imst" / "biaffine" / "seed1" / "model")
+    assert initial("biaffine-rngtr").parser == "files"
+    assert initial("biaffine-rngtr").dev == (str(out / "tr_imst" / "biaffine" / "seed1" / "model" / "dev.trees"),)
     assert initial("multi-rngtr").parser == str(out / "multi" / "multi" / "seed1" / "model")
     assert initial("files-rngtr").parser == "files"
     assert initial("files-rngtr").train[0].endswith("tr_imst-ud-train.conllu")
@@ -208,7 +209,7 @@ def test_unknown_names(request_all, changes, message):
 def test_only_a_treebank_and_a_system_with_what_it_needs(request_all):
     plan = make_plan(replace(request_all, only=("tr_imst", "sv_talbanken", "syntr-rngtr")))
 
-    assert [job.name for job in plan.jobs] == [
+    assert [job.name for job in plan.runs] == [
         "sv_talbanken-syntr-seed1",
         "sv_talbanken-syntr-rngtr-seed1",
         "tr_imst-syntr-seed1",
@@ -221,7 +222,7 @@ def test_what_is_missing_is_listed_with_where_to_get_it(data, tmp_path):
 
     plan = make_plan(ReproductionRequest((str(tmp_path / "some"),), data / "out", {}))
 
-    assert {job.treebank for job in plan.jobs} == {"tr_imst", MULTI}
+    assert {job.treebank for job in plan.runs} == {"tr_imst", MULTI}
     assert plan.missing["ptb", "syntr"].startswith("ptb has no train, dev and test file; get it from LDC99T42")
     assert "name their folder with --files" in plan.missing["tr_imst", "files-rngtr"]
 
