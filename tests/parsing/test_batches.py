@@ -1,19 +1,16 @@
 """Split a stream of sentences into batches, and halve them when memory runs out."""
 
-import threading
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tiny import sample, short, tiny_parser
-from tests.support.wrapped_models import Crowded, Wrapped
+from tests.support.wrapped_models import Crowded
 from treefine.cores import torch_threads
 from treefine.errors import TreefineError
 from treefine.parsing.batches import batches, run
 from treefine.parsing.parser import Parser
-from treefine.segmenter.cut import Segmented
 
 SIZES = st.lists(st.integers(1, 30), max_size=40)
 
@@ -28,48 +25,12 @@ def test_every_sentence_is_in_one_batch_of_at_most_the_given_size(sizes, batch_p
         assert len(batch) == 1 or (len(batch) * most <= batch_pieces and most <= longest)
 
 
-@given(SIZES, st.integers(1, 100), st.integers(1, 30), st.integers(1, 4))
-def test_padding_can_have_a_separate_limit(sizes, batch_pieces, longest, times):
-    most = times * batch_pieces
-
-    found = batches(sizes, batch_pieces, longest, with_padding=most)
-
-    assert sorted(number for batch in found for number in batch) == list(range(len(sizes)))
-    for one, following in zip(found, [*found, []][1:], strict=True):
-        lengths = [sizes[number] for number in one]
-        assert len(one) == 1 or (sum(lengths) <= batch_pieces and len(one) * max(lengths) <= most)
-        assert len(one) == 1 or max(lengths) <= longest
-        if following and (size := sizes[following[0]]) <= longest:  # a batch ends only if one more sentence is too much
-            assert sum(lengths) + size > batch_pieces or (len(one) + 1) * size > most
-
-
-def test_the_first_sentences_come_before_most_of_the_stream_is_read(parser):
-    read = []
-
-    def watched():
-        for sentence in short():
-            read.append(sentence)
-            yield sentence
-
-    next(parser.stream_trees(watched()))
-
-    assert len(read) < 10
-
-
 # Skipped sentences: the others stay in their batches
 
 
 @pytest.fixture(scope="module")
 def parser():
     return tiny_parser(max_steps=1, batch_pieces=60)
-
-
-@pytest.mark.parametrize("skip", [0, 1, 15, 17])
-def test_skipping_sentences_does_not_change_the_others(parser, skip):
-    found = [Segmented(sentence, ((0, 0),) * len(sentence)) for sentence in sample(16)]
-
-    assert list(parser.stream_segmented(found, skip=skip)) == list(parser.stream_segmented(found))[skip:]
-    assert list(parser.stream_trees(sample(16), skip=skip)) == list(parser.stream_trees(sample(16)))[skip:]
 
 
 def scored_together(parser, skip):
@@ -142,19 +103,3 @@ def test_batches_parsed_at_the_same_time_give_the_same_trees_and_parses(batch_pi
 
     assert at_once == one_by_one
     assert [each.sentence for each in parses] == one_by_one
-
-
-def test_batches_that_need_too_much_memory_together_are_parsed_one_after_another(parser):
-    here = threading.current_thread()
-
-    class Cramped(Wrapped):
-        def forward(self, *inputs, **rest):
-            if threading.current_thread() is not here:
-                raise MemoryError
-            return self.inner(*inputs, **rest)
-
-    sentences = short(8)  # few: two threads that wait for each other are slow
-    with torch_threads(2):
-        found = list(Parser(Cramped(parser.model), device="cpu", batch_pieces=60).stream_trees(sentences))
-
-    assert found == list(Parser(parser.model, device="cpu").stream_trees(sentences))

@@ -6,7 +6,6 @@ import pytest
 from tests.parsing.test_trees import every_tree
 from tests.support.tiny import sample, tiny_model, tiny_parser
 from treefine import Parser
-from treefine.config import ConfidenceSettings
 from treefine.treebank.constraints import Constraints
 
 WORDS = ("The", "old", "man", "sleeps")
@@ -48,22 +47,6 @@ def test_the_first_tree_is_the_parse_and_its_labels_are_the_best_for_its_heads(p
         assert first.both == first.probability * first.label_probability
 
 
-def test_a_temperature_changes_probabilities_but_not_the_order(parser):
-    model = tiny_model()
-    hot = ConfidenceSettings(arc_temperature=3.0)
-    model.settings = type(model.settings)(**{**vars_of(model.settings), "confidence": hot})
-    cool, warm = (
-        next(each.using(k=6).stream([WORDS])).trees for each in (parser, Parser(model, device="cpu", max_steps=2))
-    )
-
-    assert [each.tree for each in cool] == [each.tree for each in warm]
-    assert warm[0].probability < cool[0].probability
-
-
-def vars_of(settings):
-    return {name: getattr(settings, name) for name in type(settings).__dataclass_fields__}
-
-
 def test_trees_satisfy_constraints_and_probabilities_sum_over_such_trees(parser):
     decided = Constraints(heads={4: 0}, labels={2: "xyz"})
 
@@ -72,14 +55,6 @@ def test_trees_satisfy_constraints_and_probabilities_sum_over_such_trees(parser)
     assert len(parse.trees) == 16  # the trees of four words with that root
     assert all(each.tree.heads[4] == 0 and each.tree.labels[2] == "xyz" for each in parse.trees)
     assert sum(each.probability for each in parse.trees) == pytest.approx(1)
-
-
-def test_only_projective_trees_are_ranked_if_trees_must_be_projective(parser):
-    (parse,) = parser.using(k=1000, is_projective=True).stream([WORDS])
-
-    assert {each.tree.heads for each in parse.trees} == {
-        tuple(each) for each in every_tree(4, projective=True).tolist()
-    }
 
 
 @pytest.mark.parametrize("projective", [False, True])

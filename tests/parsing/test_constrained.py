@@ -8,11 +8,8 @@ from hypothesis import strategies as st
 from tests.parsing.test_trees import every_tree
 from tests.support.generated import random_heads
 from tests.support.tiny import sample, tiny_model, tiny_parser
-from treefine import Graph, Parser, Sentence, TreebankError, TreefineError
+from treefine import Parser, Sentence, TreebankError
 from treefine.config import DecodeSettings, RelationSettings
-from treefine.errors import UnknownLabelWarning
-from treefine.model.batch import HEAD, LABEL, NOTHING, Graphs
-from treefine.parsing.constrained import with_decisions
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.initial import renamed
 from treefine.treebank.constraints import Constraints
@@ -140,23 +137,6 @@ def test_fixed_arcs_and_labels_have_confidence_1(parser):
     assert parse.labels[0] == "xyz"
 
 
-def test_an_unknown_label_stays_as_given(syntr):
-    for label in ("nsubj:mine", "dobj", "unheard"):
-        parsed = syntr.parse(WORDS, constraints=Constraints(labels={3: label}))
-
-        assert parsed.labels[2] == label
-        assert (
-            parsed.heads[2] != 0 or label == "unheard"
-        )  # the other labels are read as nsubj and obj, which no root has
-
-
-@pytest.mark.parametrize("label", ["ROOT", "root:mine", "root"])
-def test_the_root_may_have_the_root_label_of_another_scheme(syntr, label):
-    parsed = syntr.parse(WORDS, constraints=Constraints(heads={3: 0}, labels={3: label}))
-
-    assert (parsed.heads[2], parsed.labels[2]) == (0, label)
-
-
 def test_a_kept_label_of_another_scheme_is_read_by_its_known_name_and_does_not_change(parser):
     sentence = marked(["_", "_", "Keep=Arc", "_", "_"], labels=("det", "amod", "dobj", "root", "punct"))
     known = marked(["_", "_", "Keep=Arc", "_", "_"], labels=("det", "amod", "obj", "root", "punct"))
@@ -170,19 +150,6 @@ def test_a_kept_label_of_another_scheme_is_read_by_its_known_name_and_does_not_c
     (same,) = refining.stream([known])
     assert parse.heads == same.heads
     assert parse.word_confidences == same.word_confidences
-
-
-def test_an_initial_parser_ignores_constraints(parser):
-    """Constraints are put into its graph afterwards. Notes that are not marks do no harm."""
-    inner = tiny_parser(max_steps=1)
-    decided = Constraints(heads={1: 5}, labels={1: "obj"}).mark(marked(["_"] * 5))
-    other = marked(["Keep=Yes", *["_"] * 4])
-
-    (parse,) = parser.using(initial=inner).stream([decided])
-
-    assert parse.initial == inner.parse(WORDS).tree.arcs
-    assert (parse.heads[0], parse.labels[0]) == (5, "obj")
-    assert parser.using(initial=inner, keep="nothing").parse(other).tree.is_tree
 
 
 def marked(notes, heads=(3, 3, 4, 0, 4), labels=("det", "amod", "nsubj", "root", "punct")):
@@ -224,20 +191,8 @@ def test_keep_given_keeps_all_arcs_and_fills_the_blanks(parser):
             "word 2 'old' must attach to 4 'sleeps'; word 2 'old' must not attach to 4 'sleeps'",
         ),
         (
-            Constraints(heads={2: 4}, labels={2: "root"}),
-            "word 2 'old' must attach to 4 'sleeps'; word 2 'old' must have the label root",
-        ),
-        (
             Constraints(labels={1: "root", 3: "root"}),
             "word 1 'The' must have the label root; word 3 'man' must have the label root",
-        ),
-        (
-            Constraints(labels={1: "xyz"}, not_labels={1: ["obj", "xyz"]}),
-            "word 1 'The' must have the label xyz; word 1 'The' must not have the label xyz",
-        ),
-        (
-            Constraints(labels={1: "dobj"}, not_labels={1: ["dobj"]}),
-            "word 1 'The' must have the label dobj; word 1 'The' must not have the label dobj",
         ),
         (
             Constraints(not_heads={word: [0] for word in range(1, 6)}),
@@ -252,23 +207,6 @@ def test_an_error_names_only_the_constraints_that_contradict_each_other(parser, 
         rooted.parse(WORDS, constraints=decided)
 
     assert f": {message}. Change one of them." in str(caught.value)
-
-
-def test_parse_warns_about_an_unknown_label(parser):
-    with pytest.warns(
-        UnknownLabelWarning, match=r"^word 1: The model has no label 'nsbj'. It is kept; did you mean nsubj\?$"
-    ):
-        tree = parser.parse(WORDS, constraints=Constraints(labels={1: "nsbj"}))
-    with pytest.warns(
-        UnknownLabelWarning, match=r"^word 2: The model has no label 'zzz'. Forbidding it has no effect\.$"
-    ):
-        parser.parse([WORDS, WORDS], constraints=[Constraints(), Constraints(not_labels={2: ["obj", "zzz"]})])
-
-    assert tree.labels[0] == "nsbj"
-    assert parser.parse(WORDS, constraints=Constraints(labels={1: "obj:lvc", 2: "dobj"})).labels[:2] == (
-        "obj:lvc",
-        "dobj",
-    )
 
 
 def test_crossing_arcs_contradict_a_projective_tree(parser):
@@ -286,31 +224,13 @@ def test_crossing_arcs_contradict_a_projective_tree(parser):
     ("decided", "message"),
     [
         (Constraints(heads={6: 1}), "There is a constraint on word 6, but the sentence has 5 words."),
-        (Constraints(labels={0: "root"}), "There is a constraint on word 0, but"),
         (Constraints(heads={1: 6}), "A constraint names the head 6, but the sentence has 5 words."),
-        (Constraints(not_heads={1: [-1]}), "A constraint names the head -1, but"),
-        (Constraints(not_heads={9: []}), "There is a constraint on word 9, but"),
-        (Constraints(not_labels={9: []}), "There is a constraint on word 9, but"),
         (Constraints(heads={2: 2}), "A constraint attaches this word to itself."),
     ],
 )
 def test_constraints_on_missing_words_are_an_error(parser, decided, message):
     with pytest.raises(TreebankError, match=message):
         parser.parse(WORDS, constraints=decided)
-
-
-@pytest.mark.parametrize("n_more", [-1, 1])
-def test_there_must_be_one_constraints_per_sentence(parser, n_more):
-    with pytest.raises(TreefineError, match="There are (fewer|more) constraints than sentences"):
-        parser.parse([WORDS, WORDS], constraints=[Constraints(heads={1: 0})] * (2 + n_more))
-
-
-def test_a_graph_of_one_word_has_one_root(parser):
-    assert parser.parse(["Stop"], constraints=Constraints(heads={1: 0})).tree == Graph.of_words(
-        [0], parser.parse(["Stop"]).labels
-    )
-    with pytest.raises(TreebankError, match="No tree .* satisfies this constraint: .* must not be the root"):
-        parser.parse(["Stop"], constraints=Constraints(not_heads={1: [0]}))
 
 
 def decided_parser():
@@ -338,14 +258,3 @@ def test_a_model_reads_what_was_decided(constraints):
     found, free = first_probabilities(parser, constraints), first_probabilities(parser)
 
     assert not np.allclose(found, free, atol=1e-4)
-
-
-def test_a_label_that_the_model_does_not_know_is_not_marked_as_decided():
-    model = tiny_model()
-    constraints = [Constraints(heads={1: 2}, labels={1: "xyz", 2: "xyz", 3: "det"})]
-
-    graphs = with_decisions(
-        Graphs.of([Arcs((2, None, None), ("xyz", "_", "_"))], model.vocabulary), constraints, model.vocabulary
-    )
-
-    assert graphs.decided.tolist() == [[NOTHING, HEAD, NOTHING, LABEL]]

@@ -2,7 +2,6 @@
 
 import math
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import event
 from hypothesis import given as given_by_hypothesis
 from hypothesis import strategies as st
 
-from tests.support.tiny import sample, short, tiny_model, tiny_parser
+from tests.support.tiny import sample, short, tiny_model
 from tests.support.wrapped_models import Noisy, Sure
 from treefine import fast
 from treefine.config import TagSettings
@@ -20,8 +19,6 @@ from treefine.model.scorer import Scores
 from treefine.parsing import invariance as stable
 from treefine.parsing import plan as plans
 from treefine.parsing.decode import Decoder
-from treefine.parsing.initial import given
-from treefine.parsing.invariance import unsteadiness
 from treefine.parsing.parser import Parser
 from treefine.parsing.refine import expected_stability
 
@@ -112,12 +109,6 @@ def test_a_graph_that_is_not_a_tree_is_scored_alone_if_a_tree_is_needed():
     assert scored_alone(**two, initial=[None, None], needs_trees=False, stop_above=0.5) == [1]  # it is sure enough
 
 
-def test_a_graph_is_not_scored_alone_if_its_best_tree_leads_clearly():
-    two = {"arcs": [CYCLE, CLEAR_CYCLE], "labels": [CLEAR] * 2, "tags": [CLEAR] * 2}
-
-    assert scored_alone(**two, initial=[None, None], needs_trees=True) == [0]
-
-
 @given_by_hypothesis(st.integers(0, 10_000), st.integers(2, 6), st.booleans())
 def test_a_tree_that_leads_clearly_is_the_best_one_in_every_batch(seed, n_words, is_projective):
     generator = torch.Generator().manual_seed(seed)
@@ -137,17 +128,6 @@ def test_a_tree_that_leads_clearly_is_the_best_one_in_every_batch(seed, n_words,
         largest = arcs.masked_fill(arcs.isinf(), 0).amax(-1, keepdim=True).clamp(min=1)
         in_a_batch = arcs.double() + 0.499 * stable.TOLERANCE * largest * against
         assert (decoder.best_heads(in_a_batch) == best).all()
-
-
-def test_a_tree_with_a_close_label_does_not_lead_clearly():
-    arcs = torch.tensor([CLEAR_CYCLE])
-    arcs[:, range(3), range(3)] = -torch.inf
-    words = torch.ones(1, 3, 2)
-    on_root = torch.tensor([[[1.0, 1], [1, 0], [1, 0]]])  # as head: two labels are equal only for dependents of ROOT
-    weight = torch.tensor([[[2.0, 0], [0, 0]], [[1, 1], [0, 0]]])
-
-    assert not stable.leads_clearly(Scores(arcs, words, on_root, weight), Decoder())
-    assert stable.leads_clearly(Scores(arcs, words, on_root.roll(2, 1), weight), Decoder())
 
 
 def test_close_decisions_are_made_on_scores_that_do_not_depend_on_the_batch(monkeypatch):
@@ -221,30 +201,6 @@ def test_sureness_is_the_mean_probability_with_unchanged_words_as_1(scored):
         assert sure == pytest.approx(np.mean(each) if each else 0, abs=1e-6)
 
 
-@given_by_hypothesis(scored_words(), st.sampled_from([1e-4, 1e-2, 0.5]), st.integers(0, 1000))
-def test_noise_in_the_scores_moves_the_sureness_by_no_more_than_its_bound(scored, size, seed):
-    arcs, labels, is_dependent, is_same = scored
-    generator = torch.Generator().manual_seed(seed)
-    exact = [arcs.double(), labels.double()]
-
-    def noise(scores):
-        return torch.full(scores.shape[:-1], size, dtype=scores.dtype)
-
-    bound = unsteadiness(*exact, is_dependent, is_same, noise)
-
-    shifts = [size * (torch.rand(each.shape, generator=generator).round() - 0.5) for each in exact]
-    moved = expected_stability(
-        *(each + shift for each, shift in zip(exact, shifts, strict=True)), is_dependent, is_same
-    )
-    assert ((moved - expected_stability(*exact, is_dependent, is_same)).abs() <= bound + 1e-12).all()
-
-
-def test_a_sentence_with_a_nan_score_is_never_sure():
-    arcs, labels = torch.tensor([[[0.0, math.nan]]]), torch.zeros(1, 1, 2)
-
-    assert not expected_stability(arcs, labels, torch.tensor([[True]]), torch.tensor([[False]])) > 0
-
-
 def sure_of(step, before):
     """Return the sureness of one step of one sentence, computed from the step."""
     probabilities = step.arc_probabilities[1:].max(1) * step.label_probabilities[1:].max(1)
@@ -277,30 +233,6 @@ def test_a_sentence_has_the_tree_of_the_first_step_that_is_sure_enough(tags):
     assert parsed != list(parser.using(max_steps=1).stream_trees(sentences))
 
 
-def test_a_parse_has_the_results_of_the_steps_that_were_taken():
-    parser, sentences = Parser(tiny_model(scale=1.5), max_steps=2, device="cpu"), short()
-    firsts = [sure_of(parser.steps(each)[0], None) for each in sentences]
-    parser = parser.using(stop_above=float(np.quantile(firsts, 0.95)))
-
-    parses = list(parser.stream(sentences))
-
-    assert [each.sentence for each in parses] == list(parser.stream_trees(sentences))
-    assert {len(each.steps) for each in parses} == {1, 2}
-    assert all(each.was_sure == (not each.converged and len(each.steps) < 2) for each in parses)
-    assert {each.was_sure for each in parses} == {True, False}
-
-
-def test_stop_above_1_stops_at_convergence_and_0_after_the_first_step():
-    parser, sentences = tiny_parser(max_steps=4), short(16)
-
-    assert parser.stop_above == 1.0
-    full, one, first, all_steps = (
-        list(parser.using(**each).stream_trees(sentences))
-        for each in ({}, {"max_steps": 1}, {"stop_above": 0.0}, {"stop_above": 1.0})
-    )
-    assert (first, all_steps) == (one, full)
-
-
 def test_early_stopping_does_not_depend_on_the_batch(monkeypatch):
     sentences = short(20)
     noisy = Noisy(tiny_model(scale=1.5), 0.4 * stable.TOLERANCE)
@@ -316,18 +248,3 @@ def test_early_stopping_does_not_depend_on_the_batch(monkeypatch):
         trees(noisy, sentences, 300, stop_above=limit) != trees(noisy, sentences, 1, stop_above=limit)
         for limit in limits
     )
-
-
-def test_a_model_can_set_the_default_of_stop_above(tmp_path):
-    parser = tiny_parser()
-    parser.model.settings = replace(parser.model.settings, stop_above=0.9)
-
-    parser.save(tmp_path / "model")
-
-    loaded = Parser.from_pretrained(tmp_path / "model", device="cpu")
-    assert loaded.stop_above == 0.9
-    assert loaded.using(max_steps=2).stop_above == 0.9
-    assert loaded.using(stop_above=0.5).stop_above == 0.5
-    assert loaded.using(initial=given).stop_above == 1.0  # it was measured only from an empty graph
-    assert loaded.using(initial=given, stop_above=0.5).using(k=2).stop_above == 0.5
-    assert Parser.from_pretrained(tmp_path / "model", stop_above=1.0, device="cpu").stop_above == 1.0

@@ -10,7 +10,7 @@ from tests.segmenter.test_language import SENTENCES
 from tests.support.tiny import ALL_TAGS, sample, tiny_model
 from tests.support.tiny_segmenter import tiny_network
 from treefine.config import ConfidenceSettings, TagSettings
-from treefine.errors import LanguageWarning, ModelError
+from treefine.errors import LanguageWarning
 from treefine.model.parser_model import ParserModel
 from treefine.parsing.parser import Parser
 from treefine.segmenter.network import Alphabet
@@ -48,22 +48,6 @@ def test_each_treebank_gives_other_scores():
 @pytest.mark.parametrize("asked", ["fr", "French", "FR", "fr_sequoia"])
 def test_a_language_stands_for_its_main_treebank(asked):
     assert parser(language=asked).parse(WORDS).sentence.treebank == "fr_sequoia"
-
-
-def test_an_unknown_language_is_refused_with_the_list_and_the_nearest():
-    with pytest.raises(
-        ModelError, match=r"There is no language 'frensh'\. Did you mean fr \(French\)\?.*de, fr and ja\."
-    ):
-        parser(language="frensh")
-
-
-def test_a_model_of_one_treebank_accepts_only_its_own_language():
-    one = tiny_model()
-    one.settings = replace(one.settings, languages=("en",))
-
-    assert Parser(one, device="cpu", language="English").parse(WORDS).sentence.treebank == ""
-    with pytest.raises(ModelError, match=r"does not know Swedish\. .*The model knows en\."):
-        Parser(one, device="cpu", language="sv")
 
 
 def test_the_language_of_a_text_is_identified_for_all_its_sentences():
@@ -114,28 +98,6 @@ def test_files_are_identified_apart():
     found = list(parser().stream_trees([german, german, french]))
 
     assert [each.treebank for each in found] == ["de_gsd", "de_gsd", "fr_sequoia"]
-
-
-def test_lines_without_line_ends_are_identified_as_separate_words():
-    lines = ["mon chien", "dort sous", "la table", "de la cuisine"]
-
-    assert {each.sentence.treebank for each in parser().segment_lines(lines)} == {"fr_sequoia"}
-
-
-def test_a_doubtful_guess_gives_a_warning_that_names_the_guess():
-    names = ("da_ddt", "nb_bokmaal")
-    two = tiny_model(treebanks=names)
-    segmenter = Segmenter(
-        tiny_network(n_treebanks=2),
-        Alphabet("ab", 50),
-        dict.fromkeys(("", *names), TokenizationRules()),
-        treebanks=names,
-    )
-
-    with pytest.warns(
-        LanguageWarning, match=r"may be Danish or Norwegian Bokmål; it is parsed as .* name its language"
-    ):
-        Parser(two, device="cpu", segmenter=segmenter)("Hun er her.")
 
 
 def test_confidences_are_calibrated_by_treebank():

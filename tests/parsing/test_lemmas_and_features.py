@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-import pytest
-
-from tests.support.tiny import short, tiny_model
+from tests.support.tiny import tiny_model
 from treefine import Graph, Parser, Sentence
 from treefine.config import COLUMNS, TagSettings
 from treefine.parsing.confidence import Confidence
@@ -41,16 +39,6 @@ def children(given=None):
     )
 
 
-def test_the_drawing_shows_lemmas_after_the_words_and_features_at_the_end():
-    assert children().to_text().splitlines() == [
-        "1     ╭─> The       the    DET    2 det    0.90  PronType=Art",
-        "2   ╭─┴─> children  child  NOUN   4 nsubj  0.90  Number=Plur",
-        "3   ├───> were      be     AUX    4 aux    0.90  Tense=Past|VerbForm=Fin",
-        "4 ──┼───> running   run    VERB   0 root   0.90  Tense=Pres|VerbForm=Part",
-        "5   ╰───> .         .      PUNCT  4 punct  0.90",
-    ]
-
-
 def test_json_has_lemmas_features_and_their_confidence():
     word = children().to_dict()["words"][1]
 
@@ -68,12 +56,6 @@ def test_values_of_the_input_have_no_confidence_and_replaced_ones_do():
     assert {word.feats_confidence for word in words} == {0.7}
 
 
-def test_a_word_without_features_among_words_with_features_was_given():
-    given = Sentence.of_words(WORDS, feats=["PronType=Art", *["_"] * 4])
-
-    assert [word.feats_confidence for word in children(given)] == [None, 0.7, 0.7, 0.7, None]
-
-
 def test_changes_list_replaced_features_and_lemmas():
     given = Sentence.of_words(WORDS, lemma=["the", "childs", *["_"] * 3], feats=["PronType=Dem", *["_"] * 4])
     parse = replace(children(given), initial=children().sentence.arcs)
@@ -82,15 +64,3 @@ def test_changes_list_replaced_features_and_lemmas():
 
     assert (first.word, first.old_feats, first.feats, first.has_new_lemma) == (1, "PronType=Dem", "PronType=Art", False)
     assert (second.word, second.old_lemma, second.lemma, second.has_new_feats) == (2, "childs", "child", False)
-
-
-@pytest.mark.parametrize("column", COLUMNS)
-def test_a_tagger_fills_blank_columns_of_a_treebank_and_keeps_others(column):
-    old = [each for each in short() if set(each.feats) != {"_"}][:3]
-    bare = [each.with_tags(**{column: ["_"] * len(each)}) for each in old]
-
-    for given, parse in zip(old, PARSER.parse(bare), strict=True):
-        others = [each for each in COLUMNS if each != column]
-        assert [getattr(parse, each) for each in others] == [getattr(given, each) for each in others]
-        assert None not in [getattr(word, f"{column}_confidence") for word in parse]
-        assert {getattr(word, f"{each}_confidence") for word in parse for each in others} == {None}

@@ -3,12 +3,11 @@
 import warnings
 from functools import cache
 
-import numpy as np
 import pytest
 
-from treefine.errors import LanguageWarning, ModelError
+from treefine.errors import LanguageWarning
 from treefine.model.bundled import bundled_models
-from treefine.parsing.parser import Parser, load
+from treefine.parsing.parser import Parser
 from treefine.treebank.raw_text import text_of
 
 pytestmark = pytest.mark.skipif("multi" not in bundled_models(), reason="needs the package treefine-multi")
@@ -60,23 +59,6 @@ def test_words_are_found_where_no_spaces_separate_them(code, words):
     assert f" {words} " in f" {' '.join(forms)} "
 
 
-@pytest.mark.parametrize(
-    ("code", "text", "words"), [("fr", "Il parle du chien.", ["de", "le"]), ("es", "Vamos al mercado.", ["a", "el"])]
-)
-def test_multiword_tokens_are_divided_in_languages_that_have_them(code, text, words):
-    (parse,) = load(code, device="cpu")(text)
-
-    start = parse.forms.index(words[0])
-    assert list(parse.forms[start : start + 2]) == words
-
-
-def test_the_same_letters_are_read_by_the_habits_of_the_named_language():
-    danish, swedish = (multi().using(language=code).steps("Hun er her .".split())[0] for code in ("da", "sv"))
-
-    is_arc = ~np.eye(4, dtype=bool)  # no word is its own head
-    assert abs(danish.arc_scores[1:, 1:][is_arc] - swedish.arc_scores[1:, 1:][is_arc]).max() > 0.1
-
-
 @pytest.mark.parametrize("text", UNSEEN.values(), ids=UNSEEN)
 def test_a_language_that_the_model_has_never_seen_is_parsed_with_one_warning(text):
     fresh = Parser(multi().model, segmenter=multi().segmenter, device="cpu")
@@ -94,17 +76,3 @@ def test_a_simple_sentence_has_the_right_tree():
     assert parse.tree.heads[1:] == (2, 0, 4, 2, 2)
     assert parse.tree.labels[1:] == ("nsubj", "root", "case", "obl", "punct")
     assert parse.lemma == ("hund", "sova", "under", "bord", ".")
-
-
-def test_columns_that_a_treebank_lacks_stay_blank():
-    (parse,) = multi().using(language="mt")("Il-kelb jorqod.")
-
-    assert {word.lemma for word in parse.words} == {"_"}
-    assert {word.feats for word in parse.words} == {"_"}
-
-
-def test_an_unknown_code_is_refused_with_the_list_and_the_nearest_one():
-    with pytest.raises(
-        ModelError, match=r"There is no language 'swedisch'\. Did you mean sv \(Swedish\)\?.*af, cy, da"
-    ):
-        load("multi", language="swedisch", device="cpu")

@@ -6,7 +6,6 @@ import random
 import xml.etree.ElementTree as ElementTree
 from dataclasses import astuple, replace
 
-import numpy as np
 import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
@@ -14,9 +13,8 @@ from hypothesis import strategies as st
 from tests.support.generated import random_heads
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
-from treefine import Graph, ModelError, Parser, Sentence, TreefineError
-from treefine.config import DecodeSettings, TagSettings
-from treefine.model.parser_model import ParserModel
+from treefine import Graph, Parser, Sentence, TreefineError
+from treefine.config import TagSettings
 from treefine.parsing.confidence import Confidence
 from treefine.parsing.initial import given
 from treefine.parsing.parse import Change, Parse, ParsedWord
@@ -77,15 +75,6 @@ def test_trees_equal_those_of_stream_and_steps_those_of_refine(nlp):
             assert word.arc_confidence == pytest.approx(last[word.number, word.head], rel=1e-3)
 
 
-def test_tags_of_the_input_stay_and_blank_ones_are_filled(nlp):
-    sentence = Sentence.of_words(["Dogs", "bark"], upos=["X", "_"])
-
-    for tags in ("given", "predicted"):
-        (parse,) = nlp.using(tags=tags).stream([sentence])
-        assert parse.upos[0] == "X"
-        assert parse.upos[1] != "_" != parse.xpos[0]
-
-
 def test_json_has_everything(nlp):
     parse = nlp(TEXT)[0]
 
@@ -114,13 +103,6 @@ def test_pictures_show_the_tree_or_each_step(nlp):
     assert all(form in parse.to_text() for form in parse.forms)
     assert "<svg" in parse._repr_html_()
     assert parse._repr_html_().startswith("<div")
-
-
-def test_text_needs_a_segmenter_and_must_be_a_string(nlp):
-    with pytest.raises(ModelError, match="This model has no segmenter, so it cannot read text"):
-        Parser(tiny_model(), device="cpu")("Dogs bark.")
-    with pytest.raises(TreefineError, match=r"A text must be a string, not the list .* Use pipe\(texts\) for several"):
-        nlp(["Dogs", "bark"])
 
 
 # Changes made by refinement
@@ -162,95 +144,6 @@ def test_a_change_has_the_old_and_the_new_arc_with_confidences():
         Change(1, "Dogs", 2, "obj", 2, "nsubj", 0.125, 0.25, 1),
         Change(3, "loudly", 1, "advmod", 2, "advmod", 0.125, 0.4, 1),
     )
-
-
-def test_the_step_of_a_change_is_the_first_that_has_the_new_arc():
-    old = Arcs((3, 0, 2), ("nsubj", "root", "advmod"))
-    other = Graph.of_words([3, 0, 2], ["nsubj", "root", "advmod"])
-    half = Graph.of_words([2, 0, 2], ["obj", "root", "advmod"])
-
-    assert [each.step for each in parse(old, half, TREE, other, TREE).changes] == [2]
-    assert [each.step for each in parse(old, other, half).changes] == [None]  # only the tree has it
-
-
-def test_the_changes_are_those_between_the_input_and_the_output(parses):
-    for each, before in zip(parses, damaged(sample(20)), strict=True):
-        changed = {change.word for change in each.changes}
-
-        for word, (old, new) in enumerate(zip(before.words, each.words, strict=True), start=1):
-            assert (word in changed) == ((old.head, old.label) != (new.head, new.label))
-    assert sum(len(each.changes) for each in parses) > 20
-
-
-def test_a_sentence_has_converged_if_its_last_graph_is_the_one_before(parser, parses):
-    for each, before in zip(parses, damaged(sample(20)), strict=True):
-        graphs = [before.arcs, *[graph.arcs for graph in each.steps]]
-
-        assert each.converged == (graphs[-1] == graphs[-2])
-    assert {each.converged for each in parses} == {True, False}
-    assert all(len(each.steps) == 3 for each in parses if not each.converged)
-
-
-def confidence_by_hand(step, word, head, label, settings):
-    """Compute a confidence from the scores of a step: two softmaxes with their temperatures."""
-
-    def softmax(scores):
-        exponents = np.exp(scores - scores.max())
-        return exponents / exponents.sum()
-
-    arc = softmax(step.arc_scores[word] / settings.arc_temperature)[head]
-    names = list(step.labels)
-    return arc, softmax(step.label_scores[word] / settings.label_temperature)[names.index(label)]
-
-
-def test_the_confidence_in_an_old_arc_is_that_of_the_last_step_at_its_temperature(parser, parses):
-    settings = parser.model.settings.confidence
-    n_checked = 0
-    for each, before in zip(parses, damaged(sample(20)), strict=True):
-        *_, last = parser.steps(before)
-        for word, (old, sure) in enumerate(zip(before.words, each.initial_confidences, strict=True), start=1):
-            if old.label == "unheard:of":
-                continue
-            arc, label = confidence_by_hand(last, word, old.head, old.label, settings)
-            assert sure.arc == pytest.approx(arc, abs=1e-5)
-            if old.head == last.graph.heads[word]:  # a step has label scores only for its own heads
-                assert sure.label == pytest.approx(label, abs=1e-5)
-                n_checked += 1
-    assert n_checked > 5
-
-
-def test_an_unknown_label_has_no_confidence(parses):
-    unheard = [
-        sure
-        for each, before in zip(parses, damaged(sample(20)), strict=True)
-        for sure, label in zip(each.initial_confidences, before.labels, strict=True)
-        if label == "unheard:of"
-    ]
-
-    assert len(unheard) > 10
-    assert set(unheard) == {None}
-
-
-def test_an_impossible_root_label_has_confidence_0(parser):
-    rules = Parser(tiny_model(decode=DecodeSettings(root_rule="exact")), initial=given, device="cpu")
-    sentence = sample(1)[0]
-    wrong = sentence.with_graph(Graph.of_words(sentence.heads, ["root"] * len(sentence)))
-
-    (found,) = rules.stream([wrong])
-
-    sure = {head == 0: each.label for head, each in zip(sentence.heads, found.initial_confidences, strict=True)}
-    assert sure == {True: 1.0, False: 0.0}
-
-
-def test_words_without_an_initial_arc_have_no_initial_confidence(parser):
-    def every_other(sentences):
-        for sentence in sentences:
-            heads = tuple(head if word % 2 else None for word, head in enumerate(sentence.heads))
-            yield Arcs(heads, sentence.labels)
-
-    for each in parser.using(initial=every_other, trust=0).stream(sample(3)):
-        assert [sure is None for sure in each.initial_confidences] == [word % 2 == 0 for word in range(len(each))]
-        assert all(change.before is None for change in each.changes if change.old_head is None)
 
 
 def test_sentences_that_end_at_different_steps_keep_their_own_old_arcs(parser):
@@ -303,21 +196,6 @@ def test_the_confidence_of_a_sentence_includes_that_of_its_cut(nlp):
     assert cut.to_dict()["cut_confidence"] == 0.5
     assert "cut_confidence" not in whole.to_dict()
     assert f"# confidence = {cut.confidence:.2f}" in cut.to_conllu(confidence=True)
-
-
-def test_a_model_that_finds_sentences_also_cuts_the_text(nlp, monkeypatch):
-    def scores(model, windows, treebank=""):
-        return [np.array([99.0 if "D" in token.form else -99.0 for token in window], "f4") for window in windows]
-
-    monkeypatch.setattr(ParserModel, "finds_sentences", True, raising=False)
-    monkeypatch.setattr(ParserModel, "sentence_end_scores", scores, raising=False)
-    texts = ["ab D ab", "ab ab"]
-
-    found = [[(each.start, each.end) for each in nlp(text)] for text in texts]
-
-    assert found == [[(0, 4), (5, 7)], [(0, 5)]]
-    assert [[(each.start, each.end) for each in parses] for parses in nlp.pipe(texts)] == found
-    assert list(nlp.stream_lines(texts[:1]))[0].end == 7
 
 
 def chain(n_words):

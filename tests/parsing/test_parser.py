@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tiny import sample, short, tiny_model, tiny_parser
-from treefine.config import DecodeSettings, RelationSettings, TagSettings, with_preset
-from treefine.errors import ModelError, TreefineError
+from treefine.config import DecodeSettings, RelationSettings, TagSettings
+from treefine.errors import TreefineError
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.parser import Parser
-from treefine.treebank.graph import Arcs, Graph
+from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
 PARSER = tiny_parser()
@@ -31,12 +31,6 @@ def test_only_the_tree_of_a_sentence_changes():
         tree_columns = (before.format.head, before.format.deprel, before.format.deps)
         for number, column in enumerate(before.columns):
             assert number in tree_columns or after.columns[number] == column
-
-
-def test_a_string_instead_of_words_is_an_error():
-    for wrong in ("A dog barks", [["A"], "dog barks"]):
-        with pytest.raises(TreefineError, match="is a string, not a list of words. Split it into words, "):
-            PARSER.parse(wrong)
 
 
 def test_a_single_word_attaches_to_root():
@@ -62,33 +56,6 @@ def test_an_unknown_tag_counts_as_no_tag():
 
     np.testing.assert_array_equal(scores[0], scores[1])
     assert not np.array_equal(scores[0], scores[2])
-
-
-def test_an_unknown_label_is_read_as_its_main_type_or_ignored():
-    words = Sentence.of_words(["dogs", "bark", "loudly"])
-    parser = PARSER.using(initial=given_arcs, max_steps=1, trust=0)
-
-    def scores(labels, heads=(2, 0, 2)):
-        return parser.steps(words.with_graph(Graph.of_words(heads, labels)))[0].arc_scores
-
-    usual = scores(["nsubj", "root", "advmod"])
-    np.testing.assert_array_equal(scores(["nsubj:foo", "root", "advmod"]), usual)
-    assert not np.array_equal(scores(["foo", "root", "advmod"]), usual)
-    no_arc = words.with_graph(Graph.of_words((2, 0, 2), ["foo", "root", "advmod"]))
-    columns = list(no_arc.columns)
-    columns[6] = ("_", "0", "2")
-    blank = Sentence((), tuple(columns), range(3))
-    np.testing.assert_array_equal(scores(["foo", "root", "advmod"]), parser.steps(blank)[0].arc_scores)
-
-
-def test_a_long_sentence_among_short_ones_changes_none_of_them():
-    parser = Parser(tiny_model(n_positions=24), device="cpu", batch_pieces=300)
-    long = [form for sentence in sample(6) for form in sentence.forms]
-
-    together = list(parser.stream_trees([*sample(5), long, *sample(5)]))
-
-    alone = list(parser.stream_trees(sample(5)))
-    assert together == [*alone, *parser.stream_trees([long]), *alone]
 
 
 def test_refine_gives_each_step_with_graph_scores_and_probabilities():
@@ -180,32 +147,6 @@ def test_invalid_results_of_an_initial_parser_are_errors(arcs, message):
     assert error.value.message == message
 
 
-def test_a_model_that_reads_no_graph_cannot_refine():
-    with pytest.raises(ModelError, match="This model reads no graph, so it cannot take more than one step."):
-        SYNTR.using(max_steps=2)
-    with pytest.raises(ModelError, match="This model reads no graph, so it cannot refine an initial parse."):
-        SYNTR.using(initial=given_arcs)
-
-
-def test_heads_in_the_input_are_not_read_when_parsing():
-    sentences = sample(10)
-    chains = [
-        each.with_graph(Graph.of_words(range(len(each)), ["root", *["dep"] * (len(each) - 1)])) for each in sentences
-    ]
-
-    assert [each.tree for each in PARSER.parse(chains)] == [each.tree for each in PARSER.parse(sentences)]
-
-
-def test_given_tags_can_be_read_by_a_model_that_predicts_its_own():
-    sentence = sample(2)[1]
-
-    given_tags, none = (TAGGER.using(tags=tags).steps(sentence)[0].arc_scores for tags in ("given", "none"))
-    predicted = TAGGER.steps(sentence)[0].arc_scores
-
-    np.testing.assert_array_equal(none, predicted)
-    assert not np.array_equal(given_tags, none)
-
-
 def test_trees_can_be_required_to_be_projective():
     parsed = PARSER.parse(short(30))
     projective = PARSER.using(is_projective=True).parse(short(30))
@@ -223,22 +164,6 @@ def test_the_first_graph_of_the_released_code_is_a_tree():
     assert all(steps[0].graph.is_tree for steps in found)
     assert not all(step.graph.is_tree for steps in found for step in steps[1:])
     assert not all(steps[0].graph.is_tree for _, steps in PARSER.stream_steps(sample(20)))
-
-
-def test_sentences_without_heads_start_from_an_empty_graph_in_the_released_code_too():
-    model = tiny_model()
-    settings = with_preset(model.settings, "released-code")
-    parser = Parser(tiny_model(relations=settings.relations, tags=settings.tags, decode=settings.decode), device="cpu")
-    blank = [Sentence.of_words(sentence.forms, upos=sentence.upos) for sentence in sample(20)]
-
-    refined = list(parser.using(initial=given_arcs, max_steps=4).stream_trees(blank))
-
-    assert parser.model.settings == settings
-    assert refined == list(parser.stream_trees(blank))
-    assert any(
-        label == "root" and head for each in refined for head, label in zip(each.heads, each.labels, strict=True)
-    )
-    assert refined != list(PARSER.stream_trees(blank))
 
 
 def test_a_stream_is_parsed_without_holding_all_of_it():

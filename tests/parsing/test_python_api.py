@@ -1,16 +1,14 @@
 """The Python interface: texts, words and treebanks in, one kind of result out, and a clear error for anything else."""
 
-import json
 import pydoc
 from collections.abc import Iterator
-from itertools import count, islice
+from itertools import islice
 
 import pytest
 
 import treefine
-from tests.support.refine_commands import damaged
 from tests.support.tiny import sample, tiny_model, tiny_parser
-from treefine import Constraints, Graph, Parse, Parses, Sentence, TreefineError
+from treefine import Constraints, Graph, Parses, Sentence, TreefineError
 from treefine.config import RelationSettings
 from treefine.parsing.parser import Parser
 
@@ -40,16 +38,6 @@ def test_pipe_returns_the_context_of_each_text(nlp):
     assert [(len(parses), context) for parses, context in found] == [(1, {"file": 1}), (0, None)]
 
 
-def test_pipe_reads_only_the_texts_that_it_parses_together(nlp):
-    read = []
-    endless = (read.append(number) or "a b." for number in count())
-
-    found = list(islice(nlp.pipe(endless, batch_size=3), 4))
-
-    assert len(found) == 4
-    assert len(read) == 6
-
-
 @pytest.mark.parametrize(
     ("texts", "options", "message"),
     [
@@ -72,34 +60,6 @@ def test_pipe_names_the_item_that_is_wrong(nlp, texts, options, message):
 
 
 # One kind of result
-
-
-def test_words_sentences_and_earlier_parses_give_the_same_parse():
-    words = ["A", "dog", "barks"]
-
-    parse = PARSER.parse(words)
-
-    assert isinstance(parse, Parse)
-    assert PARSER.parse(iter(words)) == parse
-    for same in (tuple(words), Sentence.of_words(words), parse):
-        assert PARSER.parse(same) == parse
-        assert PARSER.steps(same)[-1].tree == parse.tree
-    assert PARSER.parse([words, parse]) == list(PARSER.stream([words, parse.sentence]))
-    assert isinstance(PARSER.parse([words]), Parses)
-
-
-def test_parses_can_be_written_in_every_format(tmp_path):
-    parses = PARSER.parse(sample(2))
-
-    treefine.write_treebank(parses, tmp_path / "out.conllu")
-
-    assert (tmp_path / "out.conllu").read_text() == parses.to_conllu()
-    assert parses.to_conllu(confidence=True).count("Conf=") == sum(map(len, parses))
-    assert [json.loads(line) for line in parses.to_json().splitlines()] == json.loads(json.dumps(parses.to_dict()))
-    assert parses.to_text() == f"{parses[0].to_text()}\n{parses[1].to_text()}"
-    assert parses.to_svg() == treefine.to_svg(parses)
-    assert parses.to_html(title="x").count("<section>") == 2
-    assert parses[0].to_html().startswith("<!DOCTYPE html>")
 
 
 # Words
@@ -131,61 +91,10 @@ def test_dir_and_help_show_every_public_name():
     assert "pipe(self, texts" in pydoc.plain(pydoc.render_doc(treefine.Parser))
 
 
-def test_an_error_about_words_or_constraints_names_their_sentence(nlp):
-    words = ["a", "dog"]
-    with pytest.raises(TreefineError, match=r"\(sentence 2, word 1\)"):
-        nlp.parse([words, words, words], constraints=[None, {"heads": {1: 9}}, {}])
-    with pytest.raises(TreefineError, match=r"\(sentence 3\)"):
-        nlp.parse([words, words, words], constraints=[{}, {}])
-    with pytest.raises(TreefineError, match="Item 2 of the words is the int 3"):
-        nlp.parse(["a", 3])
-    with pytest.raises(TreefineError, match="read_treebank"):
-        nlp.refine("other.conllu")
-
-
 # Options
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"steps": 3}, "A parser has no option 'steps'. Did you mean max_steps?"),
-        ({"xyz": 3}, "A parser has no option 'xyz'. The options are initial, trust, max_steps, "),
-        ({"k": "3"}, "The option k must be a whole number from 1, not the str '3'."),
-    ],
-)
-def test_a_wrong_option_is_a_clear_error(text_model, options, message):
-    for call in (lambda: treefine.load(text_model, **options), lambda: PARSER.using(**options)):
-        with pytest.raises(TreefineError) as error:
-            call()
-
-        assert str(error.value).startswith(message)
-
-
 # Refinement
-
-
-def test_refine_gives_the_trees_of_the_command(run_refine, refine_model, tmp_path):
-    (tmp_path / "map.tsv").write_text("obl\tobj\n")
-    run_refine("in.conllu", "-o", "out.conllu", "--label-map", "map.tsv")
-    parser = Parser.from_pretrained(refine_model, device="cpu")
-    sentences, by_command = (list(treefine.read_treebank(name)) for name in ("in.conllu", "out.conllu"))
-
-    for label_map in ({"obl": "obj"}, tmp_path / "map.tsv"):
-        assert [each.sentence for each in parser.refine(iter(sentences), label_map=label_map)] == by_command
-    assert any("obl" in each.initial.labels for each in parser.refine(sentences))
-    assert isinstance(parser.refine(sentences[0]), Parse)
-    with pytest.raises(TreefineError, match=r"The model has no label 'objj'. Did you mean obj\?"):
-        parser.refine(sentences, label_map={"x": "objj"})
-
-
-def test_refine_keeps_the_options_of_the_parser_and_its_constraints(refine_model):
-    parser = Parser.from_pretrained(refine_model, device="cpu", max_steps=1)
-
-    parse = parser.refine(next(damaged(sample(1))), constraints={"heads": {2: 0}})
-
-    assert len(parse.steps) == 1
-    assert parse.heads[1] == 0
 
 
 def test_refine_needs_trees_and_a_model_that_reads_them():
@@ -235,27 +144,8 @@ def test_wrong_constraints_are_a_clear_error(constraints, message):
 
 # Anything else
 
-JUNK = [
-    None,
-    5,
-    2.5,
-    b"x",
-    "",
-    "x\0",
-    [],
-    [[]],
-    [""],
-    [1],
-    [None],
-    [[1]],
-    [[["a"]]],
-    {},
-    {"a": 1},
-    {4: 0},
-    object(),
-    (1, 2),
-]
-JUNK += [sample(1)[0], [sample(1)[0], 5], [["a"], "b"], Graph.of_words([0], ["root"]), Constraints, print]
+JUNK = [None, 5, 2.5, b"x", "", "x\0", [], [[]], [""], [1], [None], [[["a"]]], {}, {"a": 1}, {4: 0}, object(), (1, 2)]
+JUNK += [[sample(1)[0], 5], [["a"], "b"], Graph.of_words([0], ["root"]), Constraints, print]
 
 
 def error_of(call, junk):
@@ -272,34 +162,19 @@ CALLS = {
     "load": treefine.load,
     "Parser": Parser,
     "parse": PARSER.parse,
-    "stream": PARSER.stream,
     "stream_trees": PARSER.stream_trees,
-    "stream_steps": PARSER.stream_steps,
     "steps": PARSER.steps,
     "refine": PARSER.refine,
     "label_map": lambda junk: PARSER.refine(sample(1), label_map=junk),
     "constraints": lambda junk: PARSER.parse(["A", "dog"], constraints=junk),
-    "constraints of several": lambda junk: PARSER.stream([["A"], ["a"]], constraints=junk),
-    "constraints of steps": lambda junk: PARSER.steps(["A"], constraints=junk),
     "read_treebank": treefine.read_treebank,
-    "format": lambda junk: treefine.read_treebank("x.conllu", format=junk),
-    "encoding": lambda junk: treefine.read_treebank("x.conllu", encoding=junk),
     "parse_file": lambda junk: PARSER.parse_file(junk, "out.conllu"),
     "save": PARSER.save,
-    "Graph": lambda junk: Graph.of_words(junk, ["root"]),
-    "with_graph": sample(1)[0].with_graph,
     "write_treebank": lambda junk: treefine.write_treebank(junk, "out.conllu"),
-    "target": lambda junk: treefine.write_treebank(sample(1), junk),
     "evaluate": lambda junk: treefine.evaluate(sample(1), junk),
-    "gold": lambda junk: treefine.evaluate(junk, sample(1)),
-    "rule": lambda junk: treefine.evaluate(sample(1), sample(1), rule=junk),
     "to_table": treefine.to_table,
-    "to_svg": treefine.to_svg,
     "to_html": treefine.to_html,
-    "Constraints.of": Constraints.of,
-    "Constraints": lambda junk: Constraints(heads=junk),
     "of_words": Sentence.of_words,
-    "tags": lambda junk: Sentence.of_words(["a"], upos=junk),
 }
 
 
@@ -313,11 +188,3 @@ def test_wrong_arguments_raise_only_errors_of_treefine(name, tmp_path, monkeypat
     said = [each for each in errors if each is not None]
     assert len(said) >= 5
     assert all(each and "\n" not in each for each in said)
-
-
-@pytest.mark.parametrize("name", ["__call__", "pipe", "stream_chunks", "stream_lines"])
-def test_wrong_texts_raise_only_errors_of_treefine(nlp, name):
-    said = [error_of(getattr(nlp, name), junk) for junk in JUNK]
-
-    assert all("\n" not in each for each in said if each is not None)
-    assert said[1]

@@ -8,11 +8,9 @@ from tests.support.tiny_learner import blank, learn, learner_of, without_dropout
 from treefine.config import RelationSettings, TagSettings
 from treefine.model.batch import Graphs
 from treefine.parsing.decode import Decoder
-from treefine.parsing.initial import given
 from treefine.parsing.parser import Parser
 from treefine.parsing.refine import refine
-from treefine.training.recipe import OptimiserSettings, RefineSettings, TrainingSettings
-from treefine.treebank.graph import Graph
+from treefine.training.recipe import OptimiserSettings, TrainingSettings
 
 
 def run(model, sentences, arcs, *, max_steps, tags=None, predict_tags=False):
@@ -58,17 +56,6 @@ def slow_loop(model, sentence, arcs, max_steps):
             break
         graph = refined
     return steps
-
-
-def fixed_points(model, sentences, found):
-    """Return the sentences that have converged, and their final graphs."""
-    fixed = []
-    for sentence, (*_, (_, heads, labels, converged)) in zip(sentences, found, strict=True):
-        if converged:
-            names = [model.vocabulary.labels[label] for label in labels]
-            fixed.append((sentence, Graph.of_words(heads, names).arcs))
-    assert len(fixed) > 3
-    return [list(each) for each in zip(*fixed, strict=True)]
 
 
 @pytest.mark.parametrize("start", ["empty", "gold"])
@@ -128,42 +115,6 @@ def test_tags_predicted_in_the_first_step_are_read_in_the_later_ones():
         assert (second[row, len(sentence) + 1 :] == 0).all()
 
 
-def test_no_sentence_converges_before_its_predicted_tags_were_read():
-    model = tiny_model(tags=TagSettings("predicted"), scale=1.5)
-    sentences = short(30)
-    without_tags, _ = run(model, sentences, blank(sentences), max_steps=8)
-    fixed = fixed_points(model, sentences, without_tags)
-
-    found, _ = run(model, *fixed, max_steps=8, predict_tags=True)
-
-    assert all(len(steps) > 1 and not steps[0][-1] for steps in found)
-
-
-def test_given_tags_are_read_at_every_step_and_only_missing_ones_are_predicted():
-    model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
-    sentences = sample(4)
-    given = model.given_tags(sentences)
-    given[0] = 0  # the first sentence has no tags,
-    given[1, :, 1] = 0  # the second no xpos
-    read, original = [], model.forward
-
-    def forward(batch, graphs=None, tags=None, **rest):
-        scores = original(batch, graphs, tags, **rest)
-        read.append((tags, torch.stack([each.argmax(-1) + 1 for each in scores.tags], dim=-1)))
-        return scores
-
-    model.forward = forward
-    run(model, sentences, blank(sentences), max_steps=2, tags=given, predict_tags=True)
-
-    (first, predicted), (second, _) = read
-    assert torch.equal(first, given)
-    for row, sentence in enumerate(sentences):
-        for word in range(1, len(sentence) + 1):
-            for column in (0, 1):
-                was = int(given[row, word, column])
-                assert second[row, word, column] == (was or predicted[row, word, column])
-
-
 # Learning with the loop
 
 KINDS = {
@@ -201,22 +152,3 @@ def test_a_model_can_memorise_a_few_sentences(kind):
         [(each.upos, each.xpos) if kind == "tagger" else () for each in sentences],
     )
     assert is_learned(model, sentences, found, gold)
-
-
-def test_a_model_can_learn_from_the_graph_alone():
-    """With six identical words, only the initial graph says which head is right."""
-    model = tiny_model(scale=1.0)
-    words = sample(1)[0].of_words(["dog"] * 6, upos=["NOUN"] * 6)
-    trees = [
-        Graph.of_words(heads, ["root" if head == 0 else "flat" for head in heads])
-        for heads in ([0, 1, 2, 3, 4, 5], [2, 3, 4, 5, 6, 0], [0, 1, 1, 1, 1, 1], [6, 6, 6, 6, 6, 0])
-    ]
-    sentences = [words.with_graph(tree) for tree in trees]
-    refiner = Parser(model, initial=given, device="cpu")
-
-    def refined():
-        return [each.tree for each in refiner.parse(sentences)]
-
-    arcs = [sentence.arcs for sentence in sentences]
-    assert is_learned(model, sentences, refined, trees, parses=arcs, refine=RefineSettings(max_steps=1))
-    assert len({each.tree for each in Parser(model, device="cpu", max_steps=1).parse(sentences)}) == 1

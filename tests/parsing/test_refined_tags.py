@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.support.tiny import ALL_TAGS, short, tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import Parser, Sentence
-from treefine.config import COLUMNS, TagSettings
+from treefine.config import COLUMNS
 from treefine.model.vocabulary import ruled_scripts
 from treefine.parsing.annotate import with_parse
 from treefine.treebank.graph import Arcs
@@ -36,14 +34,6 @@ def test_refined_tags_are_those_of_the_last_step():
     found = [REFINING.steps(each) for each in sentences]
 
     assert [tags_of(each) for each in REFINING.stream_trees(sentences)] == [each[-1].tags for each in found]
-    assert any(each[-1].tags != each[0].tags for each in found)
-
-
-def test_other_tags_are_those_of_the_first_step():
-    sentences = untagged(short(8))
-    found = [FIRST.steps(each) for each in sentences]
-
-    assert [tags_of(each) for each in FIRST.stream_trees(sentences)] == [each[0].tags for each in found]
     assert any(each[-1].tags != each[0].tags for each in found)
 
 
@@ -91,16 +81,6 @@ def test_given_values_are_kept_and_blank_ones_are_filled(parser, tags, columns):
                 assert after == before
 
 
-def test_some_blank_lemmas_are_filled_and_the_others_are_kept():
-    old = short(1)[0]
-    half = old.with_tags(lemma=["_" if n % 2 else lemma for n, lemma in enumerate(old.lemma)])
-
-    (new,) = REFINING.using(tags="given").stream_trees([half])
-
-    assert new.lemma[::2] == old.lemma[::2]
-    assert BLANK not in new.lemma
-
-
 ARCS = Arcs((2, 0), ("det", "root"))
 FOUND = (("DET", "NOUN"), ("DT", "NNS"), ("Definite=Def", "Number=Plur"), ("the", "dog"))
 
@@ -129,21 +109,3 @@ def test_words_of_any_script_get_a_tree_tags_and_lemmas(text):
     assert found.graph.is_tree
     assert all(map(bool, (*found.upos, *found.xpos, *found.feats, *found.lemma)))
     assert all(tag != BLANK for tag in found.upos)
-
-
-@settings(max_examples=25)
-@given(text=st.text(max_size=30))
-def test_any_text_gets_trees_tags_and_lemmas(text):
-    for parse in REFINING(text):
-        assert parse.tree.is_tree
-        for column in COLUMNS:
-            assert len(getattr(parse.sentence, column)) == len(parse)
-            assert all(getattr(parse.sentence, column))
-
-
-def test_a_model_without_tags_is_as_sure_of_a_lemma_as_its_network():
-    parser = Parser(tiny_model(tags=TagSettings("predicted", ("feats", "lemma"))), device="cpu")
-
-    (parse,) = parser.parse(untagged(short(1)))
-
-    assert set(parse.tag_confidences) == {"feats", "lemma"}

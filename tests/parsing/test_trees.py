@@ -96,11 +96,6 @@ def test_a_maximum_tree_that_is_projective_is_the_projective_tree(n_words):
 
 
 @both_decoders
-def test_a_sentence_without_words_has_no_arcs(decode):
-    assert decode(np.zeros((1, 1))).tolist() == [0]
-
-
-@both_decoders
 @pytest.mark.parametrize("score", [-3.0, -np.inf, np.nan])
 def test_a_single_word_attaches_to_root(decode, score):
     assert decode(np.full((2, 2), score)).tolist() == [0, 0]
@@ -122,14 +117,6 @@ def test_a_tree_is_found_with_the_fewest_impossible_arcs(decode):
 
     assert graph(heads).is_tree
     assert heads.tolist()[2:] == [3, 0]
-
-
-@both_decoders
-@pytest.mark.parametrize("size", [1e30, 1e300, 1.7e308])
-def test_huge_scores_do_not_overflow(decode, size):
-    small = np.random.default_rng(2).uniform(-1, 1, size=(21, 21))
-
-    assert decode(small * size).tolist() == decode(small).tolist()
 
 
 @both_decoders
@@ -175,24 +162,6 @@ def test_the_second_tree_of_sixty_words_is_the_best_that_lacks_an_arc_of_the_fir
     assert total(weights, second) == pytest.approx(max(others))
 
 
-def test_few_searches_are_needed_if_most_heads_are_clear():
-    """Build a chain in which all heads but one are clear."""
-    n_words, searches = 40, []
-    weights = np.full((n_words + 1, n_words + 1), -20.0)
-    weights[np.arange(1, n_words + 1), np.arange(n_words)] = 0.0
-    weights[7, 3] = -1.0
-
-    def search(weights):
-        searches.append(weights)
-        return maximum_tree(weights)
-
-    first, second = islice(best_trees(weights, search), 2)
-
-    assert first.tolist() == [0, *range(n_words)]
-    assert (first != second).nonzero()[0].tolist() == [7]
-    assert len(searches) == 2
-
-
 @given(weights=matrices)
 def test_the_sum_over_all_trees_equals_brute_force(weights):
     sums = [total(weights, heads) for heads in every_tree(len(weights) - 1)]
@@ -209,19 +178,6 @@ def test_trees_far_less_probable_than_cycles_are_summed_without_loss():
 
     assert log_sum_of_trees(weights) == pytest.approx(math.log(exact.numerator) - math.log(exact.denominator))
     assert log_sum_of_trees(too_small_for_a_number) == pytest.approx(-1000 + math.log(2))
-
-
-@pytest.mark.parametrize(
-    ("weights", "trees", "log_sum"),
-    [
-        ([[0, 0, 0], [-np.inf, 0, 1.0], [-np.inf, 1.0, 0]], [], -np.inf),
-        ([[0, 0], [-3.0, 0]], [[0, 0]], -3.0),
-    ],
-    ids=["no tree", "one word"],
-)
-def test_there_may_be_one_tree_or_none(weights, trees, log_sum):
-    assert [heads.tolist() for heads in best_trees(np.array(weights), maximum_tree)] == trees
-    assert log_sum_of_trees(np.array(weights)) == log_sum
 
 
 @pytest.mark.parametrize("scale", [0.1, 3, 30, 100, 1000])

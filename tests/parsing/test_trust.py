@@ -1,23 +1,16 @@
 """Trust in other parsers: their arcs add a weight to the scores, which is given, estimated or fitted."""
 
-import math
 from itertools import islice
 
 import numpy as np
 import pytest
-import torch
 
-from tests.fast.test_engine import by_engine, parser_of
 from tests.support.tiny import sample, short, tiny_model
-from treefine import Graph, Parser, TreefineError
+from treefine import Parser, TreefineError
 from treefine.config import RelationSettings
-from treefine.model.batch import Evidence
-from treefine.model.vocabulary import Vocabulary
 from treefine.parsing import batches, trust
 from treefine.parsing.initial import empty, given
-from treefine.parsing.plan import WeightedArcs
-from treefine.parsing.trust import Beliefs, Choices, choices_of, estimated_weight, fitted_weight
-from treefine.treebank.graph import Arcs
+from treefine.parsing.trust import Choices, estimated_weight
 
 PARSER = Parser(tiny_model(), device="cpu", max_steps=3)
 GOLD = short(12)
@@ -50,16 +43,6 @@ def test_given_trees_with_a_huge_weight_are_returned():
     assert graphs(refined(trust=HUGE)) == [each.graph for each in GOLD]
 
 
-def test_a_larger_weight_keeps_more_arcs():
-    def n_kept(weight):
-        pairs = zip(refined(trust=weight), GOLD, strict=True)
-        return sum(a == b for parse, old in pairs for a, b in zip(parse.heads, old.heads, strict=True))
-
-    kept = [n_kept(weight) for weight in (0, 5, 20, 100)]
-    assert kept == sorted(kept)
-    assert kept[0] < kept[-1]
-
-
 def test_trees_do_not_depend_on_the_batch():
     together = refined(trust=4.0)
     alone = [PARSER.using(initial="given", trust=4.0).parse(each) for each in GOLD]
@@ -73,33 +56,6 @@ def test_two_parsers_that_agree_count_as_one_with_the_sum_of_their_weights():
 
 def _listed(sentences):
     return lambda stream: (each.arcs for each, _ in zip(sentences, stream, strict=True))
-
-
-def test_the_engine_returns_the_trees_of_the_parser():
-    parser = parser_of(initial="given", trust=4.0)
-
-    assert by_engine(parser, GOLD) == [each.to_conllu() for each in parser.stream_trees(GOLD)]
-
-
-def test_an_unknown_label_is_evidence_for_its_head_only():
-    old = GOLD[1]
-    strange = old.with_graph(Graph.of_words(old.graph.heads[1:], ["root" if not h else "strange" for h in old.heads]))
-
-    [found] = refined([strange], trust=HUGE)
-
-    assert found.heads == old.heads
-    assert "strange" not in found.labels
-
-
-def test_evidence_is_cut_and_selected_with_its_batch():
-    heads = torch.tensor([[[-1, 2, 0, -1], [-1, 0, 1, 1]]])
-    evidence = Evidence(heads, torch.zeros_like(heads), (2.0,))
-
-    part = evidence.select(torch.tensor([0]), 3)
-
-    assert part.heads.tolist() == [[[-1, 2, 0]]]
-    assert part.of_heads(3)[0, 1].tolist() == [0, 0, 2]
-    assert part.of_labels(torch.tensor([[0, 2, 1]]), 2)[0].tolist() == [[0, 0], [2, 0], [0, 0]]
 
 
 # The estimate
@@ -136,45 +92,6 @@ def test_a_parser_that_repeats_the_models_errors_gets_less_weight_than_one_that_
     assert weights[-1] < 0.5
 
 
-def test_slips_limit_the_weight_of_a_good_parser_but_do_not_make_it_weak():
-    good = simulated(1.15)
-    is_slip = (np.arange(len(good.gold)) % 25 == 0)[:, None]  # 4% of the words have the least likely choice
-    slipped = Choices(np.where(is_slip, np.sort(good.probabilities, axis=1), good.probabilities), good.gold)
-
-    careful, careless = estimated_weight(good, TRUE_LABELS), estimated_weight(slipped, TRUE_LABELS)
-
-    assert 2 < careless < careful
-
-
-@pytest.mark.parametrize("weight", [0.0, 1.0, 3.0])
-def test_the_fitted_weight_makes_the_right_heads_most_probable(weight):
-    choices = simulated(1.0, weight)
-
-    def surprise(trust):
-        """Add the weight to the other parser's heads, word by word, and return how surprising the right heads are."""
-        total = 0.0
-        for row, right in zip(choices.probabilities.tolist(), choices.gold.tolist(), strict=True):
-            scores = [row[0] * math.exp(trust), *row[1:]]
-            total -= math.log(scores[right] / sum(scores))
-        return total
-
-    assert fitted_weight(choices, TRUE_LABELS) == pytest.approx(min(np.arange(0, 6, 0.2), key=surprise), abs=0.21)
-
-
-def test_choices_have_the_given_head_first_and_find_the_right_one():
-    heads = np.array([[0.1, 0.0, 0.9], [0.7, 0.3, 0.0]], dtype=np.float32)
-    labels = np.array([[0.4, 0.6], [0.2, 0.8]], dtype=np.float32)
-    arcs = Arcs((0, 0), ("obj", "obj"))
-
-    found, of_labels = choices_of(
-        [Beliefs(heads, (labels,))], [WeightedArcs(arcs, 0)], 0, Vocabulary(("obj", "root")), [(2, 0)]
-    )
-
-    assert found.probabilities[:, :2] == pytest.approx(np.array([[0.1, 0.9], [0.7, 0.3]]))
-    assert found.gold.tolist() == [1, 0]
-    assert of_labels.probabilities[:, :2] == pytest.approx(np.array([[0.2, 0.8]]))  # the model believes in this head
-
-
 def test_the_weight_is_estimated_once_from_the_start_of_a_stream(monkeypatch):
     monkeypatch.setattr(trust, "SAMPLE_SENTENCES", 4)
 
@@ -182,26 +99,6 @@ def test_the_weight_is_estimated_once_from_the_start_of_a_stream(monkeypatch):
 
     assert some[0].trust == more[-1].trust
     assert graphs(some) == graphs(more[:4])
-
-
-def test_the_weight_does_not_depend_on_skipped_sentences():
-    parser = PARSER.using(initial="given", trust="auto")
-
-    assert list(parser.stream_trees(GOLD, skip=5)) == list(parser.stream_trees(GOLD))[5:]
-
-
-def test_no_more_than_the_sample_is_read_ahead(monkeypatch):
-    monkeypatch.setattr(trust, "SAMPLE_SENTENCES", 3)
-    read = []
-
-    def sentences():
-        for each in GOLD:
-            read.append(each)
-            yield each
-
-    next(batches.inputs_of(PARSER.using(initial="given").plan(), sentences()))
-
-    assert len(read) == 3
 
 
 def test_an_error_in_the_sample_comes_after_the_sentences_before_it():
@@ -236,11 +133,6 @@ def test_trust_is_fitted_to_the_sentences_that_have_correct_trees():
     best = PARSER.fit_trust(GOLD, GOLD)
     assert best > PARSER.fit_trust(other_trees(), GOLD)
     assert PARSER.refine(GOLD[0], trust=best).trust == best
-
-
-def test_trust_cannot_be_fitted_without_common_sentences():
-    with pytest.raises(TreefineError, match="None of the 1 sentences with correct trees occurs in the input"):
-        PARSER.fit_trust(GOLD[:2], GOLD[2:3])
 
 
 @pytest.mark.parametrize(

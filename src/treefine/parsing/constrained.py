@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from treefine.treebank.sentence import Sentence
 
 Mask = NDArray[np.bool_]
 MOST_LISTED = 8  # constraints listed in an error message
-MOST_WORK = 50_000_000  # arcs and constraints visited to find a contradiction: about ten seconds
+MOST_WORK = 50_000_000  # arcs visited to find a contradiction: about ten seconds
 
 
 def named_as_given(arcs: Arcs, constraints: Constraints, vocabulary: Vocabulary) -> Arcs:
@@ -97,135 +97,112 @@ def _masks(constraints: Constraints, n_words: int, decoder: Decoder, vocabulary:
     return heads, labels
 
 
-def check_constraints(
-    sentence: Sentence, constraints: Constraints, decoder: Decoder, vocabulary: Vocabulary, *, in_parts: bool = False
-) -> None:
-    """Raise an error if no tree satisfies the constraints. The error lists those that contradict each other.
+class _Decision(NamedTuple):
+    """One constraint on one word."""
 
-    If the sentence is parsed `in_parts`, check only what is quick to find; each part is checked later.
-    """
+    field: str  # of Constraints
+    word: int
+    value: Any  # a head or a label
+
+    def described(self, sentence: Sentence) -> str:
+        must = "must not" if self.field.startswith("not_") else "must"
+        word = f"word {self.word} {sentence.forms[self.word - 1]!r} {must}"
+        if self.field.endswith("labels"):
+            return f"{word} have the label {self.value}"
+        place = f"attach to {self.value} {sentence.forms[self.value - 1]!r}" if self.value else "be the root"
+        return f"{word} {place}"
+
+
+def check_constraints(sentence: Sentence, constraints: Constraints, decoder: Decoder, vocabulary: Vocabulary) -> None:
+    """Raise an error if no tree satisfies the constraints. The error lists those that contradict each other."""
     _check_words(sentence, constraints)
-    atoms = [*_atoms(constraints)]
-    for atom in atoms:
-        _check_head(sentence, atom)
+    decisions = [
+        *(
+            _Decision(name, word, value)
+            for name in ("labels", "heads")
+            for word, value in getattr(constraints, name).items()
+        ),
+        *(
+            _Decision(name, word, value)
+            for name in ("not_heads", "not_labels")
+            for word, values in getattr(constraints, name).items()
+            for value in values
+        ),
+    ]
 
-    def is_possible(some: Sequence[_Atom]) -> bool:
+    def is_possible(some: Sequence[_Decision]) -> bool:
         heads, _ = _masks(_joined(some), len(sentence), decoder, vocabulary)
         return decoder.has_tree(heads)
 
-    if not in_parts and is_possible(atoms):
+    if is_possible(decisions):
         return
-    found, are_all_needed = _obvious(constraints, len(sentence)), True
-    if in_parts and not found:
-        return
-    if not found:
-        found, are_all_needed = _smallest(atoms, is_possible, MOST_WORK // _work(len(sentence), len(atoms), decoder))
-    wrong = sorted(found, key=lambda atom: (atom.word, atom.is_forbidden, atom.head is None))
-    listed = "; ".join(_described(sentence, atom) for atom in wrong[:MOST_LISTED])
+    wrong = _obvious(constraints, len(sentence))
+    if not wrong:
+        wrong = _smallest(decisions, is_possible, max(MOST_WORK // (len(sentence) + 1) ** 2, 20))
+    wrong.sort(key=lambda each: (each.word, each.field.startswith("not_"), each.field.endswith("labels")))
+    listed = "; ".join(each.described(sentence) for each in wrong[:MOST_LISTED])
     if len(wrong) > MOST_LISTED:
         listed += f"; and {len(wrong) - MOST_LISTED} more"
     kind = "projective tree" if decoder.is_projective else "tree with one root"
-    if len(wrong) == 1:
-        message, hint = f"No {kind} satisfies this constraint: {listed}.", "Change or remove it."
-    elif are_all_needed:
-        message, hint = f"No {kind} satisfies all of these constraints: {listed}.", "Change one of them."
-    else:
-        message = f"No {kind} satisfies all of these {len(wrong)} constraints: {listed}."
-        hint = "Some of them contradict each other; remove some."
-    raise sentence.error(message, word=wrong[0].word, hint=hint)
+    which, hint = (
+        ("this constraint", "Change or remove it.")
+        if len(wrong) == 1
+        else ("all of these constraints", "Change one of them.")
+    )
+    raise sentence.error(f"No {kind} satisfies {which}: {listed}.", word=wrong[0].word, hint=hint)
 
 
-class _Atom(NamedTuple):
-    """One constraint on one word."""
-
-    word: int
-    head: int | None = None
-    label: str | None = None
-    is_forbidden: bool = False
-
-
-def _atoms(constraints: Constraints) -> Iterator[_Atom]:
-    yield from (_Atom(word, label=label) for word, label in constraints.labels.items())
-    yield from (_Atom(word, head=head) for word, head in constraints.heads.items())
-    for word, heads in constraints.not_heads.items():
-        yield from (_Atom(word, head=head, is_forbidden=True) for head in heads)
-    for word, labels in constraints.not_labels.items():
-        yield from (_Atom(word, label=label, is_forbidden=True) for label in labels)
+def _joined(decisions: Sequence[_Decision]) -> Constraints:
+    fields: dict[str, dict[int, Any]] = {name: {} for name in ("heads", "labels", "not_heads", "not_labels")}
+    for name, word, value in decisions:
+        if name.startswith("not_"):
+            fields[name].setdefault(word, []).append(value)
+        else:
+            fields[name][word] = value
+    return Constraints(**fields)
 
 
-def _joined(atoms: Sequence[_Atom]) -> Constraints:
-    heads: dict[int, int] = {}
-    labels: dict[int, str] = {}
-    not_heads: dict[int, list[int]] = {}
-    not_labels: dict[int, list[str]] = {}
-    for word, head, label, is_forbidden in atoms:
-        if head is not None and is_forbidden:
-            not_heads.setdefault(word, []).append(head)
-        elif head is not None:
-            heads[word] = head
-        elif label is not None and is_forbidden:
-            not_labels.setdefault(word, []).append(label)
-        elif label is not None:
-            labels[word] = label
-    return Constraints(heads, labels, not_heads, not_labels)
-
-
-def _obvious(constraints: Constraints, n_words: int) -> list[_Atom]:
+def _obvious(constraints: Constraints, n_words: int) -> list[_Decision]:
     """Return required heads that form a cycle or two roots, which are quick to find, or else an empty list."""
     for cycle in find_cycles([constraints.heads.get(word, ROOT) for word in range(n_words + 1)]):
-        return [_Atom(word, head=constraints.heads[word]) for word in cycle]
+        return [_Decision("heads", word, constraints.heads[word]) for word in cycle]
     roots = [word for word, head in constraints.heads.items() if head == ROOT]
-    return [_Atom(word, head=ROOT) for word in roots[:2]] if len(roots) > 1 else []
-
-
-def _work(n_words: int, n_atoms: int, decoder: Decoder) -> int:
-    """Estimate the work of one check: all arcs and constraints, and much more for a long projective tree."""
-    n_arcs = (n_words + 1) ** 2
-    return n_atoms + (n_arcs * (1 + n_words // 100) if decoder.is_projective else n_arcs)
+    return [_Decision("heads", word, ROOT) for word in roots[:2]] if len(roots) > 1 else []
 
 
 def _smallest(
-    atoms: list[_Atom], is_possible: Callable[[Sequence[_Atom]], bool], n_trials: int
-) -> tuple[list[_Atom], bool]:
-    """Return a contradictory subset of the constraints, and whether it is minimal.
+    decisions: list[_Decision], is_possible: Callable[[Sequence[_Decision]], bool], n_trials: int
+) -> list[_Decision]:
+    """Return a contradictory subset of the constraints, the smallest one unless the trials run out.
 
     Leave out runs of constraints, labels first, as long as the rest stays contradictory. Shorten the runs until they
-    are single constraints or no trials are left.
+    are single constraints.
     """
-    size = len(atoms) // 2
+    size = len(decisions) // 2
     while size:
         start = 0
-        while start < len(atoms):
-            if not n_trials:
-                return atoms, len(atoms) == 1
+        while start < len(decisions) and n_trials:
             n_trials -= 1
-            rest = atoms[:start] + atoms[start + size :]
+            rest = decisions[:start] + decisions[start + size :]
             if is_possible(rest):
                 start += size
             else:
-                atoms = rest
+                decisions = rest
         size //= 2
-    return atoms, True
+    return decisions
 
 
 def _check_words(sentence: Sentence, constraints: Constraints) -> None:
-    decided = (constraints.heads, constraints.labels, constraints.not_heads, constraints.not_labels)
-    for word in {word for each in decided for word in each}:
-        if not 1 <= word <= len(sentence):
-            raise sentence.error(f"There is a constraint on word {word}, but the sentence has {len(sentence)} words.")
-
-
-def _check_head(sentence: Sentence, atom: _Atom) -> None:
-    if atom.head is not None and not 0 <= atom.head <= len(sentence):
-        message = f"A constraint names the head {atom.head}, but the sentence has {len(sentence)} words."
-        raise sentence.error(message, word=atom.word)
-    if atom.head == atom.word and not atom.is_forbidden:
-        raise sentence.error("A constraint attaches this word to itself.", word=atom.word)
-
-
-def _described(sentence: Sentence, atom: _Atom) -> str:
-    must = "must not" if atom.is_forbidden else "must"
-    word = f"word {atom.word} {sentence.forms[atom.word - 1]!r} {must}"
-    if atom.head is None:
-        return f"{word} have the label {atom.label}"
-    return f"{word} " + (f"attach to {atom.head} {sentence.forms[atom.head - 1]!r}" if atom.head else "be the root")
+    n_words = len(sentence)
+    columns = (constraints.heads, constraints.labels, constraints.not_heads, constraints.not_labels)
+    for word in {word for column in columns for word in column}:
+        if not 1 <= word <= n_words:
+            raise sentence.error(f"There is a constraint on word {word}, but the sentence has {n_words} words.")
+    required = [(word, [head]) for word, head in constraints.heads.items()]
+    for word, heads in [*required, *constraints.not_heads.items()]:
+        for head in heads:
+            if not 0 <= head <= n_words:
+                message = f"A constraint names the head {head}, but the sentence has {n_words} words."
+                raise sentence.error(message, word=word)
+        if constraints.heads.get(word) == word:
+            raise sentence.error("A constraint attaches this word to itself.", word=word)

@@ -370,12 +370,10 @@ def checked_strings(texts: Iterable[str], what: str) -> Iterator[str]:
 def text_pairs(items: Iterable[Any], *, as_tuples: bool) -> Iterator[tuple[str, Any]]:
     """Yield each text of a `pipe` with its context, None by default."""
     for number, item in enumerate(items, start=1):
-        text, context = item, None
-        if as_tuples:
-            if not isinstance(item, tuple | list) or len(item) != 2:
-                hint = "With as_tuples, pass pairs of a text and its context."
-                raise TreefineError(f"Item {number} of the texts is not a pair but {described(item)}.", hint=hint)
-            text, context = item
+        if as_tuples and (not isinstance(item, tuple | list) or len(item) != 2):
+            hint = "With as_tuples, pass pairs of a text and its context."
+            raise TreefineError(f"Item {number} of the texts is not a pair but {described(item)}.", hint=hint)
+        text, context = item if as_tuples else (item, None)
         if not isinstance(text, str):
             hint = "Pass as_tuples=True for pairs." if isinstance(text, tuple) else ""
             raise TreefineError(f"Item {number} of the texts is not a string but {described(text)}.", hint=hint)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any, NamedTuple, SupportsIndex, overload
+from typing import Any, ClassVar, NamedTuple, SupportsIndex, overload
 
 from treefine.config import COLUMNS, Column
 from treefine.drawing.picture import Picture, shown_tags, step_pictures
@@ -47,6 +47,13 @@ class ParsedWord(Word):
         return self.arc_confidence * self.label_confidence
 
 
+def _is_new(column: Column, what: str) -> Any:
+    def is_new(change: Change) -> bool:
+        return getattr(change, f"old_{column}") not in (BLANK, getattr(change, column))
+
+    return property(is_new, doc=f"Whether {what} was replaced; a value for a word that had none is not a change.")
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """A word whose head or label differs from the initial parse, or whose tag, features or lemma were replaced."""
@@ -74,25 +81,10 @@ class Change:
         """Whether the head or the label is new."""
         return (self.old_head, self.old_label) != (self.head, self.label)
 
-    @property
-    def has_new_upos(self) -> bool:
-        """Whether the universal tag was replaced; a tag for a word that had none is not a change."""
-        return self.old_upos not in (BLANK, self.upos)
-
-    @property
-    def has_new_xpos(self) -> bool:
-        """Whether the treebank-specific tag was replaced."""
-        return self.old_xpos not in (BLANK, self.xpos)
-
-    @property
-    def has_new_feats(self) -> bool:
-        """Whether the features were replaced."""
-        return self.old_feats not in (BLANK, self.feats)
-
-    @property
-    def has_new_lemma(self) -> bool:
-        """Whether the lemma was replaced."""
-        return self.old_lemma not in (BLANK, self.lemma)
+    has_new_upos: ClassVar[bool] = _is_new("upos", "the universal tag")
+    has_new_xpos: ClassVar[bool] = _is_new("xpos", "the treebank-specific tag")
+    has_new_feats: ClassVar[bool] = _is_new("feats", "the features")
+    has_new_lemma: ClassVar[bool] = _is_new("lemma", "the lemma")
 
     @property
     def has_new_tag(self) -> bool:

@@ -20,7 +20,6 @@ from treefine.treebank.raw_text import Span, own_text, spans_in
 from treefine.treebank.sentence import Sentence, sentence_in
 
 if TYPE_CHECKING:
-    from treefine.parsing.confidence import RankedTree
     from treefine.parsing.parse import Parse
 
 ROWS = 50_000  # rows in a batch, which is a row group of Parquet
@@ -115,13 +114,13 @@ def to_table(sentences: Iterable[Parse | Sentence], *, initial: bool = False) ->
     if not is_list_like(sentences) or sentence_in(sentences):
         hint = "Pass a list of Parses or Sentences."
         raise TreefineError(f"A table cannot be made from {described(sentences)}.", hint=hint)
-    found = iter(sentences)
-    first = next(found, None)
+    rest = iter(sentences)
+    first = next(rest, None)
     is_parsed = first is not None and not isinstance(first, Sentence)
     content = Content(is_parsed, is_parsed and bool(getattr(first, "trees", ())), initial)
     if initial and not is_parsed and first is not None:
         raise TreefineError("A Sentence has no initial tree.", hint="Pass the Parses of `stream`.")
-    return table_of(found if first is None else chain([first], found), content)
+    return table_of(rest if first is None else chain([first], rest), content)
 
 
 def table_of(sentences: Iterable[Placed | Sentence], content: Content) -> Any:
@@ -135,10 +134,8 @@ def schema_of(content: Content, about: Mapping[str, object] | None = None) -> An
     arrow = import_package("pyarrow")
     types = {"dictionary": arrow.dictionary(arrow.int32(), arrow.string())}
     fields = [
-        arrow.field(
-            each.name, types.get(each.type) or getattr(arrow, each.type)(), metadata={"description": each.description}
-        )
-        for each in content.columns
+        arrow.field(name, types.get(kind) or getattr(arrow, kind)(), metadata={"description": description})
+        for name, kind, description in content.columns
     ]
     return arrow.schema(fields, metadata={"treefine": json.dumps(about, ensure_ascii=False)} if about else None)
 
@@ -149,11 +146,10 @@ def record_batches(sentences: Iterable[Placed | Sentence], content: Content, *, 
     cells: dict[str, list[CellValue]] = {column.name: [] for column in content.columns}
     n_characters = 0
     for number, each in enumerate(sentences, start=1):
-        sentence, spans = _placed(each, content)
-        for block in _blocks(each, _word_cells(sentence, spans, number), content):
+        for block in _blocks(each, number, content):
             for name, values in block.items():
                 cells[name] += values
-        n_characters += _count_characters(sentence)
+            n_characters += sum(len(str(value)) for name in ("form", "feats", "lemma") for value in block[name])
         if len(cells["word"]) >= size or n_characters >= CHARACTERS:
             yield record_batch(cells, schema=schema)
             cells, n_characters = {name: [] for name in cells}, 0
@@ -162,10 +158,7 @@ def record_batches(sentences: Iterable[Placed | Sentence], content: Content, *, 
 
 
 def csv_texts(sentences: Iterable[Placed | Sentence], content: Content, *, delimiter: str = ",") -> Iterator[str]:
-    """Yield the header, and then the rows of each sentence.
-
-    Nulls are empty cells.
-    """
+    """Yield the header, and then the rows of each sentence. Nulls are empty cells."""
     names = [column.name for column in content.columns]
     lines = io.StringIO(newline="")
     writer = csv.writer(lines, delimiter=delimiter, lineterminator="\n")
@@ -174,8 +167,7 @@ def csv_texts(sentences: Iterable[Placed | Sentence], content: Content, *, delim
     for number, each in enumerate(sentences, start=1):
         lines.seek(0)
         lines.truncate()
-        sentence, spans = _placed(each, content)
-        for block in _blocks(each, _word_cells(sentence, spans, number), content):
+        for block in _blocks(each, number, content):
             writer.writerows(zip(*(map(_csv_cell, block[name]) for name in names), strict=True))
         yield lines.getvalue()
 
@@ -196,24 +188,24 @@ def import_package(package: Literal["pyarrow", "pyarrow.parquet", "pandas", "pol
         raise TreefineError(f"The package {name} is not installed.", hint=f"Install it: {command}") from error
 
 
-def _placed(each: Placed | Sentence, content: Content) -> tuple[Sentence, Sequence[Span]]:
-    """Return the sentence and the offsets of its words."""
-    if isinstance(each, Sentence) and not (content.confidence or content.trees or content.initial):
-        return each, spans_in(own_text(each), each)
-    if isinstance(each, Sentence) or not hasattr(each, "spans"):
+def _blocks(each: Placed | Sentence, number: int, content: Content) -> Iterator[_Cells]:
+    """Yield the rows of one sentence, column by column; then those of its other trees, if the content has trees."""
+    needs_parse = content.confidence or content.trees or content.initial
+    if isinstance(each, Sentence) if needs_parse else not (isinstance(each, Sentence) or hasattr(each, "spans")):
         what = "a Parse" if isinstance(each, Sentence) else "a Parse or a Sentence"
         raise TreefineError(f"This is not {what}: {each!r:.60}.", hint="Pass only Parses or only Sentences.")
-    return each.sentence, each.spans
-
-
-def _blocks(each: Placed | Sentence, cells: _Cells, content: Content) -> Iterator[_Cells]:
-    """Yield the rows of one sentence, column by column; then those of its other trees, if the content has trees.
-
-    `cells` holds the columns that every sentence has.
-    """
-    parse = cast("Parse", each)
+    if isinstance(each, Sentence):
+        yield _word_cells(each, spans_in(own_text(each), each), number)
+        return
+    cells, parse = _word_cells(each.sentence, each.spans, number), cast("Parse", each)
     if content.confidence:
-        cells |= _confidence_cells(parse)
+        cells |= {
+            "arc_confidence": [word.arc for word in parse.word_confidences],
+            "label_confidence": [word.label for word in parse.word_confidences],
+            "confidence": [word.both for word in parse.word_confidences],
+            "sentence_confidence": [parse.confidence] * len(parse),
+            **{f"{column}_confidence": parse.confidences_in(column) for column in COLUMNS},
+        }
     if content.initial:
         cells |= {"initial_head": parse.initial.heads, "initial_label": parse.initial.labels}
     if not content.trees:
@@ -222,13 +214,27 @@ def _blocks(each: Placed | Sentence, cells: _Cells, content: Content) -> Iterato
     for rank, tree in enumerate(parse.trees, start=1):
         if rank == 2 and content.confidence:  # only the best tree has word confidences
             cells |= {column.name: [None] * len(parse) for column in CONFIDENCE}
-        yield cells | _tree_cells(tree, rank, parse.forms)
+        yield cells | {
+            "head": tree.heads,
+            "head_form": [parse.forms[head - 1] if head else None for head in tree.heads],
+            "label": tree.labels,
+            "tree": [rank] * len(parse),
+            "probability": [tree.probability] * len(parse),
+            "label_probability": [tree.label_probability] * len(parse),
+        }
 
 
 def _word_cells(sentence: Sentence, spans: Sequence[Span], number: int) -> _Cells:
-    n_words, forms, heads = len(sentence), sentence.forms, sentence.heads
+    n_words, forms = len(sentence), sentence.forms
+    # The bytes of a file name that are not UTF-8 are spelled out: Arrow cannot hold them.
+    path = sentence.path.encode(errors="backslashreplace").decode()
+    tokens: list[CellValue] = [None] * n_words
+    if len(sentence.columns[0]) > n_words:  # not all lines are words
+        for token in sentence.tokens():
+            if len(token.words) > 1:
+                tokens[token.words[0] - 1 : token.words[-1]] = [token.form] * len(token.words)
     return {
-        "file": [_readable(sentence.path)] * n_words,
+        "file": [path] * n_words,
         "sentence": [number] * n_words,
         "sent_id": [sentence.sent_id] * n_words,
         "text": [own_text(sentence)] * n_words,
@@ -238,54 +244,10 @@ def _word_cells(sentence: Sentence, spans: Sequence[Span], number: int) -> _Cell
         "upos": sentence.upos,
         "xpos": sentence.xpos,
         "feats": sentence.feats,
-        "head": heads,
-        "head_form": _forms_of(heads, forms),
+        "head": sentence.heads,
+        "head_form": [forms[head - 1] if head else None for head in sentence.heads],
         "label": sentence.labels,
-        "token": _tokens(sentence),
+        "token": tokens,
         "start": [start for start, _ in spans],
         "end": [end for _, end in spans],
     }
-
-
-def _confidence_cells(parse: Parse) -> _Cells:
-    return {
-        "arc_confidence": [each.arc for each in parse.word_confidences],
-        "label_confidence": [each.label for each in parse.word_confidences],
-        "confidence": [each.both for each in parse.word_confidences],
-        "sentence_confidence": [parse.confidence] * len(parse),
-        **{f"{column}_confidence": parse.confidences_in(column) for column in COLUMNS},
-    }
-
-
-def _tree_cells(ranked: RankedTree, rank: int, forms: Sequence[str]) -> _Cells:
-    heads, labels = ranked.tree.arcs
-    return {
-        "head": heads,
-        "head_form": _forms_of(heads, forms),
-        "label": labels,
-        "tree": [rank] * len(forms),
-        "probability": [ranked.probability] * len(forms),
-        "label_probability": [ranked.label_probability] * len(forms),
-    }
-
-
-def _readable(path: str) -> str:
-    """Spell out the bytes of a file name that are not UTF-8, which Arrow cannot hold."""
-    return path.encode(errors="backslashreplace").decode()
-
-
-def _forms_of(heads: Sequence[int | None], forms: Sequence[str]) -> list[CellValue]:
-    return [forms[head - 1] if head else None for head in heads]
-
-
-def _tokens(sentence: Sentence) -> list[CellValue]:
-    """Return the multiword token of each word, or None for a word that is not part of one."""
-    if len(sentence.columns[0]) == len(sentence):  # as in most sentences: all lines are words
-        return [None] * len(sentence)
-    tokens = ((token.form if len(token.words) > 1 else None, len(token.words)) for token in sentence.tokens())
-    return [form for form, n_words in tokens for _ in range(n_words)]
-
-
-def _count_characters(sentence: Sentence) -> int:
-    """Return the approximate number of characters in a sentence's strings."""
-    return sum(sum(map(len, column)) for column in sentence.columns) + sum(map(len, sentence.comments))

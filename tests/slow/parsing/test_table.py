@@ -2,12 +2,9 @@
 
 import json
 import sys
-from dataclasses import replace
 
-import polars
 import pyarrow
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.data import DATA
@@ -16,10 +13,8 @@ from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import Parser, Sentence, TreefineError, read_treebank
 from treefine.config import TagSettings
-from treefine.parsing import table
 from treefine.parsing.initial import given as given_trees
-from treefine.parsing.parse import Parses
-from treefine.parsing.table import CONFIDENCE, WORDS, Content, record_batches, to_table
+from treefine.parsing.table import Content, record_batches, to_table
 
 TEXT = "Dogs bark. Don't you\n\nhear them?  "
 
@@ -97,25 +92,6 @@ def test_the_table_of_a_treebank_has_the_cells_of_its_words(name):
     assert next(rows, None) is None  # empty nodes have no row
 
 
-def test_each_of_the_k_best_trees_has_rows_and_only_the_first_has_confidences(nlp):
-    sentences = [each for each in sample(10) if len(each) > 2]
-    parses = Parses(nlp.using(k=3).stream(sentences))
-
-    rows = iter(parses.to_arrow().to_pylist())
-
-    for parse in parses:
-        for rank, each in enumerate(json.loads(parse.to_json())["trees"], start=1):
-            for number, (head, label) in enumerate(zip(each["heads"], each["labels"], strict=True)):
-                row = next(rows)
-                assert (row["tree"], row["word"], row["head"], row["label"]) == (rank, number + 1, head, label)
-                assert row["head_form"] == (parse.forms[head - 1] if head else None)
-                assert row["probability"] == pytest.approx(each["probability"], rel=1e-3)
-                assert row["label_probability"] == pytest.approx(each["label_probability"], rel=1e-3)
-                sure = parse.words[number].confidence if rank == 1 else None
-                assert row["confidence"] == (sure if sure is None else pytest.approx(sure))
-    assert next(rows, None) is None
-
-
 def test_the_initial_trees_are_included_on_request(nlp):
     before = [*damaged(sample(6)), Sentence.of_words(["no", "tree"])]
 
@@ -123,13 +99,6 @@ def test_the_initial_trees_are_included_on_request(nlp):
 
     assert table["initial_head"].to_pylist() == [head for each in before for head in each.heads]
     assert table["initial_label"].to_pylist() == [label for each in before for label in each.labels]
-
-
-def test_an_empty_table_has_its_columns(nlp):
-    assert to_table([]).num_rows == 0
-    assert tuple(to_table([]).column_names) == tuple(column.name for column in WORDS)
-    assert nlp("").to_pandas().columns.tolist() == [column.name for column in WORDS + CONFIDENCE]
-    assert nlp("").to_polars().is_empty()
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
@@ -141,31 +110,7 @@ def test_the_size_of_record_batches_makes_no_difference(size):
     assert all(size <= len(batch) < size + max(map(len, sentences)) for batch in found[:-1])
 
 
-def test_long_strings_are_split_into_several_record_batches(monkeypatch):
-    monkeypatch.setattr(table, "CHARACTERS", 1000)
-    sentences = [Sentence.of_words(["x" * 600])] * 4
-
-    assert [len(batch) for batch in record_batches(sentences, Content())] == [2, 2]
-
-
 CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\r\0"), min_size=1, max_size=9)
-
-
-@given(st.lists(st.lists(CELLS, min_size=1, max_size=4), min_size=1, max_size=3), st.text("ab\0é ", max_size=4))
-def test_any_string_survives_a_round_trip(forms, path):
-    sentences = [replace(Sentence.of_words(words, upos=words, xpos=words[::-1]), path=path) for words in forms]
-
-    found = to_table(sentences)
-
-    flat = [form for words in forms for form in words]
-    backwards = [form for words in forms for form in words[::-1]]
-    for rows in (
-        found.to_pydict(),
-        found.to_pandas().to_dict("list"),
-        polars.from_arrow(found).to_dict(as_series=False),
-    ):
-        assert (rows["form"], rows["upos"], rows["xpos"]) == (flat, flat, backwards)
-        assert set(rows["file"]) == {path}
 
 
 def test_parses_and_sentences_cannot_be_mixed_with_each_other_or_anything_else(nlp):
