@@ -191,7 +191,7 @@ def import_package(package: Literal["pyarrow", "pyarrow.parquet", "pandas", "pol
 def _blocks(each: Placed | Sentence, number: int, content: Content) -> Iterator[_Cells]:
     """Yield the rows of one sentence, column by column; then those of its other trees, if the content has trees."""
     needs_parse = content.confidence or content.trees or content.initial
-    if isinstance(each, Sentence) if needs_parse else not (isinstance(each, Sentence) or hasattr(each, "spans")):
+    if needs_parse if isinstance(each, Sentence) else not hasattr(each, "spans"):
         what = "a Parse" if isinstance(each, Sentence) else "a Parse or a Sentence"
         raise TreefineError(f"This is not {what}: {each!r:.60}.", hint="Pass only Parses or only Sentences.")
     if isinstance(each, Sentence):
