@@ -201,7 +201,6 @@ def test_the_model_for_a_language_is_found_by_code_name_or_treebank(install, ask
     [
         ("sv", "Swedish is in the model multi: install the package treefine-multi."),
         ("sv_talbanken", "Swedish is in the model multi: install the package treefine-multi."),
-        ("swedisch", "Did you mean sv? Swedish is in the model multi: install the package treefine-multi."),
         ("english", "English is in the model en."),
         ("foo", "or OWNER/NAME on the hub."),  # not Faroese
     ],

@@ -21,7 +21,6 @@ from treefine.model.weight_files import LAYOUT, read_json
 
 BUNDLED = Path(__file__).parent.parent / "models"
 ABOUT = "about.json"  # in the folder of a bundled model
-_SHORTEST_NAME = 4  # letters; shorter names of models are often similar to codes of languages by chance
 ENTRY_POINTS = "treefine.models"  # the group in which an extra package names its models
 _TRAINED, _RECIPE = "model", "recipe.json"  # in the output folder of a training; see `FolderNames` in training
 
@@ -135,7 +134,8 @@ def find_model(name: str | os.PathLike[str]) -> Path:
         return known[asked]
     if "/" not in asked and "\\" not in asked and not Path(name).exists():
         bundled = f"Choose a bundled one ({', '.join(known)}), or give" if known else "No model is bundled; give"
-        hint = f"{bundled} the path of a folder, or OWNER/NAME on the hub. {_about_language(asked)}"
+        place = f"It is in the package {EXTRA_PACKAGE}." if asked == EXTRA_MODEL else _where(asked)[1]
+        hint = f"{bundled} the path of a folder, or OWNER/NAME on the hub. {place}"
         raise ModelError(f"There is no model {asked!r}.", hint=hint.rstrip())
     if Path(name).name == _TRAINED and not Path(name).exists():
         trained_model(Path(name).parent)  # raises an error if that training has not finished
@@ -233,45 +233,24 @@ def unknown_language(asked: str, known: Mapping[str, str], *, model: str = "") -
     """
     codes = " and ".join(filter(None, [", ".join([*known][:-1]), *[*known][-1:]]))
     knows = f"The model{f' {model}' if model else ''} knows {codes or 'no language by name'}."
-    elsewhere = _where(asked)
-    if elsewhere and _language(asked) not in known:
-        message = f"{f'The model {model}' if model else 'This model'} does not know {_name_of(asked)}."
-        return ModelError(message, hint=f"{elsewhere} {knows}")
+    name, place = _where(asked)
+    if place and asked.strip().lower().partition("_")[0] not in known:
+        message = f"{f'The model {model}' if model else 'This model'} does not know {name}."
+        return ModelError(message, hint=f"{place} {knows}")
     near = _nearest(asked, known)
     hint = f"Did you mean {near} ({known[near]})? {knows}" if near else knows
     return ModelError(f"There is no language {asked[:40]!r}.", hint=hint)
 
 
-def _about_language(asked: str) -> str:
-    """Say in which model a language is that was given as the name of a model; empty if it is not like a language."""
-    if asked == EXTRA_MODEL:
-        return f"It is in the package {EXTRA_PACKAGE}, which is not installed."
-    found = _where(asked)
-    near = _nearest(asked, LANGUAGES_OF_MULTI) if not found and len(asked) >= _SHORTEST_NAME else ""
-    return f"Did you mean {near}? {_where(near)}" if near else found
-
-
-def _where(asked: str) -> str:
-    """Say in which model a language is, and how to install it; empty if it is in none."""
+def _where(asked: str) -> tuple[str, str]:
+    """Return the English name of a language and a sentence that says in which model it is; both empty if in none."""
     found = _place_of(asked)
     if found is not None:
-        return f"{found[1].name} is in the model {found[0]}."
-    name = "" if EXTRA_MODEL in bundled_models() else _name_of(asked)
-    return f"{name} is in the model {EXTRA_MODEL}: install the package {EXTRA_PACKAGE}." if name else ""
-
-
-def _name_of(asked: str) -> str:
-    """Return the English name of a language that is or could be installed; empty if it is not known."""
-    found = _place_of(asked)
-    if found is not None:
-        return found[1].name
-    language = _language(asked)
+        return found[1].name, f"{found[1].name} is in the model {found[0]}."
+    language = asked.strip().lower().partition("_")[0]  # of a treebank
     names = (name for code, name in LANGUAGES_OF_MULTI.items() if language in (code, name.lower()))
-    return next(names, "")
-
-
-def _language(asked: str) -> str:
-    return asked.strip().lower().partition("_")[0]  # of a treebank
+    name = "" if EXTRA_MODEL in bundled_models() else next(names, "")
+    return name, f"{name} is in the model {EXTRA_MODEL}: install the package {EXTRA_PACKAGE}." if name else ""
 
 
 def _nearest(asked: str, known: Mapping[str, str]) -> str:
@@ -280,7 +259,7 @@ def _nearest(asked: str, known: Mapping[str, str]) -> str:
     >>> _nearest("sw", {"sl": "Slovenian", "sv": "Swedish"}), _nearest("Slovenia", {"sl": "Slovenian"})
     ('sv', 'sl')
     """
-    language = _language(asked)
+    language = asked.strip().lower().partition("_")[0]
     names = {name.lower(): code for code, name in known.items()} | {code: code for code in known}
     begun = [name for name in names if len(language) > 1 and name.startswith(language)]
     close = [language] if language in names else begun or get_close_matches(language, names, 1)
