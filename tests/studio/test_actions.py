@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.studio_files import change
-from tests.support.studio_pages import DOG, RAIN, STARS, conllu
+from tests.support.studio_pages import DOG, RAIN, STARS
 from treefine.errors import TreebankError, TreefineError
 from treefine.studio.actions import Action, UnknownLabelError, act, confirmed, decisions_of, set_arcs
 from treefine.treebank.constraints import Constraints
@@ -48,12 +48,6 @@ def test_an_arc_with_a_label_decides_both_and_keeps_other_notes(document):
     assert decisions_of(found) == Constraints(heads={4: 1}, labels={4: "obl"})
 
 
-def test_a_label_also_decides_the_head(document):
-    found = edited(document, Action("label", word=4, label="iobj"))
-
-    assert decisions_of(found) == Constraints(heads={4: 2}, labels={4: "iobj"})
-
-
 def test_an_arc_below_itself_keeps_the_tree_a_tree_and_frees_the_words_that_had_to_move(document):
     change(document, Action("keep", words=(1, 2, 4)))
 
@@ -68,13 +62,6 @@ def test_a_blank_label_is_not_decided(document):
 
     assert (found.labels[3], decisions_of(found)) == ("_", Constraints(heads={4: 1}))
     assert decisions_of(confirmed(found, [1, 4])) == Constraints(heads={1: 2, 4: 1}, labels={1: "nsubj"})
-
-
-def test_the_label_of_a_word_without_a_head_cannot_be_set(path, open_file):
-    document = opened(open_file, path, conllu("1 a _ _ _ _ _ _ _ _"))
-
-    with pytest.raises(TreebankError, match="This word has no head yet. Attach it first."):
-        edited(document, Action("label", word=1, label="root"))
 
 
 def test_choosing_what_was_forbidden_allows_it_again(document):
@@ -167,17 +154,6 @@ def test_splitting_a_sentence_frees_the_words_whose_arcs_had_to_change(document)
     assert second.sent_id == "dog-2"
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["usual", "Windows"])
-def test_the_second_half_of_a_sentence_gets_a_sent_id_that_no_other_sentence_has(path, open_file, newline):
-    path.write_bytes((DOG + RAIN).replace("\n", newline).encode())
-    document = open_file()
-
-    for number in (7, 5, 3):
-        change(document, Action("split_sentence", word=number), id=str(number))
-
-    assert [each.sent_id for _, each in document.sentences()] == ["dog", "dog-4", "dog-3", "dog-2", "rain"]
-
-
 def test_joining_sentences_frees_the_root_of_the_second(document):
     change(document, Action("keep", words=(2, 3)), id="a")
     change(document, Action("keep", words=(1, 4)), key=2, id="b")
@@ -202,11 +178,6 @@ def test_joined_sentences_keep_only_a_status_that_both_had(document, first, seco
     assert document.status(1) == joined
 
 
-def test_the_last_sentence_cannot_be_joined(document):
-    with pytest.raises(TreebankError, match="This is the last sentence. There is nothing to join it with."):
-        act(document, 3, Action("join_sentences"))
-
-
 def test_words_are_split_joined_and_made_multiword_tokens(document):
     assert edited(document, Action("split_word", word=4, forms=("star", "s"))).forms[3:] == ("star", "s", ".")
     assert edited(document, Action("join_words", word=3, last=4)).forms == ("She", "saw", "two stars", ".")
@@ -216,12 +187,6 @@ def test_words_are_split_joined_and_made_multiword_tokens(document):
     assert document.sentence(1).text == "Shesaw two stars."
     found = edited(document, Action("split_into_multiword", word=4, forms=("star", "plural")))
     assert found.forms == ("She", "saw", "two", "star", "plural", ".")
-
-
-def test_cells_and_comments_are_replaced(document):
-    assert edited(document, Action("cell", word=1, column="upos", value="NOUN")).upos[0] == "NOUN"
-    assert edited(document, Action("cell", word=1, column="feats")).feats[0] == "_"
-    assert edited(document, Action("comments", lines=("note", "# b = c"))).comments == ("# note", "# b = c")
 
 
 # Lines
@@ -282,10 +247,3 @@ def test_an_action_that_is_not_possible_is_refused_with_the_reason(document, act
         edited(document, action)
 
     assert message in f"{error.value.message} {error.value.hint}"
-
-
-def test_marks_that_are_not_valid_count_as_no_decisions(path, open_file):
-    document = opened(open_file, path, STARS.replace("SpaceAfter=No", "Keep=Everything"))
-
-    assert decisions_of(document.sentence(1)) == Constraints()
-    assert decisions_of(edited(document, Action("keep", words=(1,)))).heads == {1: 2}

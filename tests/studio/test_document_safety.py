@@ -1,6 +1,5 @@
 """Nothing is lost: kills at any moment, disks that fail, and other programs that change the file."""
 
-import os
 import shutil
 import threading
 from contextlib import contextmanager
@@ -214,17 +213,6 @@ def test_a_file_that_another_program_changes_during_a_session_is_not_overwritten
     again.close()
     assert path.read_bytes() == document.content()
     assert again.content() == document.content()
-
-
-def test_a_file_with_a_new_time_and_the_same_content_was_not_changed(path, unsaved, open_file):
-    document = open_file()
-    os.utime(path, (1, 1))
-
-    change(document, DONE)
-    document.save()
-
-    assert document.fault == ""
-    assert path.read_bytes() == document.content()
 
 
 def test_nothing_can_be_changed_if_another_program_changed_the_file_before_the_first_change(path, open_file):

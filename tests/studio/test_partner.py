@@ -2,7 +2,6 @@
 
 import random
 import threading
-from concurrent.futures import CancelledError
 from importlib.resources import files
 
 import pytest
@@ -110,12 +109,6 @@ def test_a_forbidden_arc_is_replaced_also_if_it_was_not_the_parsers_choice(tiny)
         assert found.labels[word - 1] != sentence.labels[word - 1]
 
 
-def test_nothing_follows_if_the_words_have_changed(tiny):
-    sentence = read(DOG)
-
-    assert tiny.follow(sentence, edits.join_words(sentence, 2, 3)) is None
-
-
 @pytest.mark.parametrize(
     "decided",
     [
@@ -171,16 +164,6 @@ def test_suggestions_differ_from_the_sentence_and_agree_with_the_decisions(tiny)
     assert n_seen > 10
 
 
-def test_a_word_without_a_head_counts_as_wrong(tiny):
-    sentence = attached(Sentence.of_words(["Rain", "fell", "."]), 1, 2, "nsubj")
-
-    advice = tiny.advise(sentence)
-
-    assert advice.confidence == (1.0, None, None)
-    assert advice.n_wrong == 2
-    assert {each.word for each in advice.suggestions} == {2, 3}
-
-
 def test_ratings_are_the_confidences_of_the_advice(tiny):
     sentences = short(6, longest=12)
 
@@ -196,17 +179,6 @@ def test_a_very_long_sentence_is_edited_without_the_parser(tiny):
     assert tiny.parse(long) is None
     assert tiny.follow(long, attached(long, 1, 2, "det")) is None
     assert [each.n_wrong for each in tiny.rate([long, brief, long])] == [401, tiny.rate([brief])[0].n_wrong, 401]
-
-
-def test_parsing_keeps_decisions_and_notes(tiny):
-    decided = Constraints({1: 4, 7: 5}, {7: "vocative"}, not_heads={2: [3]}).mark(read(DOG))
-
-    found = tiny.parse(decided)
-
-    assert (found.heads[0], arcs(found)[7]) == (4, (5, "vocative"))
-    assert found.heads[1] != 3
-    assert decisions_of(found) == decisions_of(decided)
-    assert found[6].misc == "SpaceAfter=No|Keep=Arc"
 
 
 # One thread for all
@@ -259,33 +231,6 @@ def test_the_background_waits_for_a_person(slow):
         each.join()
 
     assert parser.asked == [["first"], ["person"], ["second"]]
-
-
-def test_closing_ends_work_that_has_not_started(slow):
-    parser, partner = slow
-    ended = []
-
-    def rate(name):
-        try:
-            partner.rate([Sentence.of_words([name, "b"])])
-            ended.append("rated")
-        except (RuntimeError, CancelledError):
-            ended.append("stopped")
-
-    threads = [in_thread(rate, "first")]
-    until(lambda: parser.asked == [["first"]])
-    threads.append(in_thread(rate, "second"))
-    until(lambda: partner._thread._work_queue.qsize())
-    threads.append(in_thread(partner.close))
-    until(lambda: not partner._thread._work_queue.qsize() or ended)
-    parser.may_parse.release()
-    for each in threads:
-        each.join()
-
-    assert sorted(ended) == ["rated", "stopped"]
-    assert parser.asked == [["first"]]
-    with pytest.raises(RuntimeError, match="after shutdown"):
-        partner.rate([Sentence.of_words(["third", "b"])])
 
 
 # Loading

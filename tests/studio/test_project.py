@@ -9,7 +9,7 @@ from tests.support.studio_pages import DOG, RAIN, STARS, TREES, Stub, arc_of, de
 from treefine.errors import TreefineError
 from treefine.studio.actions import Action, UnknownLabelError
 from treefine.studio.checks import Checker
-from treefine.studio.document import Document, StaleError
+from treefine.studio.document import Document
 from treefine.studio.project import Project, Queue, Reference
 
 INVALID = "# sent_id = bad\n1\tno\n\n"
@@ -69,19 +69,6 @@ def test_the_most_doubtful_sentences_come_first_and_those_that_are_done_last(ope
     assert keys(project, order="doubt") == [1, 3, 2]
 
 
-def test_a_sentence_is_rated_again_after_a_change(open_project):
-    project = open_project(partner=Stub(sure={3: 0.5}))
-    until(lambda: project.doubt(0, 1) is not None)
-    before = project.doubt(0, 1)
-
-    edit(project, Action("keep", words=(3,)))
-    until(lambda: project.doubt(0, 1) is not None)
-
-    assert project.doubt(0, 1) == pytest.approx(before - 0.5)
-    project.undo(0, "back")
-    assert project.doubt(0, 1) == before
-
-
 def test_a_search_finds_words_and_combines_with_filters(open_project):
     project = open_project(STARS + INVALID + DOG + RAIN)
     edit(project, Action("status", value="done"), key=4)
@@ -107,18 +94,6 @@ def test_references_are_found_by_sent_id_whatever_their_order(open_project, tmp_
     assert found == {1: ["stars"], 2: [None], 3: ["rain"]}
     assert [project.n_different(0, key) for key in (1, 2, 3)] == [2, 8, 0]
     assert project.queue(0, order="difference") == Queue([2, 1, 3], {}, 2)
-
-
-@pytest.mark.parametrize("unnamed", ["both", "own", "other"])
-def test_references_without_sent_id_are_found_by_position(open_project, tmp_path, unnamed):
-    own = TREES if unnamed == "other" else without_ids(TREES)
-    other = OTHER_STARS + DOG
-    project = open_project(own, references=[reference(tmp_path, other if unnamed == "own" else without_ids(other))])
-
-    found = [project.others(0, key)[0][1] for key in (1, 2, 3)]
-
-    assert [each and each.forms[0] for each in found] == ["She", "The", None]
-    assert [project.n_different(0, key) for key in (1, 2, 3)] == [2, 0, 3]
 
 
 def test_references_are_found_for_every_file_by_sent_id_and_not_by_position(open_project, tmp_path):
@@ -159,17 +134,6 @@ def test_an_unknown_label_is_refused_and_known_to_the_file_once_a_person_insists
     assert arc_of(project.documents[0], 7, key=2) == (4, "obj1")
     assert "obj1" in project.inventory(0).labels
     assert "obj1" not in project.inventory(1).labels
-
-
-def test_the_inventory_lists_values_by_frequency(open_project):
-    found = open_project().inventory(0)
-
-    assert found.labels[:4] == ["nsubj", "root", "punct", "det"]
-    assert set(found.labels) == {"nsubj", "root", "nummod", "obj", "punct", "det", "amod", "case", "obl"}
-    assert found.upos[:3] == ["NOUN", "VERB", "PUNCT"]
-    assert "INTJ" in found.upos
-    assert found.feats[:2] == ["Tense=Past", "Number=Sing"]
-    assert "NNS" in found.xpos
 
 
 def test_a_correction_confirms_the_words_before_it_if_the_person_wants_that(open_project):
@@ -238,27 +202,6 @@ def test_parsing_again_replaces_the_tree_except_what_is_decided(open_project):
     assert change.what == "parse"
     assert (arc_of(project.documents[0], 3), arc_of(project.documents[0], 4)) == ((4, "nummod"), (1, "nmod"))
     assert project.parse(0, 1, 2, "c") is None
-
-
-def test_decisions_that_no_tree_satisfies_are_reported_when_parsing_again(open_project):
-    partner = Stub()
-    partner.parse = lambda sentence: None
-    project = open_project(partner=partner)
-
-    with pytest.raises(TreefineError, match="No tree satisfies all decisions. Remove one of them."):
-        project.parse(0, 1, 0, "a")
-
-
-def test_advice_comes_with_the_version_that_it_is_about(open_project):
-    project = open_project(INVALID + STARS, partner=Stub(suggests={4: [(1, "nmod")]}))
-    edit(project, Action("status", value="doubtful"), key=2)
-
-    version, advice = project.advise(0, 2)
-
-    assert (version, [each.word for each in advice.suggestions]) == (1, [4])
-    assert project.advise(0, 1) == (0, None)
-    with pytest.raises(StaleError):
-        project.advise(0, 9)
 
 
 def test_the_studio_works_without_a_parser(open_project):

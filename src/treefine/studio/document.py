@@ -482,7 +482,7 @@ def without_marks(sentence: Sentence) -> Sentence:
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a file, decompressed. It must be UTF-8, because it is written as UTF-8."""
+    """Return the content of a file, decompressed."""
     with open_input(path) as stream:
         return stream.read()
 

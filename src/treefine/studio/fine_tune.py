@@ -15,7 +15,7 @@ from treefine.config import ConfidenceSettings, ModelSettings
 from treefine.model.parser_model import ParserModel
 from treefine.parsing.initial import empty
 from treefine.parsing.parser import Parser
-from treefine.studio.learn import FineTuneRequest, HeldBackComparison
+from treefine.studio.learn import FineTuneRequest, LearningState, compared
 from treefine.training.calibrate import calibrated
 from treefine.training.data import TrainingGraphs
 from treefine.training.learner import Learner
@@ -48,7 +48,21 @@ class FineTuner:
         sentences = list(plan.language.of_sentences(request.train))
         parses = None if plan.initial is empty else list(plan.initial(sentences))
         self.epochs = max(1, min(settings.epochs, settings.most_words // sum(map(len, sentences))))
-        recipe = self._recipe(plan.max_steps)
+        ours = self.model.settings
+        recipe = Recipe(
+            TreebankSettings(("corrected",), ("held-back",), unnamed=0.0),  # the files are not read
+            PretrainedSettings(fine_tune_from=request.model),
+            ours.relations,
+            TagTraining(**asdict(ours.tags)),
+            ours.scorer,
+            ours.decode,
+            InitialSettings(decided_share=_DECIDED_SHARE) if ours.relations.decided else InitialSettings(),
+            RefineSettings(max_steps=plan.max_steps if ours.reads_graph else 1),
+            OptimiserSettings(settings.learning_rate, settings.encoder_learning_rate, eps=1e-8, warmup=0.1),
+            TrainingSettings(
+                self.epochs, batch_pieces=settings.batch_pieces, masking=settings.masking, seed=settings.seed
+            ),
+        )
         freeze_sentence_ends(self.model)
         graphs = TrainingGraphs(sentences, parses, recipe.initial)
         self.learner = Learner(self.model, recipe, sentences, graphs, Processes(torch.device("cpu")))
@@ -61,7 +75,7 @@ class FineTuner:
             pass
         return self.n_done / self.epochs
 
-    def compared(self) -> HeldBackComparison:
+    def compared(self) -> LearningState:
         """Calibrate and save the new model, and compare it with the present one on the words of the held-back trees."""
         parser, request = self._parser(), self.request
         self.model.settings = recalibrated(parser, request.held_back)
@@ -73,7 +87,7 @@ class FineTuner:
             blank = [BLANK] * len(sentence)
             words.append(sentence.with_tags(upos=blank, xpos=blank, feats=blank, lemma=blank))
         present, new = (self._loaded(name).stream_trees(words) for name in (request.present, str(request.output)))
-        return HeldBackComparison.of(request.held_back, list(present), list(new))
+        return compared(request.held_back, present, new, most_p=request.settings.most_p)
 
     def _parser(self) -> Parser:
         """Return a parser with the current weights and everything else of the model that was loaded."""
@@ -82,24 +96,6 @@ class FineTuner:
 
     def _loaded(self, name: str) -> Parser:
         return Parser.from_pretrained(name, device="cpu", keep="nothing", language=self.request.language or None)
-
-    def _recipe(self, max_steps: int) -> Recipe:
-        """Return the recipe for fine-tuning the model as it is."""
-        ours, settings = self.model.settings, self.request.settings
-        return Recipe(
-            TreebankSettings(("corrected",), ("held-back",), unnamed=0.0),  # the files are not read
-            PretrainedSettings(fine_tune_from=self.request.model),
-            ours.relations,
-            TagTraining(**asdict(ours.tags)),
-            ours.scorer,
-            ours.decode,
-            InitialSettings(decided_share=_DECIDED_SHARE) if ours.relations.decided else InitialSettings(),
-            RefineSettings(max_steps=max_steps if ours.reads_graph else 1),
-            OptimiserSettings(settings.learning_rate, settings.encoder_learning_rate, eps=1e-8, warmup=0.1),
-            TrainingSettings(
-                self.epochs, batch_pieces=settings.batch_pieces, masking=settings.masking, seed=settings.seed
-            ),
-        )
 
 
 def recalibrated(parser: Parser, held_back: Sequence[Sentence]) -> ModelSettings:

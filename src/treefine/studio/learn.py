@@ -1,9 +1,8 @@
 """Learn from corrections: fine-tune a copy of the model in the background, and offer it if it makes fewer errors.
 
-A process of its own does the work, so importing this module does not load torch. Each run starts from the original
-model and learns from all corrected sentences, except those that are held back. Both models then parse the held-back
-sentences from their words alone. The weights do not depend on these sentences, so the comparison is fair; only the
-confidences of the new model are calibrated on them.
+A process of its own does the work, so this module does not load torch. Each run starts from the original model and
+learns from all corrected sentences, except those that are held back. Both models then parse the words of the held-back
+sentences. The weights do not depend on these, so the comparison is fair; only confidences are calibrated on them.
 """
 
 from __future__ import annotations
@@ -55,61 +54,44 @@ class LearningSettings:
 
 
 @dataclass(frozen=True)
-class HeldBackComparison:
-    """The trees of two models for the held-back sentences. A word is right if its head and its whole label are."""
-
-    words: tuple[int, ...]  # of each sentence
-    present: tuple[int, ...]  # right words of each sentence, by the present model
-    new: tuple[int, ...]
-    became_right: int  # words of all sentences
-    became_wrong: int
-
-    @classmethod
-    def of(cls, gold: Sequence[Sentence], present: Iterable[Sentence], new: Iterable[Sentence]) -> HeldBackComparison:
-        """Compare the trees of both models with the correct trees."""
-        right, before, after = (
-            [list(zip(each.heads, each.labels, strict=True)) for each in some] for some in (gold, present, new)
-        )
-        ours, theirs = (
-            [[x == y for x, y in zip(*arcs, strict=True)] for arcs in zip(right, some, strict=True)]
-            for some in (before, after)
-        )  # whether each word of each sentence is right
-        changes = [change for words in map(zip, ours, theirs) for change in words]
-        became_right, became_wrong = changes.count((False, True)), changes.count((True, False))
-        return cls(tuple(map(len, gold)), tuple(map(sum, ours)), tuple(map(sum, theirs)), became_right, became_wrong)
-
-    @property
-    def p(self) -> float:
-        """The probability of a difference this large by chance, by randomisation over sentences."""
-        counts = {
-            name: np.array([self.words, self.words, right], np.float64).T
-            for name, right in (("present", self.present), ("new", self.new))
-        }
-        return compare_counts(counts).between("present", "new").randomisation
-
-    def state(self, *, most_p: float) -> LearningState:
-        """Return the state after this comparison. The new model must be better, and p must not be above `most_p`."""
-        n_words, p, has_gained = sum(self.words), self.p, self.became_right > self.became_wrong
-        is_better = has_gained and p <= most_p
-        message = (
-            f"On {_counted(len(self.words), 'held-back sentence')} ({_counted(n_words, 'word')}) the new model has "
-            f"{100 * sum(self.new) / n_words:.1f} LAS, the present one {100 * sum(self.present) / n_words:.1f}: "
-            f"{_counted(self.became_right, 'word')} became right, {self.became_wrong} wrong (p = {p:.2g})."
-        )
-        may_be_chance = " This may be chance." * (has_gained and not is_better)
-        return LearningState("better" if is_better else "not better", message + may_be_chance)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-@dataclass(frozen=True)
 class LearningState:
     """The state of a learner: the present run, or the result of the last one."""
 
     kind: Literal["idle", "training", "better", "not better", "failed"] = "idle"
     message: str = ""
+
+
+def compared(
+    gold: Sequence[Sentence], present: Iterable[Sentence], new: Iterable[Sentence], *, most_p: float
+) -> LearningState:
+    """Compare the trees of two models with the correct ones: a word is right if its head and its whole label are.
+
+    The new model must be better, and the p of a randomisation test over sentences must not be above `most_p`.
+    """
+    trees = [[list(zip(each.heads, each.labels, strict=True)) for each in some] for some in (gold, present, new)]
+    before, after = (
+        [[x == y for x, y in zip(*pair, strict=True)] for pair in zip(trees[0], some, strict=True)]
+        for some in trees[1:]
+    )  # whether each word of each sentence is right
+    lengths = list(map(len, before))
+    n_right = {"present": list(map(sum, before)), "new": list(map(sum, after))}
+    counts = {name: np.array([lengths, lengths, some], np.float64).T for name, some in n_right.items()}
+    p = compare_counts(counts).between("present", "new").randomisation
+    changes = [change for words in map(zip, before, after) for change in words]
+    gained, lost = changes.count((False, True)), changes.count((True, False))
+    las = {name: 100 * sum(some) / len(changes) for name, some in n_right.items()}
+    message = (
+        f"On {_counted(len(gold), 'held-back sentence')} ({_counted(len(changes), 'word')}) the new model has "
+        f"{las['new']:.1f} LAS, the present one {las['present']:.1f}: "
+        f"{_counted(gained, 'word')} became right, {lost} wrong (p = {p:.2g})."
+    )
+    if gained > lost and p <= most_p:
+        return LearningState("better", message)
+    return LearningState("not better", message + " This may be chance." * (gained > lost))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -150,7 +132,7 @@ class CorrectionLearner:
     """Fine-tunes a copy of a model in the background when enough sentences have been corrected.
 
     The work folder keeps the adopted model and the division of the sentences from one session to the next. `create`
-    makes the object in the worker process that trains, with the methods of a FineTuner.
+    makes the FineTuner in the worker process.
     """
 
     def __init__(
@@ -240,7 +222,7 @@ class CorrectionLearner:
             while progress < 1:
                 progress = self._worker.run(methodcaller("epoch"), ())
                 self._show_progress(request, progress)
-            state = self._worker.run(methodcaller("compared"), ()).state(most_p=request.settings.most_p)
+            state: LearningState = self._worker.run(methodcaller("compared"), ())
             shutil.rmtree(self.folder / _NEW, ignore_errors=True)
             if state.kind == "better":
                 request.output.rename(self.folder / _NEW)

@@ -63,7 +63,7 @@ def test_a_tiny_model_learns_new_labels_and_keeps_the_rest(tmp_path):
     Parser(model, segmenter=tiny_segmenter(), device="cpu", languages=["en"]).save(tmp_path / "start")
     short = [_below_first_word(each) for each in SENTENCES if 3 < len(each) < 20][:24]
     rates = {"learning_rate": 1e-2, "encoder_learning_rate": 1e-3}
-    settings = LearningSettings(epochs=14, **rates, batch_pieces=100, niceness=0)
+    settings = LearningSettings(epochs=14, **rates, batch_pieces=100, most_p=1.0)
     learner = CorrectionLearner(str(tmp_path / "start"), tmp_path / "work", settings=settings)
 
     assert learner.consider(short)

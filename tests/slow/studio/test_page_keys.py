@@ -156,13 +156,6 @@ def test_the_help_lists_all_keys_and_takes_all_keys_until_it_is_closed(studio, p
     assert (studio.document.revision, said(page, "#place")) == (0, "1 · stars")
 
 
-def test_a_key_for_a_word_says_that_none_is_selected(studio, page):
-    press(page, "r")
-
-    page.wait_for_selector("#problem >> text=Select a word first, with a click or the arrow keys.")
-    assert studio.document.revision == 0
-
-
 def test_a_tree_with_two_roots_is_done_only_after_a_second_enter(open_studio):
     studio = open_studio(RAIN.replace("2\tnsubj", "0\troot") + STARS)
     page = studio.open()
@@ -173,14 +166,6 @@ def test_a_tree_with_two_roots_is_done_only_after_a_second_enter(open_studio):
 
     until_sentence(page, "stars")
     assert studio.document.status(1) == "done"
-
-
-def test_two_presses_of_enter_do_not_mark_a_sentence_that_nobody_has_seen(studio, page):
-    press(page, "Enter", "Enter")
-    until_sentence(page, "dog")
-    until_done(page)
-
-    assert [studio.document.status(key) for key in (1, 2, 3)] == ["done", "open", "open"]
 
 
 def test_the_typed_label_comes_first_then_those_that_start_with_it_then_those_that_contain_it(open_studio):

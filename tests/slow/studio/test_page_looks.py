@@ -159,39 +159,3 @@ def test_all_controls_have_names_and_are_at_least_24_pixels_high(open_studio):
     found = measured(page, "controls")
     assert len(found) > 60
     assert [each["html"] for each in found if not each["name"] or each["height"] < 24] == []
-
-
-def test_the_file_is_downloaded_with_or_without_marks(studio, page, tmp_path):
-    go_to(page, 3)
-    press(page, "c")
-    until_arc(page, 3, "nummod of stars", is_decided=True)
-    press(page, "d")
-    page.wait_for_selector(".row.doubtful")
-    texts = []
-    for name in ("#export-marks", "#export-plain"):
-        page.click("#save")
-        with page.expect_download() as download:
-            page.click(name)
-        assert download.value.suggested_filename == "a.conllu"
-        download.value.save_as(tmp_path / "download.conllu")
-        texts.append((tmp_path / "download.conllu").read_text())
-        page.click("#text")
-        assert page.is_hidden("#save-menu")
-
-    assert texts == [studio.on_disk(), TREES]
-    assert "# treefine_status = doubtful" in texts[0]
-    assert "Keep=Arc" in texts[0]
-
-
-def test_the_welcome_is_shown_at_first_and_stays_closed(studio):
-    page = studio.open(is_welcomed=False)
-    assert page.is_visible("#welcome")
-    assert page.locator("#welcome-tree .arc").count() == 6
-    welcome, tree = page.locator("#welcome").bounding_box(), page.locator("#tree").bounding_box()
-    assert welcome["y"] + welcome["height"] <= tree["y"]
-    page.click("#close-welcome")
-    assert page.is_hidden("#welcome")
-    page.reload()
-    page.wait_for_selector("#tree .word")
-
-    assert page.is_hidden("#welcome")

@@ -1,31 +1,20 @@
 """Work on the page, in a real browser: the list, the parser, other annotators, other tabs, and a killed server."""
 
 import json
-import os
-import re
-import signal
-import socket
-import subprocess
-import sys
 from dataclasses import dataclass, field
 
 import pytest
 
-from tests.studio.test_page import reference
+from tests.slow.studio.test_command import started
 from tests.support.studio_pages import (
-    DOG,
     POLL,
     RAIN,
     SAYS_OTHER_TAB,
-    STARS,
     TREES,
     Stub,
     arc_of,
     conllu,
-    decided,
     drag,
-    focused,
-    form,
     go_to,
     press,
     said,
@@ -42,29 +31,6 @@ def until_rows(page, *notes):
         "notes => [...document.querySelectorAll('.row-note')].map((each) => each.textContent).join() === notes.join()",
         arg=notes,
     )
-
-
-def test_the_rows_show_texts_numbers_and_marks_and_a_click_opens_one(studio, page):
-    until_rows(page, "1 · stars", "2 · dog", "3 · rain")
-    assert page.locator(".row-text").all_inner_texts() == [
-        "She saw two stars.",
-        "The old dog slept near the door.",
-        "Rain fell.",
-    ]
-    page.click(".row >> nth=2")
-    until_sentence(page, "rain")
-    assert page.get_attribute(".row.current", "data-key") == "3"
-    press(page, "Home", "3")
-    until_rows(page, "1 · stars", "2 · dog", "3 · rain · ✎ changed")
-    press(page, "d")
-    until_rows(page, "1 · stars", "2 · dog", "3 · rain · ? doubtful")
-    page.click(".row >> nth=0")
-    until_sentence(page, "stars")
-    page.click("#done")
-
-    until_rows(page, "1 · stars · ✓ done", "2 · dog", "3 · rain · ? doubtful")
-    until_sentence(page, "dog")
-    assert [studio.document.status(key) for key in (1, 2, 3)] == ["done", "open", "doubtful"]
 
 
 def test_the_most_doubtful_sentences_come_first(open_studio):
@@ -145,20 +111,6 @@ TELESCOPE = conllu("""
 """)
 
 
-def test_reading_from_left_to_right_confirms_the_words_before_a_correction(open_studio):
-    studio = open_studio(partner=Stub())
-    page = studio.open()
-    page.click("#confirms")
-    drag(page, 4, 5)
-
-    page.wait_for_selector("#word-3.kept")
-    assert page.locator("#tree .word.kept").count() == 4
-    assert decided(studio.document) == [1, 2, 3]
-    page.reload()
-    page.wait_for_selector("#word-3.kept")
-    assert page.is_checked("#confirms")
-
-
 @dataclass
 class StubLearner:
     state: LearningState = field(default_factory=lambda: LearningState("better", "The new model has 91.0 LAS."))
@@ -210,35 +162,6 @@ def test_opening_sentences_changes_no_byte_also_with_labels_that_the_model_does_
     assert not studio.document.folder.exists()
 
 
-def test_the_bundled_parser_follows_a_correction_and_leaves_other_arcs_alone(open_studio, partner):
-    studio = open_studio(
-        TELESCOPE.replace("1\tI\tI\tPRON\tPRP\t_\t2\tnsubj", "1\tI\tI\tPRON\tPRP\t_\t2\tvocative") + RAIN,
-        partner=partner,
-    )
-    page = studio.open()
-    page.wait_for_selector("#word-1.doubtful")
-    drag(page, 7, 2)
-
-    until_arc(page, 7, "obl of saw")
-    assert page.locator("#tree .arc.moved").count() == 1
-    assert said(page, "#followed p") == "The parser chose the label obl."
-    assert shown_arc(page, 1) == "vocative of saw"
-    assert focused(page) == "label"
-    assert studio.document.sentence(1).heads == (2, 0, 4, 2, 7, 7, 2, 2)
-    assert studio.document.sentence(1).labels[0] == "vocative"
-
-
-def test_an_annotator_with_other_words_can_still_be_taken(open_studio):
-    other = STARS.replace("3\ttwo\t", "3\tthree\t").replace("two stars", "three stars")
-    studio = open_studio(STARS, references=[reference(STARS, "A.conllu"), reference(other, "B.conllu")])
-    page = studio.open()
-    assert "has other words" in said(page, "#others .card >> nth=1")
-    press(page, "Shift+B")
-
-    page.wait_for_selector("#text >> text=She saw three stars.")
-    assert studio.document.text(1) == other
-
-
 def test_two_tabs_know_of_each_other_and_a_change_in_one_appears_in_the_other(studio):
     first = studio.open(has_clock=True)
     second = studio.open_beside(first)
@@ -279,75 +202,26 @@ def test_a_change_of_an_old_state_is_refused_and_the_present_one_is_shown(studio
     assert studio.document.revision == 2
 
 
-def test_what_a_person_types_stays_when_another_tab_changes_the_sentence(studio):
-    page = studio.open(has_clock=True)
-    other = studio.open_beside(page)
-    go_to(page, 4)
-    press(page, "l")
-    page.keyboard.type("ob")
-    drag(other, 3, 2)
-    until_arc(other, 3, "nummod of saw")
-    page.clock.run_for(POLL)
-    until_arc(page, 3, "nummod of saw")
-    page.keyboard.type("l")
-    press(page, "Enter")
-
-    until_arc(page, 4, "obl of saw")
-    assert studio.document.sentence(1).labels == ("nsubj", "root", "nummod", "obl", "punct")
-
-
-def start_command(path, port):
-    """Start the real command, and return its process and the address that it prints."""
-    command = [
-        sys.executable,
-        "-m",
-        "treefine",
-        "annotate",
-        path,
-        "--model",
-        "none",
-        "--no-browser",
-        "--port",
-        str(port),
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
-    for line in process.stderr:
-        if found := re.search(r"http://\S+/", line):
-            return process, found[0]
-    raise AssertionError(f"The command ended with {process.wait()}.")
-
-
 def test_a_change_during_a_killed_server_arrives_once_when_it_is_back(pages, tmp_path):
     path = tmp_path / "trees.conllu"
     path.write_text(TREES)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process, address = start_command(path, port)
-    try:
-        page = pages.watch(pages.new().context.new_page(), address)
-        page.goto(address)
+    with started(path, "--model", "none", cwd=tmp_path) as first:
+        page = pages.watch(pages.new().context.new_page(), first.address)
+        page.goto(first.address)
         page.wait_for_selector("#word-3")
         drag(page, 3, 2)
         until_arc(page, 3, "nummod of saw")
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        drag(page, 5, 4)
-        page.wait_for_selector("#connection >> text=The connection to treefine annotate is lost.")
-        assert shown_arc(page, 5) == "punct of saw"
-        process.stderr.close()
-        process, again = start_command(path, port)
-        assert again == address
+    drag(page, 5, 4)
+    page.wait_for_selector("#connection >> text=The connection to treefine annotate is lost.")
+    assert shown_arc(page, 5) == "punct of saw"
 
+    with started(path, "--model", "none", "--port", first.port, cwd=tmp_path) as second:
+        assert second.address == first.address
         until_arc(page, 5, "punct of stars")
         page.wait_for_selector("#connection", state="hidden")
-        assert shown_arc(page, 3) == "nummod of saw"
         records = map(json.loads, (tmp_path / "trees.conllu.annotation" / "journal.jsonl").read_text().splitlines())
         assert [each["what"] for each in records if each["record"] == "change"] == ["arc", "arc"]
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait()
-        process.stderr.close()
+        second.end()
     assert path.read_text().count("Keep=Head") == 2
 
 
@@ -369,33 +243,3 @@ def test_a_change_whose_answer_is_lost_is_made_once(studio, page):
     assert len(ids) == 2
     assert len(set(ids)) == 1
     assert studio.document.revision == 1
-
-
-def test_a_file_that_another_program_changed_is_left_alone_and_the_page_says_so(studio):
-    page = studio.open(has_clock=True)
-    drag(page, 3, 2)
-    until_arc(page, 3, "nummod of saw")
-    studio.document.save()
-    studio.document.path.write_text(RAIN)
-    drag(page, 5, 4)
-    until_arc(page, 5, "punct of stars")
-    studio.document.save()
-    page.clock.run_for(POLL)
-
-    page.wait_for_selector("#fault >> text=Another program has changed a.conllu, so treefine stopped saving it.")
-    assert studio.on_disk() == RAIN
-    assert arc_of(studio.document, 5) == (4, "punct")
-
-
-def test_typed_comments_are_saved_when_another_sentence_or_word_is_chosen(studio, page):
-    press(page, "#", "Control+End")
-    page.keyboard.type("\n# one")
-    page.click(".row >> nth=1")
-    until_sentence(page, "dog")
-    press(page, "#", "Control+End")
-    page.keyboard.type("\n# two")
-    form(page, 1).click()
-    page.wait_for_selector("#place >> text=changed")
-
-    assert "# one\n" in studio.document.text(1)
-    assert studio.document.text(2).startswith(DOG[: DOG.index("1\t")] + "# two\n")
