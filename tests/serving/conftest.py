@@ -1,4 +1,4 @@
-"""A server with the bundled model and a tiny one, and a browser to look at its page with."""
+"""A server with the bundled model and tiny ones, and a browser to look at its page with."""
 
 import importlib
 import os
@@ -8,7 +8,7 @@ import pytest
 
 import treefine
 from tests.support.tiny import tiny_parser
-from tests.support.tiny_app import listening
+from tests.support.tiny_app import listening, tiny_parser_of_two
 
 SIZE = {"width": 1000, "height": 800}
 
@@ -16,7 +16,8 @@ SIZE = {"width": 1000, "height": 800}
 @pytest.fixture(scope="session")
 def served():
     """Return the address of a server."""
-    with listening({"en": treefine.load("en", device="cpu", precision="float32"), "tiny": tiny_parser()}) as address:
+    english = treefine.load("en", device="cpu", precision="float32")
+    with listening({"en": english, "tiny": tiny_parser(), "multi": tiny_parser_of_two()}) as address:
         yield f"{address}/"
 
 

@@ -1,7 +1,5 @@
 """Actions of a person on the web page, and the contents that the person sees."""
 
-from urllib.parse import urlencode
-
 # The first graph of the bundled model has a cycle: children (7) and stealing (8). Its second graph has a root.
 GARDEN = "My debut novel is about two children stealing a crown."
 HEBREW = [("אני", 2, "nsubj"), ("אוהב", 0, "root"), ("חתולים", 2, "obj")]
@@ -15,58 +13,28 @@ def conllu(words):
     return "".join(lines) + "\n"
 
 
-def link(served, text, **fields):
-    return f"{served}#{urlencode({'text': text, **fields})}"
-
-
-def open_link(page, served, text, **fields):
-    page.goto(link(served, text, **fields))
-    page.wait_for_selector("#drawing svg")
-
-
 def start(page, served):
     """Open the page and wait for the example, which appears when the models are known."""
     page.goto(served)
     page.wait_for_selector("#read-as:not(:empty)")
 
 
-def parse(page, served, text):
+def parse(page, served, text, *, model=None):
     """Open the page, type a text and parse it."""
     start(page, served)
+    if model:
+        page.select_option("#model", model)
     page.fill("#text", text)
     page.click("#parse")
     page.wait_for_selector("#drawing svg")
 
 
-def said(page, selector):
-    """Return a text as a person sees it, without the invisible isolates around right-to-left words."""
-    return page.inner_text(selector).replace("\u2068", "").replace("\u2069", "")
-
-
 def arcs(page):
     """Return the head and label of each word that has an arc in the drawing."""
     return page.eval_on_selector_all(
-        "#drawing g[role=button]",
+        "#drawing g[data-head]:not(.old)",
         "all => Object.fromEntries(all.map(({dataset}) => [dataset.word, [+dataset.head, dataset.label]]))",
     )
-
-
-def classes(page, word):
-    return page.get_attribute(f"#drawing g[role=button][data-word='{word}']", "class").split()
-
-
-def click_arc(page, word):
-    page.click(f"#drawing g[role=button][data-word='{word}']")
-    page.wait_for_selector("#panel[open]")
-
-
-def copied_link(page):
-    """Copy the page's link and return it."""
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.bring_to_front()
-    page.click("#copy-link")
-    page.wait_for_selector("#copied >> text=Copied.")
-    return page.evaluate("navigator.clipboard.readText()")
 
 
 def until_parsed(page, action):
