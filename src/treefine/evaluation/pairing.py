@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeAlias, cast
 
+from treefine.errors import AlignmentError
 from treefine.treebank.align import Words, even_blocks, same_words, text_error, without_spaces, words_of
 from treefine.treebank.conllu import read_treebank, tree_faults
 from treefine.treebank.files import Source
@@ -89,8 +91,12 @@ def paired_stretches(
         blocks = even_blocks(ours, theirs, without_spaces, least=STRETCH, title=_GOLD)
     else:
         blocks = _numbered_blocks(ours, theirs)
-    for right, predicted in blocks:
-        yield _columns(right, is_ud=is_ud), _columns(predicted, is_ud=is_ud)
+    try:
+        for right, predicted in blocks:
+            yield _columns(right, is_ud=is_ud), _columns(predicted, is_ud=is_ud)
+    except AlignmentError:
+        deque(chain(ours, theirs), maxlen=0)  # if a file is damaged further on, that error explains more than this one
+        raise
 
 
 def _numbered_blocks(

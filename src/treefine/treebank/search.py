@@ -1,16 +1,15 @@
 r"""Search trees: find the words of a sentence that match a text or a pattern.
 
-A query has one of three forms, which `read_query` recognises:
+`read_query` reads a text, or a pattern of nodes and arcs:
 
     dog, "big dog"                              a text
-    VERB -nsubj-> [upos=NOUN, Number=Plur]      a short pattern of nodes and arcs
-    pattern { V -[obj]-> N; N << V }            a subset of the syntax of Grew (https://grew.fr/doc/request)
-    without { V -[nsubj]-> S }
+    VERB -nsubj-> [upos=NOUN, Number=Plur]      a chain of nodes; NOUN, /lemma/, form=went, [conditions], * or ROOT
+    pattern { V [upos=VERB]; V -[obj]-> N; N << V } without { V -[nsubj]-> S }
 
-As in Grew, an arrow points from the head to the dependent: `VERB -nsubj-> NOUN` finds nouns that are subjects of verbs,
-and `NOUN -nsubj-> VERB` finds verbs that are subjects of nouns. Different nodes are different words, also in `without`.
-A label matches only itself; `-[1=nsubj]->` also matches its subtypes. `Number<>Plur` matches words that have another
-value of Number, not words without Number.
+In braces, as in Grew (https://grew.fr/doc/request), a word such as V is the name of a node, and semicolons separate
+clauses. An arrow points from the head to the dependent: `VERB -nsubj-> NOUN` finds nouns that are subjects of verbs.
+Different nodes are different words, also in `without`. A label matches only itself; `-[1=nsubj]->` also matches its
+subtypes. `Number<>Plur` matches words that have another value of Number, not words without Number.
 """
 
 from __future__ import annotations
@@ -29,17 +28,16 @@ from treefine.treebank.tag_rules import UPOS
 
 _MOST_CHARACTERS = 2_000  # of a query
 _MOST_NODES = 8  # of a query
-_MOST_REPEATS = 4  # of a regular expression
 _MOST_CHOICES = 200_000  # words tried for nodes in one sentence, about 0.2 seconds
 _ROOT_FORM = "__0__"  # as in Grew
 _COLUMNS = {"form": "forms", "lemma": "lemma", "upos": "upos", "xpos": "xpos", "label": "labels"}
 
-_SPACE = re.compile(r"\s*")
-_SPACE_AND_COMMENTS = re.compile(r"(?:\s|%.*(?:\n|\Z))*")
+_SPACE = re.compile(r"(?:\s|%.*(?:\n|\Z))*")  # with the comments of Grew
 _BLOCK = re.compile(r"(?:\w+\s*)?\{")
 _QUOTED_TEXT = re.compile(r'"([^"]*)"')
-_SHORT_PATTERN = re.compile(r'->|=|<|^[\[/]|^re"|^(?:\*|ROOT)$')
+_PATTERN = re.compile(r'->|=|<|^[\[/]|^re"|^(?:\*|ROOT)$')  # anything else is a text, or only a tag
 _NAME = re.compile(r"[^\W\d]\w*")
+_ARC_NAME = re.compile(r"[^\W\d]\w*\s*:")
 _TAG = re.compile(r"[^\W\d]\w*(?:\|[A-Z]+)*(?![\w\[]|\s*(?:=|<>))")
 _LEMMA = re.compile(r"/([^/\s]+)/")
 _KEY = re.compile(r"[^\W\d]\w*(?:\[\w+\])?|[12](?!\w)")
@@ -52,9 +50,7 @@ _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _VALUE = re.compile(r'(?!/)(?:(?!->|-\[|-[^\s\]]*->)[^\s,;|\[\]{}"=<>])+')  # ends before an arrow
 _LABEL = re.compile(r'(?:(?!->)[^\s,;|\[\]{}"=<>^])+')
 _LABEL_PART = re.compile(r"(?=!|[12](?!\w))")
-_OTHER_NODE = re.compile(r"([^\W\d]\w*)\.(?=[^\W\d])")
-_ESCAPE_OR_SET = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")
-_GROUP = re.compile(r"\(([^()]*)\)([*+{]?)")
+_VALUE_OF_NODE = re.compile(r"([^\W\d]\w*)\.(?=[^\W\d])")
 
 _QUERY_HINT = "Write a word, or a pattern such as VERB -nsubj-> NOUN."
 _NODE_HINT = 'Write NOUN, /lemma/, form=went, [upos=NOUN, Number=Plur], * or ROOT; put a text in quotes, as in "a = b".'
@@ -95,7 +91,7 @@ class Query(ABC):
 
 
 def read_query(query: str) -> Query:
-    """Read a query in any of the three forms (see the module). Raises TreefineError if it is not valid.
+    """Read a query (see the module). Raises TreefineError if it is not valid.
 
     A query is a text unless it has braces, an arrow, `=` or `<`, or is only a universal tag, `/lemma/`, `[…]`, ROOT or
     `*`. A text in quotes is always a text.
@@ -107,9 +103,6 @@ def read_query(query: str) -> Query:
     Match(nodes=(('1', 1), ('2', 2)))
     >>> read_query("pattern { A [upos=ADJ]; V [upos=VERB]; A << V }").first(sentence)
     Match(nodes=(('A', 1), ('V', 3)))
-    >>> read_query("VERB -nsubj->")
-    Traceback (most recent call last):
-    treefine.errors.TreefineError: Character 14 of the query: expected a node, not the end. Write NOUN, /lemma/, ...
     """
     if not isinstance(query, str):
         raise TreefineError(f"A query must be a string, not {described(query)}.")
@@ -120,13 +113,27 @@ def read_query(query: str) -> Query:
     text = " ".join((quoted[1] if quoted else stripped).split()).casefold()
     if not text:
         raise TreefineError("The query is empty.", hint=_QUERY_HINT)
-    if not quoted:
-        reader = _Reader(query, _SPACE_AND_COMMENTS)
-        if _BLOCK.match(query, reader.position):
-            return _read_blocks(reader)
-        if _SHORT_PATTERN.search(stripped) or UPOS.issuperset(stripped.split("|")):
-            return _read_short(_Reader(query, _SPACE))
-    return TextQuery(text)
+    reader = _Reader(query)
+    has_blocks = _BLOCK.match(query, reader.position) is not None
+    if quoted or not (has_blocks or _PATTERN.search(stripped) or UPOS.issuperset(stripped.split("|"))):
+        return TextQuery(text)
+    pattern, without = _Clauses(in_block=has_blocks), list[_Clauses]()
+    if not has_blocks:
+        _clause(reader, pattern)
+    while not reader.is_at_end:
+        at = reader.position
+        keyword = reader.take(_NAME) or "{"
+        if keyword not in ("pattern", "match", "request", "without"):
+            raise reader.fault(f"{shortened(keyword)!r} cannot start a block.", _BLOCK_HINT, at)
+        if keyword == "without":
+            without.append(_Clauses(in_block=True))
+        reader.expect("{", "{", _BLOCK_HINT)
+        while reader.take("}") is None:
+            _clause(reader, without[-1] if keyword == "without" else pattern)
+            if reader.take(";") is None:
+                reader.expect("}", "; or }", _CLAUSE_HINT)
+                break
+    return _tree_query(reader, pattern, without)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +180,8 @@ class WordCondition:
         """Return whether the condition holds for this value; None is a blank."""
         if value is None or self.kind == "is absent":
             return value is None and self.kind == "is absent"
-        found = value in self.values or any(pattern.fullmatch(value) for pattern in self.patterns)
-        return found == (self.kind == "is")
+        is_listed = value in self.values or any(pattern.fullmatch(value) for pattern in self.patterns)
+        return is_listed == (self.kind == "is")
 
 
 _IS_ROOT = WordCondition("form", "is", frozenset((_ROOT_FORM,)))
@@ -219,12 +226,10 @@ class TreeQuery(Query):
     def matches(self, sentence: Sentence) -> Iterator[Match]:
         """Yield each choice of words for the nodes."""
         tree = _Tree(sentence)
-        candidates = _candidates(tree, self.nodes)
-        if candidates is None:
-            return
-        absent = [(nodes, found) for nodes in self.without if (found := _candidates(tree, nodes)) is not None]
-        for chosen in _choices(tree, self.nodes, candidates, {}):
-            if not any(True for nodes, found in absent for _ in _choices(tree, nodes, found, dict(chosen))):
+        candidates, *others = (_candidates(tree, nodes) for nodes in (self.nodes, *self.without))
+        absent = [pair for pair in zip(self.without, others, strict=True) if all(pair[1])]
+        for chosen in _choices(tree, self.nodes, candidates, {}) if all(candidates) else ():
+            if not any(True for nodes, words in absent for _ in _choices(tree, nodes, words, dict(chosen))):
                 yield Match(tuple([(name, chosen[name]) for name in self.names]))
 
 
@@ -258,18 +263,16 @@ def _column(sentence: Sentence, key: str) -> Iterable[str | None]:
     return [match[1] if (match := find(feats)) else None for feats in sentence.feats]
 
 
-def _candidates(tree: _Tree, nodes: Iterable[PatternNode]) -> list[Sequence[int]] | None:
-    """Return the words that fulfil the conditions of each node, or None if no word does so for one of them."""
-    found: list[Sequence[int]] = []
+def _candidates(tree: _Tree, nodes: Iterable[PatternNode]) -> list[Sequence[int]]:
+    """Return the words that fulfil the conditions of each node."""
+    candidates: list[Sequence[int]] = []
     for node in nodes:
         words: Sequence[int] = range(1) if _IS_ROOT in node.conditions else range(1, len(tree.sentence) + 1)
         for condition in node.conditions:
             values = tree.values(condition.key)
             words = [word for word in words if condition.holds(values[word])]
-        if not words:
-            return None
-        found.append(words)
-    return found
+        candidates.append(words)
+    return candidates
 
 
 def _choices(
@@ -280,9 +283,9 @@ def _choices(
         yield chosen
         return
     node, words = nodes[0], candidates[0]
-    given = chosen.get(node.name)
-    if given is not None:  # a node of the pattern, used in `without`
-        words = [given] if given in words else []
+    known = chosen.get(node.name)
+    if known is not None:  # a node of the pattern, used in `without`
+        words = [known] if known in words else []
     elif node.dependent is not None:
         head = tree.heads[chosen[node.dependent]]
         words = [head] if head is not None and head in words else []
@@ -291,21 +294,20 @@ def _choices(
         if tree.choices_left < 0:
             message = f"The query has more than {_MOST_CHOICES:,} combinations to try in one sentence."
             raise TreefineError(message, hint="Connect its nodes by arcs, or use fewer nodes.")
-        if given is None and word in chosen.values():
+        if known is None and word in chosen.values():
             continue
         chosen[node.name] = word
         if all([each.holds(tree, chosen[each.left], chosen[each.right]) for each in node.pairs]):
             yield from _choices(tree, nodes[1:], candidates[1:], chosen)
-        if given is None:
+        if known is None:
             del chosen[node.name]
 
 
 class _Reader:
     """A query and the position of the next character to read."""
 
-    def __init__(self, source: str, space: re.Pattern[str]) -> None:
-        self.source, self.space = source, space
-        self.position = 0
+    def __init__(self, source: str) -> None:
+        self.source, self.position = source, 0
         self.take("")
 
     def take(self, wanted: re.Pattern[str] | str) -> str | None:
@@ -314,18 +316,18 @@ class _Reader:
         match = pattern.match(self.source, self.position)
         if match is None:
             return None
-        space = self.space.match(self.source, match.end())
+        space = _SPACE.match(self.source, match.end())
         self.position = space.end() if space else match.end()
         return match[match.lastindex or 0]
 
     def expect(self, wanted: re.Pattern[str] | str, what: str, hint: str) -> str:
         """Read as `take` does, or raise an error."""
-        found = self.take(wanted)
-        if found is None:
+        text = self.take(wanted)
+        if text is None:
             following = re.compile(r"\w+|\S").match(self.source, self.position)
             shown = repr(shortened(following[0])) if following else "the end"
             raise self.fault(f"expected {what}, not {shown}.", hint)
-        return found
+        return text
 
     def fault(self, message: str, hint: str, at: int | None = None) -> TreefineError:
         """Return an error at the next character, or at another position."""
@@ -339,8 +341,9 @@ class _Reader:
 
 @dataclass
 class _Clauses:
-    """The clauses of pattern { … } or without { … }, as far as they have been read."""
+    """The clauses of a pattern or of without { … }, as far as they have been read."""
 
+    in_block: bool  # a word such as V is the name of a node; otherwise it is a tag
     nodes: dict[str, tuple[WordCondition, ...]] = field(default_factory=dict)
     pairs: list[PairCondition] = field(default_factory=list)
     compared: list[tuple[str, int, tuple[WordCondition, ...]]] = field(default_factory=list)  # the int is a position
@@ -351,13 +354,15 @@ class _Clauses:
         self.nodes[name] = (*self.nodes.get(name, start), *conditions)
         return name
 
-    def in_search_order(self, given: Iterable[str]) -> tuple[PatternNode, ...]:
+    def in_search_order(self, declared: Iterable[str]) -> tuple[PatternNode, ...]:
         """Order the nodes so that most have one candidate: dependents before heads, unconnected nodes last."""
-        earlier, left, ordered = set(given), list(self.nodes), []
+        earlier, left, ordered = set(declared), list(self.nodes), []
+
+        def ready_pairs(name: str) -> list[PairCondition]:
+            return [each for each in self.pairs if name in each[:3:2] and {*each[:3:2]} <= {*earlier, name}]
 
         def priority(name: str) -> tuple[int, ...]:
-            pairs = [each for each in self.pairs if name in (each.left, each.right)]
-            ready = [each for each in pairs if {each.left, each.right} <= {*earlier, name}]
+            ready, pairs = ready_pairs(name), [each for each in self.pairs if name in each[:3:2]]
             is_head = any(each.kind == "->" and each.left == name for each in ready)
             is_leaf = not any(each.kind == "->" and each.left == name for each in pairs)
             return (name in earlier, is_head, len(ready), bool(pairs), is_leaf, len(self.nodes[name]))
@@ -365,14 +370,14 @@ class _Clauses:
         while left:
             name = max(left, key=priority)
             left.remove(name)
+            ready = ready_pairs(name)
             earlier.add(name)
-            ready = [each for each in self.pairs if name in (each.left, each.right) and {*each[:3:2]} <= earlier]
             below = [each.right for each in ready if each.kind == "->" and each.left == name != each.right]
             ordered.append(PatternNode(name, self.nodes[name], tuple(ready), below[0] if below else None))
         return tuple(ordered)
 
 
-def _tree_query(reader: _Reader, pattern: _Clauses, without: Sequence[_Clauses] = ()) -> TreeQuery:
+def _tree_query(reader: _Reader, pattern: _Clauses, without: Sequence[_Clauses]) -> TreeQuery:
     """Return the query after a check that all nodes are declared and that they are few."""
     for clauses in (pattern, *without):
         for name, position, conditions in clauses.compared:
@@ -386,91 +391,60 @@ def _tree_query(reader: _Reader, pattern: _Clauses, without: Sequence[_Clauses] 
     return TreeQuery(tuple(pattern.nodes), pattern.in_search_order(()), absent)
 
 
-def _read_short(reader: _Reader) -> TreeQuery:
-    clauses = _Clauses()
-    left = clauses.add("1", _short_node(reader))
-    while not reader.is_at_end:
+def _clause(reader: _Reader, clauses: _Clauses) -> None:
+    """Read a chain of nodes, or in a block the comparison N.lemma = M.lemma or N.lemma = "go"."""
+    at = reader.position
+    if clauses.in_block and (name := reader.take(_VALUE_OF_NODE)) is not None:
+        key = _key(reader)
+        operator = reader.expect(_OPERATOR, "= or <>", _CLAUSE_HINT)
+        there = reader.position
+        other = reader.take(_VALUE_OF_NODE)
+        if other is None:
+            clauses.compared.append((name, at, (_alternatives(reader, key, operator == "=", _VALUE),)))
+        else:
+            clauses.compared += [(name, at, ()), (other, there, ())]
+            clauses.pairs.append(PairCondition(name, operator, other, key, _key(reader)))
+        return
+    if clauses.in_block:
+        reader.take(_ARC_NAME)  # the name of an arc, as in e: V -> N
+    left = _node(reader, clauses)
+    while not reader.is_at_end and not (clauses.in_block and reader.source[reader.position] in ";}"):
         kind = reader.take(_ORDER)
-        conditions = _arrow(reader, _ARROW_HINT) if kind is None else ()
-        right = clauses.add(str(len(clauses.nodes) + 1), (*conditions, *_short_node(reader)))
+        conditions = _arrow(reader) if kind is None else ()
+        right = _node(reader, clauses, conditions)
         clauses.pairs.append(PairCondition(left, kind or "->", right))
         left = right
-    return _tree_query(reader, clauses)
 
 
-def _short_node(reader: _Reader) -> tuple[WordCondition, ...]:
-    at = reader.position
+def _node(reader: _Reader, clauses: _Clauses, conditions: tuple[WordCondition, ...] = ()) -> str:
+    """Read a node, add these conditions to it, and return its name."""
+    at, name = reader.position, str(len(clauses.nodes) + 1)
     if reader.take("*") is not None:
-        return ()
+        return clauses.add(name, conditions)
     if reader.take("[") is not None:
-        return _conditions(reader, "]")
+        return clauses.add(name, (*conditions, *_conditions(reader, "]")))
     if lemma := reader.take(_LEMMA):
-        return (WordCondition("lemma", "is", frozenset((lemma,))),)
-    if (word := reader.take(_TAG)) is None:
+        return clauses.add(name, (*conditions, WordCondition("lemma", "is", frozenset((lemma,)))))
+    if clauses.in_block:
+        name = reader.expect(_NAME, "a node", _CLAUSE_HINT)
+        more = _conditions(reader, "]") if reader.take("[") is not None else ()
+        return clauses.add(name, (*conditions, *more))
+    if (tag := reader.take(_TAG)) is None:
         if not _KEY.match(reader.source, at):
             reader.expect(_KEY, "a node", _NODE_HINT)
-        return (_condition(reader),)
-    if word == "ROOT":
-        return (_IS_ROOT,)
-    if not UPOS.issuperset(word.split("|")):
-        hint = f"Write form={word}, xpos={word} or /{word}/ (a lemma), or a universal tag such as NOUN."
-        raise reader.fault(f"{shortened(word)!r} is not a node.", hint, at)
-    return (WordCondition("upos", "is", frozenset(word.split("|"))),)
+        return clauses.add(name, (*conditions, _condition(reader)))
+    if tag != "ROOT" and not UPOS.issuperset(tag.split("|")):
+        hint = f"Write form={tag}, xpos={tag} or /{tag}/ (a lemma), or a universal tag such as NOUN."
+        raise reader.fault(f"{shortened(tag)!r} is not a node.", hint, at)
+    is_tag = _IS_ROOT if tag == "ROOT" else WordCondition("upos", "is", frozenset(tag.split("|")))
+    return clauses.add(name, (*conditions, is_tag))
 
 
-def _read_blocks(reader: _Reader) -> TreeQuery:
-    pattern, without = _Clauses(), []
-    while not reader.is_at_end:
-        at = reader.position
-        keyword = reader.take(_NAME) or "{"
-        if keyword == "without":
-            without.append(_Clauses())
-        elif keyword not in ("pattern", "match", "request"):
-            raise reader.fault(f"{shortened(keyword)!r} cannot start a block.", _BLOCK_HINT, at)
-        reader.expect("{", "{", _BLOCK_HINT)
-        while reader.take("}") is None:
-            _clause(reader, without[-1] if keyword == "without" else pattern)
-            if reader.take(";") is None:
-                reader.expect("}", "; or }", _CLAUSE_HINT)
-                break
-    return _tree_query(reader, pattern, without)
-
-
-def _clause(reader: _Reader, clauses: _Clauses) -> None:
-    at = reader.position
-    left, kind = reader.expect(_NAME, "a node", _CLAUSE_HINT), None
-    if reader.take("[") is not None:
-        clauses.add(left, _conditions(reader, "]"))
-    elif reader.take(".") is not None:
-        _comparison(reader, clauses, left, at)
-    else:
-        if reader.take(":") is not None:  # the name of an arc, as in e: V -> N
-            left = reader.expect(_NAME, "a node", _CLAUSE_HINT)
-        else:
-            kind = reader.take(_ORDER)
-        conditions = _arrow(reader, _CLAUSE_HINT) if kind is None else ()
-        right = reader.expect(_NAME, "a node", _CLAUSE_HINT)
-        clauses.pairs.append(PairCondition(clauses.add(left), kind or "->", clauses.add(right, conditions)))
-
-
-def _comparison(reader: _Reader, clauses: _Clauses, left: str, at: int) -> None:
-    """Read the rest of N.lemma = M.lemma or N.lemma = "go"."""
-    key = _key(reader)
-    operator = reader.expect(_OPERATOR, "= or <>", _CLAUSE_HINT)
-    there = reader.position
-    right = reader.take(_OTHER_NODE)
-    if right is None:
-        clauses.compared.append((left, at, (_alternatives(reader, key, operator == "=", _VALUE),)))
-    else:
-        clauses.compared += [(left, at, ()), (right, there, ())]
-        clauses.pairs.append(PairCondition(left, operator, right, key, _key(reader)))
-
-
-def _arrow(reader: _Reader, hint: str) -> tuple[WordCondition, ...]:
+def _arrow(reader: _Reader) -> tuple[WordCondition, ...]:
     """Read an arrow and return the conditions on the label of its dependent."""
     if reader.take(_ANY_ARROW) is not None:
         return ()
-    reader.expect("-", "an arrow", hint)
+    reader.expect("-", "an arrow", _ARROW_HINT)
     end = "->" if reader.take("[") is None else "]->"
     if reader.take(_LABEL_PART) is None:
         condition = _alternatives(reader, "label", reader.take("^") is None, _LABEL)
@@ -487,11 +461,11 @@ def _conditions(reader: _Reader, end: str, bare: re.Pattern[str] = _VALUE) -> tu
     """Read conditions with commas between them, up to the closing bracket or arrow."""
     if reader.take(end) is not None:
         return ()
-    found = [_condition(reader, bare)]
+    conditions = [_condition(reader, bare)]
     while reader.take(",") is not None:
-        found.append(_condition(reader, bare))
+        conditions.append(_condition(reader, bare))
     reader.expect(end, f", or {end}", "Write conditions as in [upos=NOUN, Number=Plur, !Case].")
-    return tuple(found)
+    return tuple(conditions)
 
 
 def _condition(reader: _Reader, bare: re.Pattern[str] = _VALUE) -> WordCondition:
@@ -529,17 +503,6 @@ def _alternatives(reader: _Reader, key: str, is_positive: bool, bare: re.Pattern
 
 
 def _compiled(reader: _Reader, regex: str, at: int) -> re.Pattern[str]:
-    """Compile a regular expression, unless it is invalid or can take exponential time, such as (a+)+b."""
-    plain = _ESCAPE_OR_SET.sub("x", regex).replace("(?", "(")
-    if sum(map(plain.count, "*+{")) > _MOST_REPEATS:
-        message = f"the regular expression has more than {_MOST_REPEATS} of the characters *, + and {{."
-        raise reader.fault(message, "Write a shorter one.", at)
-    while group := _GROUP.search(plain):
-        varies = re.search(r"[*+?{|]", group[1])
-        if varies and group[2]:
-            message = "the regular expression repeats a group that contains *, +, ?, { or |."
-            raise reader.fault(message, "Repeat only simple groups such as (ha)+.", at)
-        plain = plain[: group.start()] + ("?" if varies else "x") + group[2] + plain[group.end() :]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
