@@ -98,20 +98,6 @@ def test_the_largest_gains_come_first_and_then_the_largest_losses():
     assert most.trees == {name: (trees[3],) for name, trees in systems.items()}
 
 
-def test_the_first_of_three_systems_is_compared_with_each_of_the_others():
-    gold = [sentence([0, 1, 1])]
-    systems = {"a": [sentence([0, 1, 2])], "b": gold, "c": gold}
-
-    (found,) = analyse([read_parsed("t", gold, systems)])
-
-    assert [(each.first, each.other, [*each.trees]) for each in found.differences] == [
-        ("a", "b", ["a", "b"]),
-        ("a", "c", ["a", "c"]),
-    ]
-    assert list(found.comparison.differences) == [("a", "b"), ("a", "c"), ("b", "c")]
-    assert count_resamplings(1, 3) == 300
-
-
 def test_a_single_system_lists_its_worst_sentences():
     gold = [sentence([0, 1, 1]), sentence([0, 1, 1], name="v"), sentence([0, 1], name="u")]
     system = [sentence([0, 1, 2]), sentence([2, 0, 2], name="v"), gold[2]]

@@ -83,38 +83,6 @@ def test_the_words_of_a_multiword_token_are_aligned_by_their_forms():
     assert next(transferred(read(MULTIWORD), read(cut))) == Arcs((3, 3, None), ("case", "det", "_"))
 
 
-def test_an_unsplit_token_in_the_other_file_gives_no_arcs_to_the_words_of_a_multiword_token():
-    theirs = sentence("du pain", "2 0", "case root")
-
-    assert list(transferred(read(MULTIWORD), [theirs])) == [Arcs((None, None, 0), ("_", "_", "root"))]
-    assert arcs(["du pain"], *read(MULTIWORD)) == [Arcs((None, 0), ("_", "root"))]
-
-
-def test_equal_words_match_even_if_their_tokens_differ():
-    (found,) = transferred([sentence("de le pain")], read(MULTIWORD))
-
-    assert found.heads == (3, 3, 0)
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        ("( a )", "-LRB- a -RRB-"),
-        ("[ { a } ]", "-LSB- -LCB- a -RCB- -RSB-"),
-        ('" a "', "`` a ''"),
-        ("“ a ”", "`` a ''"),
-        ("‘ a ’", "` a '"),
-        ("1/2 a*", "1\\/2 a\\*"),
-    ],
-)
-def test_penn_treebank_escapes_match_the_characters_they_encode(ours, theirs):
-    heads = " ".join(map(str, range(len(theirs.split()))))
-
-    (found,) = arcs([ours], sentence(theirs, heads))
-
-    assert found.heads == tuple(range(len(theirs.split())))
-
-
 @given(st.text("()[]{}\"'`“”‘’\\/* -LRB", min_size=1, max_size=12), st.data())
 def test_the_characters_of_a_text_do_not_depend_on_word_boundaries(text, data):
     cuts = [0, *sorted(data.draw(st.sets(st.integers(0, len(text))))), len(text)]
@@ -122,13 +90,6 @@ def test_the_characters_of_a_text_do_not_depend_on_word_boundaries(text, data):
     pieces = [text[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
 
     assert "".join(map(characters_of, pieces)) == characters_of(text)
-
-
-def test_spaces_within_a_word_are_ignored():
-    ours = Sentence.of_words(["1 000", "a"])
-
-    assert next(transferred([ours], [sentence("1000 a", "2 0")])).heads == (2, 0)
-    assert characters_of("1\u00a0000") == "1000"
 
 
 def test_the_error_names_the_first_difference_in_both_files():

@@ -1,21 +1,17 @@
 """Treebanks as streams: whole files, parts of files, and files of plain words."""
 
-import gzip
 import io
-import lzma
-import tracemalloc
 
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from tests.support.data import DATA, PACK, UNPACK, ud_files
+from tests.support.data import PACK, UNPACK
 from tests.support.generated import conllu_files, conllu_lines
 from treefine import Sentence, TreebankError, read_treebank, write_treebank
 from treefine.errors import EmptyError
 from treefine.treebank import conllu
 from treefine.treebank.conllu import cut_treebank, line_faults, read_blocks, read_stretch, read_words
-from treefine.treebank.formats import format_of
 from treefine.treebank.sentence import CONLLU
 
 ROW = b"1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n"
@@ -46,13 +42,6 @@ def test_chunk_boundaries_do_not_change_the_sentences(content, chunk):
 
     assert cut == whole
     assert [(s.line, s.number) for s in cut] == [(s.line, s.number) for s in whole]
-
-
-@pytest.mark.parametrize("path", ud_files("*/*.conllu.xz"))
-def test_every_treebank_comes_back_byte_for_byte(path):
-    content = lzma.open(path).read()
-
-    assert rewritten(content) == content
 
 
 @pytest.mark.parametrize(
@@ -127,15 +116,6 @@ def test_an_invalid_byte_affects_only_its_own_sentence(form, message):
     assert [str(error) for error in reported] == [f"<stream>:5: (sentence 2) {message}"]
 
 
-def test_comments_without_words_are_a_fault_but_not_a_sentence():
-    reported = []
-
-    (first, _) = read_treebank(io.BytesIO(f"# alone\n\n{TWO}".encode()), on_error="skip", on_skip=reported.append)
-
-    assert (first.sent_id, first.number) == ("a", 1)
-    assert len(reported) == 1
-
-
 def written(sentences, target) -> bytes:
     write_treebank(sentences, target)
     return target.read_bytes()
@@ -154,14 +134,6 @@ def test_sentences_of_several_files_can_be_written_to_one_file(tmp_path, end):
     assert "\ufeff" not in turned
 
 
-def test_a_missing_last_line_end_is_added_in_the_style_of_the_file(tmp_path):
-    whole = TWO.replace("\n", "\r\n")
-    for end in ("", "\r\n"):
-        crlf = [*read_treebank(io.BytesIO((whole.rstrip() + end).encode()))]
-
-        assert written([*crlf, *crlf], tmp_path / "out.conllu").decode() == whole + whole.rstrip() + end
-
-
 @pytest.mark.parametrize("before", [b"", TWO.encode()])
 def test_a_file_of_blank_lines_is_rejected_early(before):
     stream = io.BytesIO(before + b"\n" * 2_000_000 + TWO.encode())
@@ -169,59 +141,6 @@ def test_a_file_of_blank_lines_is_rejected_early(before):
     with pytest.raises(TreebankError, match="There are more than 65,536 blank lines in a row. Is this a treebank?"):
         list(read_treebank(stream))
     assert stream.tell() < 1 << 18
-
-
-def test_an_open_stream_is_not_decompressed_again(tmp_path):
-    packed = tmp_path / "a.conllu.gz"
-    packed.write_bytes(gzip.compress(TWO.encode()))
-
-    with gzip.open(packed) as stream:
-        assert len(list(read_treebank(stream))) == 2
-
-
-def test_on_error_takes_raise_or_skip():
-    with pytest.raises(TreebankError, match="on_error must be 'raise' or 'skip', not 'ignore'"):
-        next(read_treebank(io.BytesIO(TWO.encode()), on_error="ignore"))
-
-
-def test_a_file_without_blank_lines_is_rejected_early(monkeypatch):
-    monkeypatch.setattr(conllu, "_LONGEST", 1 << 17)
-    endless = io.BytesIO(b"word after word\n" * 100_000)
-
-    with pytest.raises(TreebankError, match=r"<stream>:1: There is no blank line in the next 0 MiB"):
-        next(read_treebank(endless))
-    assert endless.tell() < 1 << 19
-
-
-def test_a_sentence_may_have_thousands_of_words():
-    sentence = parsed([f"{word}\tw\t_\t_\t_\t_\t{word - 1}\tdep\t_\t_" for word in range(1, 5001)])
-
-    assert (len(sentence), sentence.heads[-1]) == (5000, 4999)
-
-
-def test_memory_does_not_grow_with_the_file(tmp_path):
-    source, target = tmp_path / "in.conllu", tmp_path / "out.conllu"
-
-    def peak(copies: int) -> int:
-        source.write_bytes(TWO.encode() * copies)
-        tracemalloc.start()
-        write_treebank(read_treebank(source), target)
-        used = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert target.read_bytes() == source.read_bytes()
-        return used
-
-    assert peak(8_000) < 1.15 * peak(2_000)
-
-
-def test_progress_counts_every_byte_read(tmp_path):
-    source = tmp_path / "in.conllu.xz"
-    source.write_bytes(lzma.compress(TWO.encode() * 1000))
-    heard = []
-
-    list(read_treebank(source, on_bytes=heard.append))
-
-    assert sum(heard) == source.stat().st_size
 
 
 # A file read in stretches has the same sentences and faults as the whole file
@@ -273,23 +192,6 @@ def test_the_stretches_of_any_bytes_have_the_faults_of_the_whole_file(data, size
     assert in_stretches(data, size) == whole(data)
 
 
-@pytest.mark.parametrize("size", [1, 1000, 1 << 18])
-@pytest.mark.parametrize("name", ["constructs.conllu", "layout.conllu", "penn.conllx", "german.conll09"])
-def test_the_stretches_of_a_treebank_have_its_sentences(name, size):
-    data, form = (DATA / name).read_bytes(), format_of(name)
-
-    assert in_stretches(data, size, form) == whole(data, form)
-
-
-def test_stretches_are_about_as_long_as_requested():
-    data = (DATA / "en_ewt-sample.conllu").read_bytes()
-
-    sizes = [len(each.data) for each in cut_treebank(io.BytesIO(data), "x", size=5000)]
-
-    assert len(sizes) > 5
-    assert max(sizes) < 15_000
-
-
 @pytest.mark.parametrize("data", [b"", b"\n\r\n", b"\xef\xbb\xbf\n"])
 def test_a_file_without_sentences_is_an_error(data):
     with pytest.raises(EmptyError, match="x: The file contains no sentences"):
@@ -319,23 +221,9 @@ def test_each_line_is_a_sentence_and_spaces_separate_its_words():
     assert (second.sent_id, second.line, second.number) == ("2", 3, 2)
 
 
-def test_a_no_break_space_does_not_separate_words():
-    assert words_in("\ufeff10\u00a0000 dogs\u3000bark")[0].forms == ("10\u00a0000", "dogs\u3000bark")
-
-
 WORDS = st.text(
     st.characters(blacklist_categories=("Cs", "Cc", "Zl", "Zp"), blacklist_characters=" "), min_size=1, max_size=4
 )
-
-
-@given(st.lists(st.lists(WORDS, min_size=1, max_size=4), min_size=1, max_size=4))
-def test_words_survive_writing_and_reading_as_a_treebank(tmp_path_factory, lines):
-    lines = [[word.lstrip("\ufeff") or "x" for word in line] for line in lines]
-    path = tmp_path_factory.mktemp("words") / "out.conllu"
-
-    write_treebank(words_in("\n".join(map(" ".join, lines))), path)
-
-    assert [list(sentence.forms) for sentence in read_treebank(path)] == lines
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treefine import Graph, Sentence, TreebankError, TreefineError, read_treebank
+from treefine import Sentence, TreebankError, TreefineError, read_treebank
 from treefine.treebank.constraints import FREE, Constraints, decisions_in, marks_of
 from treefine.treebank.graph import Arcs
 
@@ -76,12 +76,6 @@ def test_forbidden_values_must_be_lists(wrong):
         Constraints(**wrong)
 
 
-@pytest.mark.parametrize("label", ["a,b", "c|d"])
-def test_a_label_with_a_comma_or_bar_cannot_be_written_in_a_mark(label):
-    with pytest.raises(TreefineError, match="cannot be written in a mark"):
-        Constraints(not_labels={1: [label]}).mark(sentence())
-
-
 @pytest.mark.parametrize(("note", "column"), [("Keep=Head", "HEAD"), ("Keep=Label", "DEPREL"), ("Keep=Arc", "HEAD")])
 def test_blank_heads_and_labels_cannot_be_kept(note, column):
     blank = sentence(["_", note, "_", "_"], heads=(3, None, 4, 0), labels=("det", "_", "nsubj", "root"))
@@ -130,19 +124,3 @@ def test_arcs_follow_the_decisions_put_into_them(decided):
         assert label == decided.labels.get(word, label) or label == "_"
         assert head not in decided.not_heads.get(word, ())
         assert label not in decided.not_labels.get(word, ())
-
-
-def test_a_decided_head_clears_the_label_of_the_old_arc():
-    assert Constraints(heads={3: 1}).put_into(sentence().arcs) == Arcs((3, 3, 1, 0), ("det", "amod", "_", "root"))
-
-
-def test_a_sentence_without_arcs_can_be_marked():
-    marked = Constraints(heads={4: 0}, labels={4: "root"}).mark(Sentence.of_words(WORDS))
-
-    assert marked.heads == (None, None, None, 0)
-    assert marked.to_conllu().splitlines()[3].split("\t")[6:] == ["0", "root", "_", "Keep=Arc"]
-
-
-def test_constraints_without_decisions_are_false():
-    assert not FREE
-    assert Graph.of_words([0], ["root"]).arcs == FREE.put_into(Arcs((0,), ("root",)))

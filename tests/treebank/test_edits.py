@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.generated import conllu_files, conllu_lines, random_heads
+from tests.support.generated import conllu_files, random_heads
 from tests.treebank.test_conllu import parsed
 from treefine import Sentence, TreebankError, read_treebank
 from treefine.treebank.conllu import text_faults, tree_faults
@@ -96,10 +96,6 @@ def test_an_arc_changes_head_label_and_deps_of_one_word():
     assert shown(changed) == VAMOS.replace("1 punct 1:punct", "4 dep 4:dep")
 
 
-def test_without_a_label_the_word_keeps_its_label():
-    assert set_arc(arcs(0, 1, 1), 3, 2).arcs == Arcs((0, 1, 2), ("root", "l2", "l3"))
-
-
 def test_a_new_root_becomes_the_head_of_the_old_one():
     assert set_arc(arcs(0, 1, 2), 3, 0).arcs == Arcs((3, 1, 0), ("dep", "l2", "root"))
     assert set_arc(arcs(0, 1, 2), 3, 0, "head").labels == ("dep", "l2", "head")
@@ -126,13 +122,6 @@ def test_the_branch_with_the_new_head_takes_over_the_old_arc():
 )
 def test_arcs_can_be_set_in_sentences_that_are_not_trees(heads, word, head, result):
     assert set_arc(arcs(*heads), word, head).heads == result
-
-
-def test_other_formats_may_have_several_roots():
-    changed = set_arc(conllx(0, 1, 2), 3, 0)
-
-    assert changed.heads == (0, 1, 0)
-    assert changed.columns[8] == ("0", "1", "2")  # PHEAD is another parse
 
 
 def test_every_arc_between_four_words_keeps_a_tree_a_tree():
@@ -166,10 +155,6 @@ def test_another_cell_changes_nothing_else(column, index):
     assert set_cell(changed, 3, column, "").columns[index][3] == "_"
 
 
-def test_the_form_of_a_word_in_a_multiword_token_is_not_in_the_text():
-    assert shown(set_cell(read(VAMOS), 2, "form", "ad")) == VAMOS.replace("2 a a", "2 ad a")
-
-
 def test_a_text_that_differs_from_the_forms_is_left_as_it_is():
     sentence = set_comment(read(VAMOS), "text", "Vamos al bar.")
 
@@ -186,10 +171,6 @@ def test_features_are_sorted_without_regard_to_case():
 def test_invalid_features_are_an_error(feats):
     with pytest.raises(TreebankError, match=r"\(sea-1, word 4\) FEATS cannot be .*Write Name=Value\|Name=Value"):
         set_cell(read(VAMOS), 4, "feats", feats)
-
-
-def test_features_of_other_formats_are_free():
-    assert set_cell(conllx(0), 1, "feats", "3|Sg").feats == ("3|Sg",)
 
 
 # split_word and join_words
@@ -235,15 +216,6 @@ def test_a_word_of_a_multiword_token_is_split_into_any_forms():
     assert faults(changed) == []
 
 
-def test_a_form_with_a_space_is_split_at_the_space():
-    sentence = set_comment(Sentence.of_words(["20 000", "dogs"]), "text", "20 000 dogs")
-
-    changed = split_word(sentence, 1, ["20", "00", "0"])
-
-    assert [word.misc for word in changed] == ["_", "SpaceAfter=No", "_", "_"]
-    assert list(text_faults(changed)) == []
-
-
 def test_words_are_joined_as_written():
     changed = join_words(read(ANN), 5, 6)
 
@@ -284,19 +256,6 @@ def test_the_topmost_word_gives_tags_and_head():
     assert changed.arcs == Arcs((0, 1, 1), ("root", "l3", "l4"))
 
 
-def test_a_head_below_the_joined_words_is_not_taken():
-    changed = join_words(arcs(0, 4, 1, 3), 2, 3)  # word 4 is below word 3
-
-    assert changed.arcs == Arcs((0, 1, 2), ("root", "l3", "l4"))
-
-
-@pytest.mark.parametrize(
-    ("heads", "result"), [((None, None, 0), (None, 0)), ((2, 1, 0), (None, 0)), ((None, 3, 0), (2, 0))]
-)
-def test_words_without_a_head_outside_can_be_joined(heads, result):
-    assert join_words(arcs(*heads), 1, 2).heads == result
-
-
 def test_a_multiword_token_with_one_word_left_disappears():
     changed = join_words(read(VAMOS), 2, 3)
 
@@ -307,42 +266,6 @@ def test_a_multiword_token_with_one_word_left_disappears():
     assert faults(changed) == []
 
 
-def test_a_multiword_token_loses_words_that_are_joined():
-    sentence = split_word(read(VAMOS), 2, ["a", "x"])
-
-    changed = join_words(sentence, 2, 3)
-
-    assert changed.columns[0] == read(VAMOS).columns[0]
-    assert changed[1].form == "ax"
-
-
-def test_whole_multiword_tokens_are_joined_with_their_neighbours():
-    changed = join_words(read(VAMOS), 1, 4)
-
-    assert changed.forms == ("Vamos al mar", ".")
-    assert changed.columns[0] == ("1", "2")
-    assert changed[0].misc == "SpaceAfter=No"
-    assert faults(changed) == []
-
-
-def test_without_a_text_the_gaps_in_misc_count():
-    sentence = set_comments(read(VAMOS), [])
-
-    assert join_words(sentence, 1, 5).forms == ("Vamos al mar.",)
-
-
-def test_other_formats_have_no_spaces_and_renumber_predicted_heads():
-    sentence = conllx(2, 0, 2, 3)
-
-    changed = split_word(sentence, 2, ["w", "2"])
-
-    assert changed.heads == (2, 0, 2, 2, 4)
-    assert changed.columns[8] == ("2", "0", "_", "2", "4")
-    assert_readable(changed)
-    joined = join_words(changed, 2, 3)
-    assert joined == sentence
-
-
 # multiword tokens
 
 
@@ -350,14 +273,6 @@ def test_a_multiword_token_takes_the_text_and_the_space():
     changed = make_multiword(read(VAMOS), 4, 5)
 
     assert shown(changed) == VAMOS.replace("4 mar", "4-5 mar. _ _ _ _ _ _ _ _\n4 mar").replace("|SpaceAfter=No", "")
-
-
-def test_another_form_of_a_multiword_token_changes_the_text():
-    changed = make_multiword(read(ANN), 5, 6, "Bobee")
-
-    assert changed.text == "Ann drank tea and Bobee."
-    assert changed.columns[0] == ("1", "2", "3", "4", "5-6", "5", "5.1", "6", "7")
-    assert faults(changed) == []
 
 
 def test_a_word_becomes_a_multiword_token():
@@ -379,14 +294,6 @@ def test_the_words_of_a_removed_multiword_token_are_tokens():
     assert changed.text == "Vamos ael mar."
     assert [word.misc for word in changed[1:3]] == ["SpaceAfter=No", "_"]
     assert faults(changed) == []
-
-
-def test_making_and_removing_a_multiword_token_changes_nothing():
-    sentence = read(ANN)
-
-    assert remove_multiword(make_multiword(sentence, 3, 5), 4) == sentence
-    moved = read(VAMOS.replace("NotHead=2,5|SpaceAfter=No", "Gloss=sea|SpaceAfter=No"))
-    assert remove_multiword(make_multiword(moved, 4, 5), 4) == moved
 
 
 def test_notes_about_spaces_move_to_the_token_and_back():
@@ -430,40 +337,6 @@ def test_a_sentence_is_split_with_its_text_arcs_and_empty_nodes():
     assert faults(first) + faults(second) == []
 
 
-def test_other_comments_stay_with_the_first_half():
-    first, second = split_sentence(read(VAMOS), 2)
-
-    assert first.comments == tuple(VAMOS.replace(" al mar.", "").splitlines()[:4])
-    assert second.comments == ("# sent_id = sea-1-2", "# text = al mar.")
-    assert second.columns[0] == ("1-2", "1", "2", "3", "4")
-    assert second[2].misc == "NotHead=1,4|SpaceAfter=No"
-    assert second.labels == ("case", "det", "root", "punct")
-    assert split_sentence(read(VAMOS), 4)[0][0].misc == "_"
-
-
-def test_a_text_that_differs_from_the_forms_is_spelled_by_the_halves():
-    sentence = set_comment(read(VAMOS), "text", "???")
-
-    assert [half.text for half in split_sentence(sentence, 4)] == ["Vamos al", "mar."]
-
-
-def test_only_the_first_of_two_roots_is_kept_except_in_other_formats():
-    first, _ = split_sentence(arcs(0, 0, 4, 0), 3)
-    assert first.arcs == Arcs((0, 1), ("root", "dep"))
-
-    first, second = split_sentence(conllx(0, 0, 2, 0), 3)
-    assert (first.heads, second.heads) == ((0, 0), (2, 0))
-    assert_readable(first, second)
-
-
-def test_marks_that_point_to_the_other_half_are_dropped():
-    sentence = arcs(0, 1, 1).with_misc(["NotHead=2,3|A=B", "_", "NotHead=1"])
-
-    first, second = split_sentence(sentence, 2)
-
-    assert (first[0].misc, second[1].misc) == ("A=B", "_")
-
-
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_the_halves_and_the_whole_have_the_line_ends_of_the_file(newline):
     text = "\ufeff" + VAMOS.replace(" ", "\t").replace("#\t", "# ").replace("\n", newline) + newline * 2
@@ -475,25 +348,6 @@ def test_the_halves_and_the_whole_have_the_line_ends_of_the_file(newline):
     assert second.layout == Layout("", newline, newline * 3)
     assert_readable(first, second)
     assert join_sentences(first, second).layout == sentence.layout
-
-
-def test_mixed_line_ends_become_those_of_the_first_line_if_lines_are_added():
-    text = "# a\r\n1\tcannot" + "\t_" * 8 + "\n2\tgo" + "\t_" * 8 + "\n\n"
-    (sentence,) = read_treebank(io.BytesIO(text.encode()))
-
-    assert set_cell(sentence, 2, "form", "run").layout == sentence.layout
-    changed = split_word(sentence, 1, ["can", "not"])
-    assert changed.layout == Layout("", "\r\n", "\n\n")
-    assert_readable(changed)
-
-
-def test_a_sentence_of_one_line_takes_the_line_ends_after_it():
-    (sentence,) = read_treebank(io.BytesIO(("1\tcannot" + "\t_" * 8 + "\r\n\r\n").encode()))
-
-    changed = split_word(sentence, 1, ["can", "not"])
-
-    assert changed.layout == Layout("", "\r\n", "\r\n\r\n")
-    assert join_words(changed, 1, 2).to_conllu() == sentence.to_conllu()
 
 
 def test_sentences_are_joined_with_their_texts_comments_and_empty_nodes():
@@ -524,28 +378,6 @@ def test_sentences_are_joined_with_their_texts_comments_and_empty_nodes():
     assert faults(joined) == []
 
 
-def test_empty_nodes_before_the_second_sentence_follow_the_first():
-    sentence = read("0.1 x _ _ _ _ _ _ 1:dep _\n1 Go _ _ _ _ 0 root 0:root _\n1.1 y _ _ _ _ _ _ 0.1:dep|1:dep _\n")
-
-    joined = join_sentences(sentence, sentence)
-
-    assert joined.columns[0] == ("0.1", "1", "1.1", "1.2", "2", "2.1")
-    assert joined.columns[8] == ("1:dep", "0:root", "0.1:dep|1:dep", "2:dep", "1:parataxis", "1.2:dep|2:dep")
-    assert_readable(joined)
-
-
-def test_texts_are_joined_without_a_space_if_misc_says_so():
-    first = set_comment(Sentence.of_words(["Go"]).with_misc(["SpaceAfter=No"]), "text", "Go")
-
-    assert join_sentences(first, Sentence.of_words(["!"])).text == "Go!"
-    assert join_sentences(Sentence.of_words(["Go"]), first).text == "Go Go"
-    assert join_sentences(Sentence.of_words(["Go"]), Sentence.of_words(["!"])).text is None
-
-
-def test_a_sentence_without_a_root_can_be_joined():
-    assert join_sentences(arcs(None, 1), arcs(2, 0)).heads == (None, 1, 4, 0)
-
-
 # comments
 
 
@@ -557,10 +389,6 @@ def test_a_comment_is_replaced_in_its_place_added_or_removed():
     assert set_comment(sentence, "text", None).comments == ("# a",)
     assert set_comment(sentence, "a", None) == sentence
     assert set_comment(sentence, "b", "").comments[-1] == "# b ="
-
-
-def test_comments_get_a_hash_and_blank_lines_are_dropped():
-    assert set_comments(read(VAMOS), ["a = b", " ", "#c", "", "# d"]).comments == ("# a = b", "#c", "# d")
 
 
 # errors
@@ -602,32 +430,6 @@ def test_comments_get_a_hash_and_blank_lines_are_dropped():
 def test_an_impossible_edit_is_an_error_with_its_place(edit, message):
     with pytest.raises(TreebankError, match=message):
         edit(read(VAMOS))
-
-
-@pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        (lambda s: make_multiword(s, 1, 2), "CoNLL-X has no multiword tokens. Convert the file"),
-        (lambda s: split_into_multiword(s, 1, ["a", "b"]), "CoNLL-X has no multiword tokens. Convert the file"),
-        (lambda s: remove_multiword(s, 1), "not part of a multiword token"),
-        (lambda s: set_cell(s, 1, "misc", "a"), "CoNLL-X has no column for MISC. Convert the file"),
-        (lambda s: set_comment(s, "a", "b"), "CoNLL-X has no comments. Convert the file"),
-    ],
-)
-def test_other_formats_lack_some_edits(edit, message):
-    with pytest.raises(TreebankError, match=message):
-        edit(conllx(0, 1))
-
-
-def test_sentences_with_columns_of_predicates_are_not_joined_or_separated(data):
-    sentence, other = list(read_treebank(data / "german.conll09"))[:2]
-
-    for edit in (lambda: split_sentence(sentence, 2), lambda: join_words(sentence, 1, 2)):
-        with pytest.raises(TreebankError, match="a column for each predicate"):
-            edit()
-    assert set_arc(sentence, 1, 3).heads == (3, 3, 0, 3)
-    assert split_word(sentence, 1, ["D", "ie"]).columns[9] == ("3", "_", "4", "0", "4")
-    assert join_sentences(other, other).heads == (2, 0, 4, 2)
 
 
 # properties
@@ -729,25 +531,6 @@ def test_after_any_edit_any_readable_sentence_is_readable(content, data):
     for result in data.draw(edits(sentence)):
         assert_readable(result)
         assert list(tree_faults(result, needs_one_root=True)) == []
-
-
-@given(conllu_lines(), st.data())
-def test_untouched_words_keep_all_other_columns(lines, data):
-    sentence = parsed(lines)
-    word = data.draw(st.integers(1, len(sentence)))
-    form = sentence[word - 1].form
-    others = [replace(each, number=0, head=0, deps="", misc="") for each in sentence if each.number != word]
-
-    try:
-        changed = split_word(sentence, word, [form[:1], form[1:]])
-    except TreebankError:
-        return
-
-    kept = [
-        replace(each, number=0, head=0, deps="", misc="") for each in changed if each.number not in (word, word + 1)
-    ]
-    assert kept == others
-    assert changed[word - 1].lemma == sentence[word - 1].lemma
 
 
 @given(consistent(), st.data())

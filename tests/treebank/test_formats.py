@@ -4,7 +4,7 @@ from hypothesis import given
 from tests.support.generated import conllu_lines
 from tests.treebank.test_conllu import parsed
 from treefine import Graph, TreebankError, read_treebank
-from treefine.treebank.formats import CONLL09, CONLL09_PREDICTED, CONLLX, FORMATS, convert, format_of, losses
+from treefine.treebank.formats import CONLL09, CONLL09_PREDICTED, CONLLX, convert, format_of, losses
 from treefine.treebank.sentence import CONLLU
 
 
@@ -37,16 +37,6 @@ def test_conllx_gets_both_tags_and_conll09_fills_gold_and_predicted_columns(data
     assert losses(sentence, CONLL09)["UPOS"] == 7
 
 
-def test_conll09_gets_upos_where_xpos_is_blank(data):
-    sentence = list(read_treebank(data / "constructs.conllu"))[3]
-    assert sentence.xpos == ("_", "_", "JJ", "_")
-
-    assert convert(sentence, CONLL09).xpos == ("NUM", "SYM", "JJ", "SYM")
-    assert losses(sentence, CONLL09)["UPOS"] == 1
-    assert convert(sentence, CONLLX).xpos == sentence.xpos
-    assert convert(convert(sentence, CONLLX), CONLLU).columns[:8] == sentence.columns[:8]
-
-
 def test_conll09_is_read_with_gold_or_predicted_tags(data):
     gold = next(read_treebank(data / "german.conll09"))
     predicted = next(read_treebank(data / "german.conll09", format="conll09-predicted"))
@@ -71,22 +61,6 @@ def test_changes_to_a_conll09_sentence_go_to_the_columns_they_were_read_from(dat
         predicted.with_tags(upos=["A"] * 4)
 
 
-def test_other_formats_have_no_place_for_conllx_predictions(data):
-    sentence = next(read_treebank(data / "penn.conllx"))
-
-    assert dict(losses(sentence, CONLLU)) == {"PHEAD": 1, "PDEPREL": 1}
-    assert convert(sentence, CONLLU).words[3].deps == "_"
-    assert convert(sentence, CONLLU).words[3].xpos == "VBD"
-
-
-@pytest.mark.parametrize("form", FORMATS.values())
-def test_converting_to_the_same_format_returns_the_same_sentence(data, form):
-    name = {"CoNLL-U": "constructs.conllu", "CoNLL-X": "penn.conllx", "CoNLL-2009": "german.conll09"}[form.title]
-    for sentence in read_treebank(data / name):
-        assert convert(sentence, form) is sentence
-        assert not losses(sentence, form)
-
-
 @pytest.mark.parametrize(
     ("path", "form"),
     [
@@ -102,10 +76,3 @@ def test_converting_to_the_same_format_returns_the_same_sentence(data, form):
 def test_the_file_name_decides_the_format(path, form):
     assert format_of(path) == form
     assert format_of(path, "conll09-predicted") == CONLL09_PREDICTED
-
-
-def test_the_error_for_an_unknown_format_lists_the_known_ones():
-    message = "There is no format 'conll'. Choose one of conllu, conllx, conll09, conll09-predicted."
-
-    with pytest.raises(TreebankError, match=message):
-        format_of("a", "conll")

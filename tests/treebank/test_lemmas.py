@@ -69,29 +69,10 @@ def test_any_script_can_be_applied_to_any_form(form, script):
     assert lemma or not form
 
 
-@pytest.mark.parametrize("script", ["L|0|3y", "L|3|0", "L|1|1", "X|0|0", "l|0|0", "", "L|9", "|", "="])
-def test_a_script_that_does_not_apply_gives_the_form(script):
-    assert lemma_of("Ox", script) == "Ox"
-
-
-def test_no_script_makes_a_blank_lemma():
-    assert lemma_of("a_", "L|1|0") == "a_"
-    assert lemma_of(",", "N|0|0") == ","
-
-
 def rules_of(*triples):
     """Learn rules from words written as form/tag/lemma."""
     split = [triple.split("/") for triple in triples]
     return LemmaRules.of(Counter((form, tag, script_of(form, lemma)) for form, tag, lemma in split))
-
-
-def test_the_most_frequent_script_of_a_form_with_its_tag_wins():
-    rules = rules_of("saw/VBD/see", "saw/VBD/see", "saw/VBD/saw", "saw/NN/saw", "US/NNP/US", "us/PRP/we")
-
-    assert lemma_of("saw", rules.script("saw", "VBD")) == "see"
-    assert lemma_of("saw", rules.script("saw", "NN")) == "saw"
-    assert lemma_of("US", rules.script("US", "NNP")) == "US"
-    assert lemma_of("us", rules.script("us", "PRP")) == "we"
 
 
 def test_an_unknown_form_is_decided_by_its_longest_known_ending_in_the_same_case():
@@ -116,8 +97,3 @@ def test_each_form_of_a_treebank_gets_its_most_frequent_script_though_most_rules
     for form, tag, _ in counted:
         own = {script: number for (other, same, script), number in counted.items() if (other, same) == (form, tag)}
         assert own[rules.script(form, tag)] == max(own.values())
-
-
-def test_without_words_there_are_no_rules():
-    assert LemmaRules.of({}).lines() == ()
-    assert LemmaRules.read(()).script("dogs", "NNS") is None

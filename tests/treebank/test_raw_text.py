@@ -1,18 +1,15 @@
 """The text of a treebank, and its multiword tokens."""
 
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.data import UD, ud_files
 from tests.treebank.test_conllu import parsed
-from treefine import Sentence, read_treebank
-from treefine.treebank.multiword import Multiwords, learn_multiwords
+from treefine import Sentence
+from treefine.treebank.multiword import learn_multiwords
 from treefine.treebank.raw_text import (
     RawText,
-    documents,
     escaped,
     gap_of,
     misc_of,
@@ -77,13 +74,6 @@ def test_documents_and_paragraphs_start_after_a_blank_line(mark):
     assert text_of(sentences) == "a\n\nb"
 
 
-def test_documents_are_split_at_paragraph_marks():
-    marked, plain = sentence(("a", "_"), comments=["# newdoc"]), sentence(("a", "_"))
-
-    assert list(documents([plain, marked, plain, plain, marked])) == [range(0, 1), range(1, 4), range(4, 5)]
-    assert list(documents([plain, plain])) == [range(0, 2)]
-
-
 @given(GAPS)
 def test_any_gap_can_be_written_into_a_cell_and_read_back(gap):
     cell = escaped(gap)
@@ -93,35 +83,12 @@ def test_any_gap_can_be_written_into_a_cell_and_read_back(gap):
     assert unescaped(cell) == gap
 
 
-@given(st.text(st.sampled_from("\\sntrpu0aF ")))
-def test_unknown_escapes_stay_as_they_are(cell):
-    found = unescaped(cell)
-
-    assert len(found) <= len(cell)
-    assert found == cell or "\\" in cell
-    assert unescaped(r"\q\u12\\n") == r"\q\u12\n"
-
-
 @given(GAPS, GAPS, st.booleans())
 def test_misc_records_the_gaps_around_a_token(gap, before, is_last):
     misc = misc_of(gap, before=before, is_last=is_last)
 
     assert gap_of(misc) == gap
     assert raw_sentences([sentence(("a", misc))])[0] == before
-
-
-@pytest.mark.parametrize("path", ud_files("*/dev.conllu.xz"))
-def test_the_text_of_a_treebank_has_the_text_of_each_sentence_in_order(path):
-    sentences = list(read_treebank(path))[:200]
-    spaced = [each for each in sentences if each.text is not None]
-
-    text, position = text_of(sentences), 0
-
-    for each in spaced:
-        wanted = text_of([replace(each, comments=())])
-        position = text.index(wanted, position) + len(wanted)
-        assert " ".join(wanted.split()) == " ".join(each.text.split())
-    assert position == len(text)
 
 
 # Multiword tokens: splitting a form into words
@@ -137,23 +104,6 @@ def multiword(form, *words):
     return type(plain)(plain.comments, (plain.columns[0], forms, *plain.columns[2:]), plain.word_lines)
 
 
-def test_a_known_form_gets_its_most_frequent_split():
-    known = learned("de+l", "d+el", "de+l", "mar")
-
-    assert known.split("del") == ("de", "l")
-
-
-def test_tokens_with_one_word_are_ignored_in_learning():
-    assert learned("mar", "sol") == Multiwords()
-
-
-def test_words_need_not_be_substrings_of_their_token():
-    known = learn_multiwords([multiword("della", "di", "la"), multiword("nella", "in", "la")])
-
-    assert known.split("della") == ("di", "la")
-    assert learn_multiwords([multiword("dell'", "di", "l'")]).split("Dell'") == ("Di", "l'")
-
-
 @pytest.mark.parametrize(
     ("tokens", "form", "words"),
     [
@@ -167,21 +117,6 @@ def test_words_need_not_be_substrings_of_their_token():
 )
 def test_an_unknown_form_is_split_like_similar_known_forms(tokens, form, words):
     assert learned(*tokens).split(form) == words
-
-
-def test_the_characters_before_an_ending_select_the_rule():
-    known = learn_multiwords([multiword("aain", "aa", "in"), multiword("aakin", "aaki", "n")])
-
-    assert known.split("ooin") == ("oo", "in")
-    assert known.split("ookin") == ("ooki", "n")
-
-
-def test_endings_or_beginnings_come_first_depending_on_the_language():
-    turkish = learned("ev+im", "güzel+dir", "çok+tur")
-    hebrew = learn_multiwords([multiword("בבית", "ב", "ה", "בית"), multiword("לספר", "ל", "ספר")])
-
-    assert turkish.split("evidir") == ("evi", "dir")
-    assert hebrew.split("לבית") == ("ל", "בית")
 
 
 @pytest.mark.parametrize(
@@ -208,27 +143,3 @@ def test_no_word_of_a_split_token_is_empty(tokens, form):
     assert words == (form,) or (len(words) > 1 and all(words))
     for a, b in tokens:
         assert "".join(known.split(a + b)) == a + b
-
-
-@pytest.mark.skipif(not UD.exists(), reason="no treebanks next to this checkout")
-def test_most_unknown_turkish_multiword_tokens_are_split_correctly():
-    known = learn_multiwords(read_treebank(UD / "tr_imst" / "train.conllu.xz"))
-    right = []
-
-    for each in read_treebank(UD / "tr_imst" / "dev.conllu.xz"):
-        for token in each.tokens():
-            if len(token.words) > 1 and token.form not in known.forms:
-                right.append(known.split(token.form) == tuple(each.forms[number - 1] for number in token.words))
-
-    assert len(right) > 100
-    assert sum(right) / len(right) > 0.85
-
-
-@pytest.mark.parametrize(
-    ("form", "words"),
-    [("İçindeki", ("İçinde", "ki")), ("İZMİRDEKİ", ("İZMİRDE", "Kİ")), ("IŞIKTAKi", ("IŞIKTA", "Ki"))],
-)
-def test_the_turkish_capital_i_is_one_letter(form, words):
-    known = Multiwords({}, endings={"ki": (2, ("", "ki"))})
-
-    assert known.split(form) == words

@@ -24,13 +24,6 @@ def test_words_are_the_syntactic_words(sentences):
     assert vamos.graph == Graph.of_words([0, 4, 4, 1, 1], ["root", "case", "det", "obl", "punct"])
 
 
-def test_comments_are_found_by_key(sentences):
-    assert [sentence.sent_id for sentence in sentences] == ["constructs-1", "constructs-2", "constructs-3", "", ""]
-    assert sentences[0].text == "Vamos al mar."
-    assert sentences[0].comment("newpar id") == "constructs-1"
-    assert sentences[4].text is None
-
-
 def test_a_sentence_with_blank_heads_has_no_graph():
     sentence = Sentence.of_words(["a", "b"])
 
@@ -55,14 +48,6 @@ def test_with_graph_changes_only_head_deprel_and_deps_of_words(lines, data):
 
 
 @given(conllu_lines())
-def test_the_same_graph_and_tags_change_nothing(lines):
-    sentence = parsed(lines)
-
-    assert sentence.with_graph(sentence.graph).to_conllu() == sentence.to_conllu()
-    assert sentence.with_tags(upos=sentence.upos, xpos=sentence.xpos).to_conllu() == sentence.to_conllu()
-
-
-@given(conllu_lines())
 def test_with_tags_changes_only_the_tag_columns_of_words(lines):
     sentence = parsed(lines)
 
@@ -71,18 +56,6 @@ def test_with_tags_changes_only_the_tag_columns_of_words(lines):
     assert set(changed.upos) == {"T"}
     assert changed.xpos == sentence.xpos
     assert [c for i, c in enumerate(changed.columns) if i != 3] == [c for i, c in enumerate(sentence.columns) if i != 3]
-
-
-def test_too_few_heads_or_tags_are_an_error(sentences):
-    with pytest.raises(TreebankError, match="2 values for 5 words"):
-        sentences[0].with_graph(Graph.of_words([0, 1], ["root", "x"]))
-    with pytest.raises(TreebankError, match="1 values for 5 words"):
-        sentences[0].with_tags(upos=["X"])
-
-
-def test_a_sentence_must_have_words():
-    with pytest.raises(TreebankError, match="at least one word"):
-        Sentence.of_words([])
 
 
 @pytest.mark.parametrize("cell", ["", "a\tb", "a\nb", "a\rb", "a\0b", "a\ud800"])
@@ -96,12 +69,6 @@ def test_a_cell_that_would_break_the_line_is_an_error(cell):
     ):
         with pytest.raises(TreebankError, match="cannot be a cell"):
             attempt()
-
-
-def test_an_empty_cell_in_the_file_is_kept():
-    sentence = parsed(["1\ta\t_\t_\t_\t_\t0\troot\t\t_"])
-
-    assert sentence.with_graph(sentence.graph) == sentence
 
 
 def test_tokens_are_words_and_multiword_tokens_in_text_order(sentences):
