@@ -1,6 +1,5 @@
 """The text of a treebank, and its multiword tokens."""
 
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
