@@ -5,9 +5,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.tiny_segmenter import texts, tiny_network
+from treefine.segmenter.cut import WHOLE_SPANS, agreeing_rules, is_inside
 from treefine.segmenter.network import Alphabet
 from treefine.segmenter.segmenter import Segmenter, TokenizationRules
-from treefine.segmenter.whole_spans import WHOLE_SPANS, agreeing_rules, is_inside
 from treefine.treebank.raw_text import RawText
 
 WHOLE = [

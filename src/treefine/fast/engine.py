@@ -23,7 +23,6 @@ from treefine.fast.packed_encoder import ROOMS, PackedEncoder, Room
 from treefine.fast.packed_step import ENDED, IS_SEARCHED, IS_TREE, PackedStep
 from treefine.model.batch import Batch, Graphs, PieceInputs, most_pieces_of_word
 from treefine.parsing.batches import free_memory, inputs_of, run_inputs
-from treefine.parsing.long_sentences import is_long
 from treefine.parsing.plan import ParseInput, Plan, is_out_of_memory, refine_batch
 from treefine.parsing.refine import best_tags
 from treefine.parsing.results import trees
@@ -213,7 +212,7 @@ class Engine:
         held: deque[list[ParseInput]] = deque()
 
         def is_ours(item: ParseInput) -> bool:
-            return not item.constraints and not item.evidence and not is_long(plan, item.sentence)
+            return not item.constraints and not item.evidence and len(item.sentence) <= plan.most_words
 
         def packed() -> Iterator[Packed]:
             sizes = chain(FIRST_BLOCKS, repeat(BLOCK))

@@ -13,7 +13,7 @@ from treefine.cores import on_all_cores, thread_count
 from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, TreefineError
 from treefine.parsing.constrained import check_constraints, named_as_given
 from treefine.parsing.initial import parsers_in
-from treefine.parsing.long_sentences import in_parts, is_long
+from treefine.parsing.long_sentences import in_parts
 from treefine.parsing.plan import AUTO, ParseInput, Plan, WeightedArcs, is_out_of_memory
 from treefine.parsing.trust import (
     arcs_with_labels,
@@ -100,10 +100,9 @@ def parsed_chunk(
     groups = batches(sizes, most, longest, with_padding=plan.shape.with_padding)
 
     def parse(rows: Sequence[int]) -> list[Result]:
-        first = chunk[rows[0]]
-        return (
-            [in_parts(plan, first, work)] if is_long(plan, first.sentence) else work(plan, [chunk[row] for row in rows])
-        )
+        if len(chunk[rows[0]].sentence) > plan.most_words:
+            return [in_parts(plan, chunk[rows[0]], work)]
+        return work(plan, [chunk[row] for row in rows])
 
     def attempt(rows: Sequence[int]) -> list[Result] | None:
         """Return None if memory runs out, perhaps because other batches are parsed at the same time."""
@@ -211,7 +210,7 @@ def _inputs_of(
         if decided is None:
             raise sentence.error("There are fewer constraints than sentences: this sentence has none.")
         arcs = trees[0]
-        if decided and is_long(plan, sentence):
+        if decided and len(sentence) > plan.most_words:
             hint = 'Leave them out, or use keep="nothing" (--keep nothing).'
             raise sentence.error(
                 f"Constraints are not possible in a sentence of more than {plan.most_words:,} words.", hint=hint
@@ -252,7 +251,7 @@ def _weighed(plan: Plan, inputs: Iterator[ParseInput]) -> Iterator[ParseInput]:
 
 def _weights(plan: Plan, inputs: Sequence[ParseInput], gold: Sequence[Sequence[int]] | None = None) -> list[float]:
     """Return the weight of each source of evidence, estimated, or fitted to gold heads. Long sentences do not count."""
-    is_short = [not is_long(plan, each.sentence) for each in inputs]
+    is_short = [len(each.sentence) <= plan.most_words for each in inputs]
     short = [*compress(inputs, is_short)]
     known = None if gold is None else [*compress(gold, is_short)]
     beliefs = [belief for _, belief in run_inputs(plan, map(without_graph, short), beliefs_of)]

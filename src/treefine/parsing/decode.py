@@ -87,7 +87,8 @@ class Decoder:
 
         A graph that is already a tree is returned as it is.
         """
-        wrong = [row for row in self.not_trees(graphs, is_word) if rows is None or row in rows]
+        is_tree = self.are_trees(graphs, is_word).tolist()
+        wrong = [row for row, is_one in enumerate(is_tree) if not is_one and (rows is None or row in rows)]
         if not wrong:
             return graphs
         heads, labels = graphs.heads.clone(), graphs.labels.clone()
@@ -130,10 +131,6 @@ class Decoder:
     def search(self, weights: Weights) -> Heads:
         """Return the heads of the tree with the largest sum of weights."""
         return projective_tree(weights) if self.is_projective else maximum_tree(weights)
-
-    def not_trees(self, graphs: Graphs, is_word: Bool[Tensor, "batch word"]) -> list[int]:
-        """Return the sentences whose graph is not a tree with one root, or not projective although it must be."""
-        return [row for row, is_one in enumerate(self.are_trees(graphs, is_word).tolist()) if not is_one]
 
     def are_trees(self, graphs: Graphs, is_word: Bool[Tensor, "batch word"]) -> Bool[Tensor, " batch"]:
         """Return whether each sentence's graph is a tree with one root, and projective if it must be."""

@@ -28,11 +28,6 @@ _JOINING = ("parataxis", "dep")  # labels of the arcs between parts, best first
 _Result = TypeVar("_Result")
 
 
-def is_long(plan: Plan, sentence: Sentence) -> bool:
-    """Return whether a sentence is parsed in parts."""
-    return len(sentence) > plan.most_words
-
-
 def in_parts(plan: Plan, whole: ParseInput, work: Callable[[Plan, Sequence[ParseInput]], list[_Result]]) -> _Result:
     """Return the result of `work` for a long sentence: a sentence with its tree, or a Parse without steps."""
     words = word_ranges(whole.sentence, plan.most_words)

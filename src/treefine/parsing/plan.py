@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Literal, NamedTuple, cast, get_args, get_type_hints
 
 import torch
@@ -18,28 +20,32 @@ from treefine.config import (
     STEPS_FROM_EMPTY,
     Column,
     ConfidenceSettings,
+    ModelSettings,
     Precision,
     PrecisionSettings,
     TagChoice,
 )
 from treefine.errors import ModelError, TreefineError
 from treefine.model.batch import Batch, Evidence, Graphs, padded_length
+from treefine.model.bundled import unknown_language, usual_code
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
-from treefine.model.vocabulary import Vocabulary
+from treefine.model.vocabulary import Vocabulary, language_of
 from treefine.parsing.constrained import allowed_of, with_decisions
 from treefine.parsing.decode import Decoder, dependents, made_trees
 from treefine.parsing.initial import InitialParser, empty, is_given, is_of_others, parsers_in
 from treefine.parsing.invariance import stable_scores
-from treefine.parsing.languages import LanguageChoice
 from treefine.parsing.options import ParserOptions, Trust
 from treefine.parsing.refine import BatchStep, Tags, expected_stability, refine
+from treefine.segmenter.language import SAMPLE, LanguageCheck, code_of, identify, table
 from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.graph import Arcs
+from treefine.treebank.raw_text import own_text
 from treefine.treebank.sentence import Sentence
 
 AUTO: Literal["auto"] = "auto"
 DEVICES = ("cpu", "cuda", "mps", "xpu")
+_SAMPLE_OF_SENTENCES = 1_000  # characters of consecutive sentences that are identified together
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,100 @@ class Plan:
         """Return the number of pieces of a sentence in a batch, padding included."""
         n_pieces = self.model.n_pieces(sentence, pieces)
         return max(n_pieces, padded_length(n_pieces, self.shape.padded_to, self.model.settings.encoder.n_positions))
+
+
+@dataclass(frozen=True)
+class LanguageChoice:
+    """The treebanks of a model, and the one that the user named, if any. A model of one treebank lists none."""
+
+    treebanks: tuple[str, ...]  # codes such as sv_talbanken
+    main: dict[str, str]  # by language: the treebank that it stands for
+    named: str = ""
+
+    @classmethod
+    def of(
+        cls, settings: ModelSettings, vocabulary: Vocabulary, asked: str | None, *, languages: Iterable[str] = ()
+    ) -> LanguageChoice:
+        """Return the choice for a model; raise an error if it does not know the language that the user asked for.
+
+        Nothing, or an empty string, asks for identification. `languages` are those of a model of one treebank whose
+        settings do not state them.
+        """
+        main = {language_of(each): each for each in (*reversed(vocabulary.treebanks), *settings.main_treebanks)}
+        known = cls(vocabulary.treebanks, dict(sorted(main.items())))
+        if not asked:
+            return known
+        code = code_of(asked) or usual_code(asked)
+        named = code if code in vocabulary.treebanks else main.get(code, "")
+        if named:
+            return replace(known, named=named)
+        own = [code_of(each) or each for each in languages] or list(settings.languages)
+        if not vocabulary.treebanks and code in own:
+            return known
+        names = table().names
+        raise unknown_language(asked, {each: names.get(each, each) for each in known.main or own})
+
+    @property
+    def guesses(self) -> bool:
+        """Whether the language must be identified from the text."""
+        return bool(self.treebanks) and not self.named
+
+    def languages(self, known: Iterable[str]) -> tuple[str, ...]:
+        """Return the codes of the languages that a text may be in; `known` are those of a model of one treebank."""
+        if not self.treebanks:
+            return tuple(known)
+        return (language_of(self.named),) if self.named else tuple(self.main)
+
+    def check(self, known: Iterable[str]) -> LanguageCheck:
+        """Return a new check of texts; the arguments are as in `languages`."""
+        return LanguageCheck(self.languages(known), guesses=self.guesses)
+
+    def of_text(self, text: str) -> str:
+        """Return the code of the treebank whose habits fit a text; empty if no language can be identified."""
+        return self.main.get(identify(text, self.main).language, "") if self.guesses else self.named
+
+    def of_chunks(self, chunks: Iterable[str], *, between: str = "") -> tuple[str, Iterable[str]]:
+        """Return the treebank of a text that comes in chunks, and the same chunks. Reads only the start of the text.
+
+        `between` is what stands between two chunks.
+        """
+        if not self.guesses:
+            return self.named, chunks
+        chunks, first, n_chars = iter(chunks), list[str](), 0
+        for chunk in chunks:
+            first.append(chunk)
+            n_chars += len(chunk)
+            if n_chars >= SAMPLE:
+                break
+        return self.of_text(between.join(first)), chain(first, chunks)
+
+    def of_sentences(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+        """Yield the sentences with their treebanks. Consecutive sentences of a file are identified together.
+
+        A sentence that has a treebank of the model keeps it, unless the user named another one. A model of one treebank
+        has no codes.
+        """
+        group, n_chars = list[Sentence](), 0
+        for each in sentences:
+            if not self.guesses:
+                yield each if each.treebank == self.named else replace(each, treebank=self.named)
+                continue
+            if each.treebank in self.treebanks or (group and each.path != group[0].path):
+                yield from self._identified(group)
+                group, n_chars = [], 0
+            if each.treebank in self.treebanks:
+                yield each
+                continue
+            group.append(each)
+            n_chars += len(own_text(each))
+            if n_chars >= _SAMPLE_OF_SENTENCES:
+                yield from self._identified(group)
+                group, n_chars = [], 0
+        yield from self._identified(group)
+
+    def _identified(self, group: Sequence[Sentence]) -> list[Sentence]:
+        treebank = self.of_text(" ".join(map(own_text, group))) if group else ""
+        return [replace(each, treebank=treebank) for each in group]
 
 
 class Temperatures(NamedTuple):
@@ -249,10 +349,10 @@ def refine_inputs(plan: Plan, inputs: Sequence[ParseInput], *, wants_trees: bool
     model, vocabulary = plan.model, plan.model.vocabulary
     sentences, constraints = [each.sentence for each in inputs], [each.constraints for each in inputs]
     initial = Graphs.of([each.constraints.put_into(each.initial) for each in inputs], vocabulary)
-    if model.settings.relations.decided:
+    if model.settings.relations.decided and any(constraints):
         initial = with_decisions(initial, constraints, vocabulary)
     batch = model.batch_of(sentences, [each.pieces for each in inputs], padded_to=plan.shape.padded_to)
-    allowed = allowed_of(constraints, list(map(len, sentences)), plan.decoder, vocabulary)
+    allowed = allowed_of(constraints, list(map(len, sentences)), plan.decoder, vocabulary) if any(constraints) else None
     batch = replace(batch, allowed=allowed, evidence=evidence_of(inputs, vocabulary))
     tags = model.tag_inputs(sentences, read=plan.read_columns)
     return refine_batch(plan, batch, initial, tags, wants_trees=wants_trees)
@@ -278,12 +378,11 @@ def refine_batch(
     decoder, first_trees = plan.decoder, made_trees(plan.model, initial)
     stop_above = 1.0 if wants_trees else plan.stop_above
 
-    def score_once(batch: Batch, graphs: Graphs, tags: Tags | None) -> Scores:
-        return _score(plan, batch, graphs, tags)
-
     def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
         needs_trees = wants_trees or t == plan.max_steps or (t == 1 and bool(first_trees))
-        return stable_scores(score_once, decoder, batch, graphs, tags, needs_trees=needs_trees, stop_above=stop_above)
+        return stable_scores(
+            partial(_score, plan), decoder, batch, graphs, tags, needs_trees=needs_trees, stop_above=stop_above
+        )
 
     def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
         return decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())

@@ -17,8 +17,7 @@ import numpy as np
 
 from treefine.config import SentenceEndSettings
 from treefine.cores import on_all_cores
-from treefine.segmenter.cut import Scored, joined_stretches, part, whole_tokens
-from treefine.segmenter.whole_spans import TITLES
+from treefine.segmenter.cut import TITLES, Scored, joined_stretches, part, whole_tokens
 from treefine.treebank.raw_text import PARAGRAPH, GapToken
 
 WINDOW_TOKENS = 128  # tokens in a window

@@ -28,9 +28,9 @@ from torch.utils.hooks import RemovableHandle
 
 from treefine.config import STEPS
 from treefine.errors import TreefineError
-from treefine.parsing.languages import LanguageChoice
 from treefine.parsing.options import ParserOptions
 from treefine.parsing.parser import Parser
+from treefine.parsing.plan import LanguageChoice
 from treefine.segmenter.cut import Segmented
 from treefine.segmenter.segmenter import STRIDE
 from treefine.serving.hosts import ParserHost, RemoteHost, ResultKind

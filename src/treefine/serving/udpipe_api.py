@@ -20,8 +20,8 @@ from starlette.datastructures import UploadFile
 from treefine.config import COLUMNS
 from treefine.errors import TreefineError
 from treefine.model.vocabulary import language_of
-from treefine.parsing.languages import LanguageChoice
 from treefine.parsing.parser import Parser
+from treefine.parsing.plan import LanguageChoice
 from treefine.serving.batching import Models, ModelServer, ParseRequest
 from treefine.serving.schema import ERRORS, conllu_sentences
 from treefine.treebank.graph import Arcs

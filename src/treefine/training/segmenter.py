@@ -19,6 +19,7 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.errors import TreefineError
 from treefine.evaluation.scores import Score, load_pair, segmentation_scores
+from treefine.segmenter.cut import WHOLE_SPANS, agreeing_rules
 from treefine.segmenter.network import (
     ENDS,
     ENDS_MULTIWORD,
@@ -31,7 +32,6 @@ from treefine.segmenter.network import (
 )
 from treefine.segmenter.segmenter import Segmenter, TokenizationRules
 from treefine.segmenter.sentence_ends import ends_finally
-from treefine.segmenter.whole_spans import WHOLE_SPANS, agreeing_rules
 from treefine.training.data import balanced_shares, by_treebank
 from treefine.training.optimiser import rate_factor, update_ema
 from treefine.training.recipe import SegmenterTraining
