@@ -125,25 +125,13 @@ def run(tmp_path, monkeypatch):
     return run_with
 
 
-@pytest.mark.parametrize("command", [("evaluate", "good.conllu"), ("compare", "good.conllu", "good.conllu")])
-@pytest.mark.parametrize("name", BAD | NO_TREE | NO_SCORE)
-def test_evaluate_and_compare_reject_it_with_one_line(run, command, name):
-    content, message = (BAD | NO_TREE | NO_SCORE)[name]
+@pytest.mark.parametrize("name", NO_TREE | NO_SCORE)
+def test_evaluate_rejects_it_with_one_line(run, name):
+    content, message = (NO_TREE | NO_SCORE)[name]
 
-    result = run(name, content, *command, ...)
-
-    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"treefine: {message}\n")
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_convert_rejects_it_with_one_line_and_writes_nothing(run, name):
-    content, message = BAD[name]
-    Path("out.conllx").write_text("old")
-
-    result = run(name, content, "convert", ..., "out.conllx", "--from", "conllu", "--force")
+    result = run(name, content, "evaluate", "good.conllu", ...)
 
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"treefine: {message}\n")
-    assert Path("out.conllx").read_text() == "old"
 
 
 @pytest.mark.parametrize("name", BAD | NO_TREE)
@@ -155,20 +143,6 @@ def test_validate_lists_it_and_continues_with_the_next_file(run, name):
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0] == message
     assert result.stderr.startswith("2 files, ")
-
-
-def test_a_folder_in_place_of_a_file_is_an_error(run):
-    no_file = "folder: This is a directory. Name a file in it."
-    no_treebank = "folder: There is no treebank in this folder. File names must end in .conllu"
-    two_kinds = "good.conllu: This is a file, but folder is a folder."
-
-    assert two_kinds in run("", None, "compare", "good.conllu", "good.conllu", "folder").stderr
-    assert no_file in run("", None, "convert", "folder", "out.conllu").stderr
-    assert two_kinds in run("", None, "evaluate", "good.conllu", "folder").stderr
-    assert no_treebank in run("", None, "evaluate", "folder", "folder").stderr
-    result = run("", None, "validate", "folder", "good.conllu")
-    assert result.stdout.startswith(no_treebank)
-    assert (result.exit_code, result.stderr) == (1, "1 file, 1 error\n")
 
 
 def test_convert_with_skip_keeps_the_valid_sentences(run):

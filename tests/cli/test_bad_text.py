@@ -56,12 +56,6 @@ def test_drawings_and_reviews_escape_control_characters(run, option):
     assert not set(out) & set("\x07\x1b\x7f\x9b")
 
 
-def test_messages_escape_control_characters(run):
-    assert failed(run, "no\x1b[31m.conllu") == (
-        "no\\x1b[31m.conllu: There is no such file. To parse this as text, add --text."
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "said"), [("caf\udce9 open", "Byte 0xe9"), ("half \ud83d a pair", "'\\ud83d'")], ids=["byte", "half"]
 )
@@ -125,7 +119,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-@pytest.mark.parametrize("content", [b"torn", b"", b"[1]", b"{}", b"\xff\0"], ids=["torn", "none", "list", "{}", "odd"])
+@pytest.mark.parametrize("content", [b"torn", b""], ids=["torn", "none"])
 def test_a_damaged_file_of_a_model_is_reported(run, name, content):
     Path("copy", name).write_bytes(content)
 
@@ -133,15 +127,6 @@ def test_a_damaged_file_of_a_model_is_reported(run, name, content):
 
     assert message.startswith("copy")
     assert "Traceback" not in message
-
-
-def test_text_for_a_model_without_a_segmenter_is_reported(run):
-    shutil.rmtree("copy/segmenter")
-
-    assert failed(run, "a b", "--model", "copy") == (
-        "This model has no segmenter, so it cannot read text. "
-        "Pass lists of words, or a file that is already split into words (--from words)."
-    )
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")

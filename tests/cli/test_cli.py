@@ -6,7 +6,6 @@ import random
 import re
 import shutil
 import socket
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -41,16 +40,6 @@ def test_evaluate_prints_all_measures(files):
     assert names == "Tokens Sentences Words UPOS XPOS UFeats AllTags Lemmas UAS LAS CLAS MLAS BLEX UEM LEM".split()
     assert lines[0] == "Metric     | Precision |    Recall |  F1 Score | AligndAcc"
     assert lines[10] == "UAS        |    100.00 |    100.00 |    100.00 |    100.00"
-
-
-def test_evaluate_prints_labels_and_confusions_when_asked(files):
-    out = invoke("evaluate", "gold.conllu", "bad.conllu", "--labels", "--confusions", "3").stdout
-
-    _, labels, confused_labels, confused_heads = out.split("\n\n")
-    assert labels.startswith("Label      | Precision")
-    assert re.search(r"^nsubj +\|", labels, re.MULTILINE)
-    assert confused_labels.startswith("gold label  system label  times")
-    assert re.match(r"gold head +system head +times\n[- ]+\n[A-Z]+ +[A-Z]+ +\d+\n", confused_heads)
 
 
 def test_evaluate_compare_and_validate_read_folders_and_patterns(files):
@@ -120,23 +109,6 @@ def test_compare_uses_the_given_names(files, names):
     assert json.loads(invoke(*arguments).stdout)["differences"][0]["systems"] == ["old", "=new"]
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ("old", "--names has 1 name for 2 systems."),
-        ("a,b,c", "--names has 3 names for 2 systems."),
-        ("a,a", "--names has 'a' twice."),
-        ("a,", "--names has an empty name."),
-    ],
-)
-def test_names_that_do_not_fit_the_systems_are_an_error(files, names, message):
-    hint = "Give one name per SYSTEM, separated by commas: --names old,new."
-    for command in ("compare", "analyse"):
-        result = invoke(command, "gold.conllu", "bad.conllu", "good.conllu", "--names", names, code=1)
-
-        assert result.stderr == f"treefine: {message} {hint}\n"
-
-
 def test_validate_prints_errors_as_json(files):
     Path("roots.conllu").write_text(Path("gold.conllu").read_text().replace("\t7\t", "\t0\t", 1))
 
@@ -188,30 +160,6 @@ def test_the_extension_or_to_selects_the_format_of_convert(files, name, start):
     assert Path(name).read_text() == printed
     forms = [form for sentence in read_treebank("gold.conllu") for form in sentence.forms]
     assert all(form in printed for form in forms if form.isalnum())
-
-
-def test_convert_reads_and_writes_a_pipe(data):
-    source = (data / "german.conll09").read_bytes()
-    command = [sys.executable, "-m", "treefine", "convert", "-", "-", "--from", "conll09-predicted", "--to", "conllu"]
-
-    done = subprocess.run(command, input=source, capture_output=True, check=True)
-
-    assert done.stdout.splitlines()[1].decode() == "2\tKatze\tKatze\t_\tNE\t*\t3\tSB\t_\t_"
-    assert (
-        done.stderr.decode()
-        == "dropped, because CoNLL-U cannot store them: 2 LEMMA, 1 POS, 1 FEAT, 1 FILLPRED, 1 PRED, 1 APRED\n"
-    )
-
-
-def test_a_reader_that_stops_early_is_not_an_error(data, tmp_path):
-    source = tmp_path / "long.conllu"
-    source.write_bytes((data / "en_ewt-sample.conllu").read_bytes() * 10)  # more than a pipe holds
-    command = f"set -o pipefail; {sys.executable} -m treefine convert {source} - --to conllx | head -n 1"
-
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
-
-    assert done.stdout.startswith("1\t")
-    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["parse", "-h"], ["models"]])
@@ -317,13 +265,6 @@ def bundled(tmp_path, monkeypatch):
     monkeypatch.setattr("treefine.model.bundled.BUNDLED", folder)
     monkeypatch.setattr("treefine.model.bundled.extra_models", lambda: iter(()))
     return folder
-
-
-def test_models_prints_a_row_per_model(bundled):
-    header, _, row = invoke("models").stdout.splitlines()
-
-    assert header.split() == ["name", "language", "treebank", "licence", "encoder", "size", "scores"]
-    assert row == "en    English   UD_English-EWT 2.3  CC BY-SA 4.0  small    2.0 MB  UAS 88.50, LAS 86.25"
 
 
 def test_models_prints_the_same_as_json(bundled):

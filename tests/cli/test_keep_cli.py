@@ -61,18 +61,6 @@ def test_an_unknown_label_in_a_mark_is_kept_with_one_warning(place):
     assert "warning" not in invoke("parse", "marked.conllu", "--model", "model", "--keep", "nothing").stderr
 
 
-def test_contradictory_decisions_are_reported_in_one_line_and_nothing_is_written(place):
-    sentences = medium_sentences()
-    decided = [Constraints() for _ in sentences[1:]]
-    marked(sentences, [*decided, Constraints(heads={1: 2, 2: 1})])
-
-    message = failed(invoke, "refine", "marked.conllu", "--model", "model", "-o", "out.conllu")
-
-    assert message.startswith("marked.conllu:")
-    assert "word 1) No tree with one root satisfies all of these constraints: word 1 " in message
-    assert not Path("out.conllu").exists()
-
-
 def test_k_trees_are_k_sentences_of_a_valid_treebank(place):
     invoke("parse", "in.conllu", "--model", "model", "--k", "3", "-o", "out.conllu")
 
@@ -92,7 +80,7 @@ def test_k_trees_are_k_sentences_of_a_valid_treebank(place):
     ("options", "message"),
     [
         (["-o", "out.conllx"], "CoNLL-X cannot hold several trees per sentence. Write CoNLL-U, or leave out --k."),
-        (["-o", "out.conllu", "--resume"], "A treebank with several trees per sentence cannot be resumed."),
+        (["-o", "out.conllu", "--resume"], "--resume cannot continue this kind of output."),
         (["--review", "0.5"], "--review prints a list instead of trees."),
         (["--format", "svg", "--show-steps"], "--k and --show-steps cannot be drawn together."),
     ],

@@ -1,14 +1,12 @@
 """The parse and refine commands."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import failed, invoke, read
-from tests.support.data import DATA, ud_files
+from tests.support.data import DATA
 from tests.support.tiny import sample, tiny_model
 from treefine import read_treebank
 from treefine.config import RelationSettings, TagSettings
@@ -41,18 +39,6 @@ def assert_only_the_tree_changed(before, after):
     """Check that comments, order, lines and columns are unchanged; DEPS follows the tree, as in `with_graph`."""
     assert after == [old.with_graph(new.graph) for old, new in zip(before, after, strict=True)]
     assert all(new.graph.is_tree for new in after)
-
-
-@pytest.mark.parametrize("path", ud_files("it_partut/dev.conllu.xz"))
-def test_a_saved_and_moved_model_parses_a_whole_treebank(path, models):
-    shutil.move("rngtr", "moved")
-    command = [sys.executable, "-m", "treefine", "parse", "--model", "moved", "--device", "cpu", "--steps", "2"]
-
-    subprocess.run([*command, path, "-o", "out.conllu"], check=True)
-
-    before, after = list(read_treebank(path)), list(read_treebank("out.conllu"))
-    assert len(after) == 156
-    assert_only_the_tree_changed(before, after)
 
 
 @pytest.mark.parametrize(
@@ -121,19 +107,6 @@ def test_words_with_one_sentence_per_line_are_parsed(models):
     assert from_stdin.stdout == out.replace("# newdoc id = in.txt", "# newdoc")
 
 
-def test_refine_reads_a_blank_head_as_no_arc_and_parse_ignores_it(models):
-    lines = [line.split("\t") for line in Path("in.conllu").read_text().splitlines()]
-    blank = "\n".join("\t".join([*c[:6], "_", "_", *c[8:]] if len(c) == 10 else c) for c in lines) + "\n"
-
-    parsed = invoke("parse", "--model", "rngtr", "-", input=blank).stdout
-    refined = invoke("refine", "--model", "rngtr", "-", "--steps", "4", input=blank).stdout
-
-    assert [s.graph for s in read(parsed)] == [
-        s.graph for s in read(invoke("parse", "--model", "rngtr", "in.conllu").stdout)
-    ]
-    assert refined == parsed  # without heads there is no initial graph
-
-
 def test_missing_tags_are_reported_once(models):
     result = invoke("parse", "--model", "rngtr", "--from", "words", "-", input="A dog\nIt sleeps\n")
 
@@ -144,19 +117,6 @@ def test_missing_tags_are_reported_once(models):
     for tags in ([], ["--tags", "given"]):  # a model that predicts tags does not need them
         assert invoke("parse", "--model", "tagger", *tags, "--from", "words", "-", input="A dog\n").stderr == ""
     assert invoke("parse", "--model", "rngtr", "in.conllu").stderr == ""
-
-
-def test_a_file_that_ends_within_a_line_is_reported_and_nothing_is_written(models):
-    text = Path("in.conllu").read_text()
-    Path("cut.conllu").write_text(text[: text.rindex("PUNCT")])
-    Path("out.conllu").write_text("precious")
-
-    message = failed(invoke, "parse", "--model", "rngtr", "cut.conllu", "-o", "out.conllu", "--force")
-
-    assert message.startswith("cut.conllu:")
-    assert "The line must have 10 columns, not 4." in message
-    assert Path("out.conllu").read_text() == "precious"
-    assert not list(Path().glob("*.tmp"))
 
 
 def test_an_initial_file_of_different_sentences_is_reported_and_nothing_is_written(models):
@@ -180,13 +140,6 @@ def test_an_initial_file_of_different_sentences_is_reported_and_nothing_is_writt
 )
 def test_an_error_about_a_wrong_choice_lists_the_right_ones(models, command, option, message):
     assert message in invoke(command, "--model", "rngtr", *option, "in.conllu", code=2).stderr
-
-
-def test_data_that_the_output_format_cannot_hold_is_reported(models):
-    result = invoke("parse", "--model", "rngtr", DATA / "constructs.conllu", "-o", "out.conllx")
-
-    assert result.stderr.startswith("dropped, because CoNLL-X cannot store them: ")
-    assert "comments" in result.stderr
 
 
 @pytest.mark.parametrize("asked", ["zz", "foo/bar", "klingon"])

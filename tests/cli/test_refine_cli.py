@@ -1,14 +1,13 @@
 """The refine command: its output, its summary, and input with different labels and words."""
 
 import gzip
-import json
 import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import failed
-from tests.support.refine_commands import OLDER, damaged, renamed_labels, rows_of, summary
+from tests.support.refine_commands import damaged, renamed_labels, rows_of, summary
 from tests.support.tiny import sample
 from treefine import read_treebank
 from treefine.treebank.conllu import write_treebank
@@ -56,20 +55,6 @@ def test_the_trees_do_not_depend_on_changes_or_the_output_file(run_refine, refin
     assert plain == Path("out.conllu").read_text() == Path("in.conllu").read_text() == expected
 
 
-def test_older_labels_are_read_under_their_newer_names_and_reported(run_refine):
-    write_treebank(renamed_labels(read_treebank("in.conllu"), OLDER), "older.conllu")
-    run_refine("in.conllu", "-o", "out.conllu", "--changes", "expected.tsv")
-
-    printed = summary(run_refine("older.conllu", "-o", "renamed.conllu", "--changes", "changes.json"))
-
-    assert Path("renamed.conllu").read_text() == Path("out.conllu").read_text()
-    n_objects = sum(sentence.labels.count("obj") for sentence in read_treebank("in.conllu"))
-    assert f"dobj → obj {n_objects}" in printed["labels renamed"]
-    document = json.loads(Path("changes.json").read_text())
-    assert len(document["changes"]) == len(rows_of("expected.tsv"))  # a newer name is not a change
-    assert document["summary"]["read_as"]["dobj"] == "obj"
-
-
 def test_a_label_map_overrides_the_built_in_names(run_refine):
     write_treebank(renamed_labels(read_treebank("in.conllu"), {"case": "prep"}), "other.conllu")
     Path("labels.tsv").write_text("prep\tcase\n")
@@ -80,18 +65,6 @@ def test_a_label_map_overrides_the_built_in_names(run_refine):
     assert mapped.stdout == expected
     assert summary(mapped)["labels renamed"].startswith("prep → case ")
     assert run_refine("other.conllu", "--steps", 1).stdout != expected
-
-
-def test_parse_reads_the_labels_of_an_initial_file_like_refine(run_refine):
-    write_treebank(renamed_labels(read_treebank("in.conllu"), OLDER | {"case": "prep"}), "other.conllu")
-    Path("labels.tsv").write_text("prep\tcase\n")
-    options = ("in.conllu", "--initial", "other.conllu", "--steps", 1)
-
-    refined = run_refine("in.conllu", "--steps", 1).stdout
-    parsed = run_refine(*options, "--label-map", "labels.tsv", command="parse").stdout
-
-    assert parsed == refined
-    assert run_refine(*options, command="parse").stdout != refined
 
 
 @pytest.mark.parametrize(
@@ -136,11 +109,6 @@ def test_standard_input_can_be_compressed(run_refine, command):
     packed = run_refine("-", command=command, input=gzip.compress(content))
 
     assert packed.stdout == run_refine("-", command=command, input=content).stdout
-
-
-def test_the_report_has_the_estimated_trust_and_none_without_trust(run_refine):
-    assert float(summary(run_refine("in.conllu", "-o", "out.conllu"))["trust"]) > 0
-    assert "trust" not in summary(run_refine("in.conllu", "-o", "other.conllu", "--trust", 0))
 
 
 def test_trust_is_fitted_to_correct_trees_of_some_sentences(run_refine):

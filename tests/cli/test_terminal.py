@@ -1,10 +1,7 @@
 """Output on a terminal."""
 
 import io
-import os
-import pty
 import re
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,7 +10,6 @@ import pytest
 
 from tests.support.commands import invoke
 from treefine.cli.terminal import progress
-from treefine.drawing.text import draw_text
 from treefine.jobs.outputs import Pen, pen_for_stdout
 
 TEXT = "Dogs bark."
@@ -42,52 +38,6 @@ def test_colour_ascii_and_width_depend_on_the_terminal(monkeypatch, encoding, en
         monkeypatch.setenv(name, value)
 
     assert pen_for_stdout() == expected
-
-
-def on_terminal(*arguments):
-    """Return the exit code of a command and its output on a terminal."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "treefine", *arguments]
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
-    with subprocess.Popen(command, stdout=theirs, stdin=theirs, stderr=theirs, env=environment) as process:
-        os.close(theirs)
-        printed = b""
-        while True:
-            try:
-                chunk = os.read(ours, 4096)
-            except OSError:  # raised when the other end is closed
-                break
-            printed += chunk
-            if not chunk:
-                break
-    os.close(ours)
-    return process.returncode, printed.decode().replace("\r\n", "\n")
-
-
-def test_a_terminal_shows_the_tree_in_colour(text_model, nlp):
-    code, printed = on_terminal("parse", TEXT, "--model", text_model, "--device", "cpu")
-
-    assert code == 0
-    drawn = draw_text(nlp(TEXT)[0].pictures()[0], color=True, width=80)  # which cuts off long features
-    assert "…" in drawn
-    assert drawn in printed
-
-
-def test_without_input_on_a_terminal_the_error_lists_the_kinds_of_input(text_model):
-    assert on_terminal("parse", "--model", text_model) == (
-        1,
-        "treefine: There is no input. Give a text in quotes or a file name; or use - to type a text, and end it with "
-        "Ctrl-D.\n",
-    )
-
-
-def test_control_characters_are_escaped_on_a_terminal(text_model):
-    code, printed = on_terminal("parse", "a\x1b[31mb \x9b5n", "--model", text_model, "--format", "conllu")
-
-    assert code == 0
-    assert "\\x1b" in printed
-    assert "\x1b" not in printed
-    assert "\x9b" not in printed
 
 
 def test_verbose_prints_the_model_and_the_formats_and_quiet_nothing(text_model, tmp_path, monkeypatch):

@@ -1,6 +1,5 @@
 """The counts of changes made by refinement, and the file of --changes."""
 
-import gzip
 import json
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
@@ -15,7 +14,7 @@ from tests.support.generated import random_heads
 from tests.support.refine_commands import damaged, rows_of, summary
 from tests.support.tiny import sample
 from treefine import Graph, Sentence, read_treebank
-from treefine.jobs.changes import Changes, open_changes
+from treefine.jobs.changes import Changes
 from treefine.parsing.confidence import Confidence
 from treefine.parsing.initial import renamed
 from treefine.parsing.parse import Parse, tags_of
@@ -106,20 +105,6 @@ def test_the_page_draws_only_the_changed_sentences(run_refine, refiner):
     assert table["heads changed"] == printed["heads changed"]
 
 
-def test_changes_can_be_written_with_every_output_and_compressed(run_refine):
-    run_refine("in.conllu", "-o", "out.conllu", "--changes", "expected.tsv")
-    run_refine("in.conllu", "-o", "again.conllu", "--changes", "packed.tsv.gz")
-
-    assert gzip.decompress(Path("packed.tsv.gz").read_bytes()) == Path("expected.tsv").read_bytes()
-
-    for number, options in enumerate(
-        [("--format", "tree"), ("--format", "json"), ("--review", 0.5), ("-o", "o.conllu", "--confidence")]
-    ):
-        run_refine("in.conllu", *options, "--changes", f"{number}.tsv")
-
-        assert Path(f"{number}.tsv").read_text() == Path("expected.tsv").read_text()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -204,19 +189,6 @@ def test_a_label_in_the_output_is_compared_with_the_file_or_the_label_that_was_r
     assert changes.read_as == read_as
 
 
-def test_a_label_for_a_blank_one_is_not_counted_as_a_change():
-    given = Arcs((2, 0, 1), ("_", "root", "_"))
-
-    changes, parse = added(given, Graph.of_words([2, 0, 2], ["nsubj", "root", "obj"]))
-
-    assert [(each.old_label, each.before) for each in parse.changes] == [("_", None), ("_", None)]
-    assert tuple(changes.n[name] for name in ("new_labels", "heads", "new_arcs")) == (2, 1, 0)
-    assert (changes.relabelled, changes.replaced, changes.moved, changes.read_as) == ({}, {}, {}, {})
-    assert ("new labels", "2 on arcs that had no label") in changes.rows()
-    assert changes.values()["new_labels"] == 2
-    assert parse.changed_picture().changed == {3}  # only its head: a new label is drawn as unchanged
-
-
 BLANKS = ["_", "_"]
 UD = ("root", "det", "case", "cc", "mark", "aux", "punct", "nsubj")
 
@@ -257,31 +229,6 @@ def test_replaced_tags_and_contradictions_are_counted():
     assert changes.values()["upos"] == [{"old": "ADV", "new": "DET", "times": 1}]
     assert [changes.values()[each] for each in ("xpos", "feats", "lemma", "replaced_with_feats")] == [1, 1, 1, 0]
     assert changes.values()["contradictions"] == {"before": 0, "after": 0}
-
-
-def test_contradictions_are_counted_with_the_old_tree_and_tags_and_with_the_new_ones():
-    changes = Changes(UD)
-    given = Arcs((2, 0), ("punct", "root"))
-    tree = Graph.of_words([2, 0], ["det", "root"])
-    sentence = Sentence.of_words(["The", "dog"], upos=["DET", "NOUN"]).with_graph(tree)
-
-    changes.add(Parse(sentence, ((0, 3), (4, 7)), (SURE,) * 2, 0.5, (tree,), given, (SURE,) * 2, True), given)
-
-    assert ("label against tag", "1 word before, 0 after") in changes.rows()
-
-
-def test_the_page_and_the_table_show_replaced_tags(tmp_path):
-    for ending in ("html", "tsv", "json"):
-        changes, parse = retagged()
-        with open_changes(str(tmp_path / f"changes.{ending}"), changes) as add:
-            add(parse)
-
-    assert "ADV → DET, RB → DT, Degree=Pos → Definite=Def, teh → the" in (tmp_path / "changes.html").read_text()
-    head, row = (line.split("\t") for line in (tmp_path / "changes.tsv").read_text().splitlines())
-    assert head[-8:-4] == ["old_upos", "upos", "old_xpos", "xpos"]
-    assert head[-4:] == ["old_feats", "feats", "old_lemma", "lemma"]
-    assert row[-8:] == ["ADV", "DET", "RB", "DT", "Degree=Pos", "Definite=Def", "teh", "the"]
-    assert json.loads((tmp_path / "changes.json").read_text())["changes"][0]["old_upos"] == "ADV"
 
 
 LABELS = st.sampled_from(["nsubj", "obj", "root", "dobj", "prep", "_"])

@@ -102,17 +102,6 @@ def test_a_named_pipe_is_read_once(tmp_path):
     assert (found[0].sentence.sent_id, found[0].sentence.path) == ("s", str(pipe))
 
 
-def test_a_similar_file_name_is_suggested(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("sub").mkdir()
-    Path("sub/theirs.conllu").touch()
-
-    with pytest.raises(TreefineError) as error:
-        find_inputs(["sub/thiers.conllu"], may_be_text=False)
-
-    assert str(error.value) == "sub/thiers.conllu: There is no such file. Did you mean sub/theirs.conllu?"
-
-
 FILES = ["a.txt", "a.conllu", "b/c/x.txt.gz", "b/x.conllx", "README.md", "x.txt.part", ".hidden.txt", ".git/y.txt"]
 
 
@@ -177,14 +166,6 @@ def test_a_pattern_stands_for_the_files_that_match(corpus, pattern, found):
     assert {each.name: each.subfolder for each in find_inputs([str(Path.cwd() / pattern)])} == {
         str(Path.cwd() / name): place for name, place in found.items()
     }
-
-
-@pytest.mark.parametrize("pattern", ["corpus/*.csv", "*.txt", "no/*", "no/**/x[1]"])
-def test_a_pattern_without_a_match_is_an_error(corpus, pattern):
-    with pytest.raises(TreefineError) as error:
-        find_inputs([pattern])
-
-    assert str(error.value) == f"{pattern}: No file matches this pattern. To parse this as text, add --text."
 
 
 @pytest.mark.parametrize(

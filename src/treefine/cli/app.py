@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
@@ -17,13 +15,12 @@ from typer.core import TyperCommand, TyperGroup
 
 from treefine.cli.analyse import analyse_command
 from treefine.cli.annotate import annotate_command
-from treefine.cli.info import info_command, version_line
+from treefine.cli.info import info_command, models_command, version_line
 from treefine.cli.parse import parse_command, refine_command
 from treefine.cli.serve import serve_command
 from treefine.cli.terminal import Detail, choose_detail, default_detail, say
 from treefine.cli.train import new_recipe_command, train_command
 from treefine.cli.treebanks import (
-    JsonOption,
     compare_command,
     convert_command,
     draw_command,
@@ -34,7 +31,6 @@ from treefine.cores import limit_spinning
 from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
 from treefine.jobs.outputs import drop_stdout
-from treefine.model.bundled import about, bundled_models
 
 _STRING_TYPE = re.compile(r" <(?:str|list\[str\])>$")  # after the name of an argument in the help of newer Typer
 
@@ -190,61 +186,6 @@ def main_options(
     Files that end in .gz, .xz, .bz2 or .zst are read and written compressed. - is standard input or output.
     """
     limit_spinning()  # here, because the commands import torch
-
-
-def models_command(as_json: JsonOption = False) -> None:
-    """List the bundled models and their test scores.
-
-    Each model is scored on the test set of its treebank. A model of several languages has a second table with the
-    scores in each of them.
-    """
-    found = []
-    for name, folder in bundled_models().items():
-        known = asdict(about(folder))
-        scores, languages = known.pop("scores"), known.pop("languages")
-        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        found.append({"name": name, **known, "bytes": size, "scores": scores})
-        if languages:
-            found[-1]["languages"] = languages
-    if as_json:
-        typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
-    elif found:
-        typer.echo("\n\n".join([_model_table(found), *_language_tables(found)]))
-    else:
-        typer.echo("This installation has no bundled models.")
-
-
-def _model_table(found: Sequence[dict[str, Any]]) -> str:
-    """Return a text table with one row per model."""
-    header = ["name", "language", "treebank", "licence", "encoder", "size", "scores"]
-    rows = [header]
-    for each in found:
-        scores = ", ".join(f"{name} {score:.2f}" for name, score in each["scores"].items())
-        rows.append([*(str(each[name]) for name in header[:5]), f"{each['bytes'] / 1e6:.1f} MB", scores])
-    return _text_table(rows)
-
-
-def _language_tables(found: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield a text table for each model of several languages, with one row per treebank.
-
-    A row starts with what the option --lang takes: the language, or the treebank if the language stands for another.
-    """
-    measures = ["LAS from text", "LAS from words"]
-    for each in found:
-        rows = [["code", "language", "treebank", *measures, "note"]]
-        for treebank, known in each.get("languages", {}).items():
-            scores = [f"{known['scores'][name]:.2f}" if name in known["scores"] else "" for name in measures]
-            code = known["language"] if known["is_main"] else treebank
-            rows.append([code, known["name"], known["treebank"], *scores, known["note"]])
-        if len(rows) > 1:
-            yield f"{each['name']}:\n{_text_table(rows)}"
-
-
-def _text_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of cells as text, with a line under the first row."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
 _EXAMPLES = """

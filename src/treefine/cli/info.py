@@ -1,4 +1,4 @@
-"""The info command: versions, devices and models for a bug report."""
+"""The info command, which prints versions, devices and models for a bug report, and the models command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import os
 import platform
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from treefine.cli.treebanks import JsonOption
 from treefine.cores import quota_cores, usable_cores, use_threads
 from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
-from treefine.model.bundled import bundled_models
+from treefine.model.bundled import about, bundled_models
 from treefine.model.weight_files import LAYOUT
 from treefine.version import __version__
 
@@ -48,55 +50,52 @@ def info_command(as_json: JsonOption = False) -> None:
 
     The report contains no secrets, and no paths except the location of treefine.
     """
-    found = gather()
-    typer.echo(json.dumps(found, ensure_ascii=False, indent=1) if as_json else "\n".join(_lines(found)))
+    values = gather()
+    typer.echo(json.dumps(values, ensure_ascii=False, indent=1) if as_json else "\n".join(_lines(values)))
 
 
 def version_line() -> str:
     """Return the versions of treefine, Python and torch, without importing torch."""
-    torch = version_of("torch")
-    return f"treefine {__version__} (Python {platform.python_version()}, torch {torch or 'not installed'})"
+    return f"treefine {__version__} (Python {platform.python_version()}, torch {version_of('torch')})"
 
 
-def version_of(package: str) -> str | None:
-    """Return the version of an installed package, or None."""
+def version_of(package: str) -> str:
+    """Return the version of an installed package."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return None
+        return "not installed"
 
 
 def gather() -> dict[str, Any]:
     """Return everything that the command prints, including the reason if torch cannot be imported."""
-    torch, devices = _torch()
-    optional = {
-        name: {"version": version_of(name), "install": f"pip install 'treefine[{extra}]'"}
-        for name, extra in EXTRAS.items()
-    }
+    optional = {name: version_of(name) for name in EXTRAS}
+    for name, version in optional.items():
+        if version == "not installed":
+            optional[name] += f"; pip install 'treefine[{EXTRAS[name]}]'"
     return {
         "treefine": __version__,
         "location": _without_home(str(Path(__file__).parents[1])),
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
         "platform": platform.platform(),
         "encoding": locale.getpreferredencoding(False),
-        "cpu": _cpu(),
-        "torch": torch,
-        "devices": devices,
+        "cpu": {
+            "model": _cpu_model(),
+            "cores": os.cpu_count(),
+            "usable_cores": usable_cores(),
+            "quota_cores": quota_cores(),
+        },
+        **_torch(),
         "packages": {name: version_of(name) for name in REQUIRED},
         "optional": optional,
-        "models": _models(),
+        "models": {name: _model(folder) for name, folder in bundled_models().items()},
         "environment": _environment(os.environ),
     }
 
 
-def _without_home(path: str) -> str:
+def _without_home(text: str) -> str:
     home = str(Path.home()).rstrip("/\\")  # may be / in a container
-    return "~" + path.removeprefix(home) if home and f"{path}{os.sep}".startswith(home + os.sep) else path
-
-
-def _cpu() -> dict[str, Any]:
-    quota = quota_cores()
-    return {"model": _cpu_model(), "cores": os.cpu_count(), "usable_cores": usable_cores(), "quota_cores": quota}
+    return text.replace(home, "~") if home else text
 
 
 def _cpu_model() -> str:
@@ -107,29 +106,20 @@ def _cpu_model() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _torch() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _torch() -> dict[str, Any]:
     """Return the properties of torch and of each device that it can use."""
-    found: dict[str, Any] = {"version": version_of("torch")}
     try:
         import torch
 
-        found["version"] = str(torch.__version__)
-        found["cuda"] = torch.version.cuda
         use_threads(None)  # as other commands do
-        found["threads"] = torch.get_num_threads()
-        return found, _devices()
+        values = {"version": str(torch.__version__), "cuda": torch.version.cuda, "threads": torch.get_num_threads()}
+        return {"torch": values, "devices": _devices()}
     except Exception as error:  # a missing or incompatible library fails in many ways
-        found["error"] = _error(error)
-        return found, []
+        reason = _without_home(f"{type(error).__name__}: {error}".split("\n")[0])
+        return {"torch": {"version": version_of("torch"), "error": f"cannot be imported: {reason}"}, "devices": {}}
 
 
-def _error(error: Exception) -> str:
-    text = f"{type(error).__name__}: {error}".split("\n")[0]
-    home = str(Path.home()).rstrip("/\\")
-    return text.replace(home, "~") if home else text
-
-
-def _devices() -> list[dict[str, Any]]:
+def _devices() -> dict[str, Any]:
     import torch
 
     from treefine import fast
@@ -138,39 +128,37 @@ def _devices() -> list[dict[str, Any]]:
 
     models = {}
     for name, folder in bundled_models().items():
-        try:
+        with suppress(TreefineError, OSError):  # a damaged model still has its line in the list of models
             models[name] = load_model(folder)
-        except (TreefineError, OSError):  # a damaged model still has its line in the list of models
-            continue
-    devices = []
+    devices = {}
     names = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
     for name in [*names, *(["mps"] if torch.backends.mps.is_available() else [])]:
         device = torch.device(name)
-        found: dict[str, Any] = {"device": name}
+        values: dict[str, Any] = {}
         if device.type == "cpu":
-            found["int8_instructions"] = fast.is_int8_quick()
+            values["int8_instructions"] = fast.is_int8_quick()
         elif device.type == "cuda":
             known = torch.cuda.get_device_properties(device)
-            found |= {"name": known.name, "memory_gib": round(known.total_memory / 2**30, 1)}
-            found["compute_capability"] = f"{known.major}.{known.minor}"
+            values |= {"name": known.name, "memory_gib": round(known.total_memory / 2**30, 1)}
+            values["compute_capability"] = f"{known.major}.{known.minor}"
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                found["triton_kernels"] = fast.has_kernels(device)
-            found["triton_problem"] = str(caught[0].message).split("\n")[0] if caught else None
-            found["triton"] = version_of("triton")
-        found["precision"] = {name: resolved_precision(None, model, device) for name, model in models.items()}
-        devices.append(found)
+                values["triton_kernels"] = fast.has_kernels(device)
+            values["triton_problem"] = str(caught[0].message).split("\n")[0] if caught else None
+            values["triton"] = version_of("triton")
+        values["precision"] = {name: resolved_precision(None, model, device) for name, model in models.items()}
+        devices[name] = values
     return devices
 
 
-def _models() -> dict[str, dict[str, Any]]:
-    found = {}
-    for name, folder in bundled_models().items():
-        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        weights = folder / LAYOUT.weights
-        checksum = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else None
-        found[name] = {"bytes": size, "weights_sha256": checksum}
-    return found
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _model(folder: Path) -> dict[str, Any]:
+    weights = folder / LAYOUT.weights
+    checksum = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else None
+    return {"bytes": _size(folder), "weights_sha256": checksum}
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
@@ -179,46 +167,56 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: "(a path)" if re.search(r"[/\\]", variables[name]) else variables[name] for name in chosen}
 
 
-def _lines(found: Mapping[str, Any]) -> list[str]:
-    """Return the report as text."""
-    cpu, torch = found["cpu"], found["torch"]
-    quota = f", limited to {cpu['quota_cores']} by cgroup" if cpu["quota_cores"] is not None else ""
-    build = f"CUDA {torch['cuda']}" if torch.get("cuda") else "no CUDA"
-    lines = [
-        f"treefine   {found['treefine']}, in {found['location']}",
-        f"Python     {found['python']}, encoding {found['encoding']}",
-        f"platform   {found['platform']}",
-        f"CPU        {cpu['model']}, {cpu['usable_cores']} of {cpu['cores']} cores usable{quota}",
-    ]
-    if "error" in torch:
-        lines.append(f"torch      {torch['version'] or 'not installed'}; cannot be imported: {torch['error']}")
+def _lines(values: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """Yield the report as text: a line per value, and indented lines for nested values."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield f"{indent}{name}"
+            yield from _lines(value, indent + "  ")
+        else:
+            shown = "none" if value is None or value == {} else visible(str(value))
+            yield f"{indent}{name:<{20 - len(indent)}} {shown}"
+
+
+def models_command(as_json: JsonOption = False) -> None:
+    """List the bundled models and their test scores.
+
+    Each model is scored on the test set of its treebank. A model of several languages has a second table with the
+    scores in each of them.
+    """
+    models, header = [], ["name", "language", "treebank", "licence", "encoder", "size", "scores"]
+    rows, tables = [header], []
+    for name, folder in bundled_models().items():
+        values = asdict(about(folder))
+        scores, languages = values.pop("scores"), values.pop("languages")
+        model = {"name": name, **values, "bytes": _size(folder), "scores": scores}
+        models.append(model | ({"languages": languages} if languages else {}))
+        listed = ", ".join(f"{measure} {score:.2f}" for measure, score in scores.items())
+        rows.append([*(str(model[column]) for column in header[:5]), f"{model['bytes'] / 1e6:.1f} MB", listed])
+        if languages:
+            tables.append(f"{name}:\n{_language_table(languages)}")
+    if as_json:
+        typer.echo(json.dumps(models, ensure_ascii=False, indent=1))
     else:
-        lines.append(
-            f"torch      {torch['version']} ({build}), {torch['threads']} thread{'s' * (torch['threads'] != 1)}"
-        )
-    lines += ["devices"] * bool(found["devices"])
-    for each in found["devices"]:
-        lines.append(f"  {each['device']:<18} {', '.join(_device_notes(each))}")
-    lines.append("packages")
-    lines += [f"  {name:<18} {version or 'not installed'}" for name, version in found["packages"].items()]
-    lines.append("optional packages")
-    for name, each in found["optional"].items():
-        lines.append(f"  {name:<18} {each['version'] or 'not installed; ' + each['install']}")
-    lines.append("bundled models" if found["models"] else "bundled models: none")
-    for name, each in found["models"].items():
-        checksum = f"sha256 {each['weights_sha256'][:12]}" if each["weights_sha256"] else "no weights"
-        lines.append(f"  {name:<18} {each['bytes'] / 1e6:.1f} MB, {checksum}")
-    lines.append("environment" if found["environment"] else "environment: nothing set")
-    lines += [f"  {name}={visible(value)}" for name, value in found["environment"].items()]
-    return lines
+        typer.echo("\n\n".join([_text_table(rows), *tables]) if models else "This installation has no bundled models.")
 
 
-def _device_notes(each: Mapping[str, Any]) -> list[str]:
-    notes = []
-    if "int8_instructions" in each:
-        notes.append("int8 instructions" if each["int8_instructions"] else "no int8 instructions")
-    if "name" in each:
-        notes += [each["name"], f"{each['memory_gib']} GiB", f"compute capability {each['compute_capability']}"]
-        kernels = f"Triton {each['triton']}" if each["triton_kernels"] else "no Triton kernels"
-        notes.append(f"{kernels} ({each['triton_problem']})" if each["triton_problem"] else kernels)
-    return notes + [f"{name} runs in {precision}" for name, precision in each["precision"].items()]
+def _language_table(languages: Mapping[str, Any]) -> str:
+    """Return a table with one row per treebank.
+
+    A row starts with what the option --lang takes: the language, or the treebank if the language stands for another.
+    """
+    measures = ["LAS from text", "LAS from words"]
+    rows = [["code", "language", "treebank", *measures, "note"]]
+    for treebank, values in languages.items():
+        scores = [f"{values['scores'][name]:.2f}" if name in values["scores"] else "" for name in measures]
+        code = values["language"] if values["is_main"] else treebank
+        rows.append([code, values["name"], values["treebank"], *scores, values["note"]])
+    return _text_table(rows)
+
+
+def _text_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells as text, with a line under the first row."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])

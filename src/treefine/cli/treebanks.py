@@ -381,9 +381,8 @@ def system_names(paths: Sequence[str], names: Sequence[str] | None = None) -> di
     >>> list(system_names(["a/en.conllu", "b/en.conllu.gz"])), list(system_names(["a/en.conllu", "b/de.conllu"]))
     (['a/en', 'b/en'], ['en', 'de'])
     """
-    places_named = [os.path.realpath(path) for path in paths]
     for number, path in enumerate(paths):
-        if places_named[number] in places_named[:number]:
+        if os.path.realpath(path) in map(os.path.realpath, paths[:number]):
             raise TreefineError("The same file is given twice.", hint="Name each system once.", path=path)
     if names is not None:
         return dict(zip(_split_names(names, len(paths)), paths, strict=True))
@@ -396,18 +395,11 @@ def system_names(paths: Sequence[str], names: Sequence[str] | None = None) -> di
 
 
 def _split_names(names: Sequence[str], n_systems: int) -> list[str]:
-    found = [visible(name.strip()) for each in names for name in each.split(",")]
-    hint = "Give one name per SYSTEM, separated by commas: --names old,new."
-    if not all(found):
-        raise TreefineError("--names has an empty name.", hint=hint)
-    for name in found:
-        if found.count(name) > 1:
-            raise TreefineError(f"--names has {name!r} twice.", hint=hint)
-    if len(found) != n_systems:
-        raise TreefineError(
-            f"--names has {wording.count(len(found), 'name')} for {wording.count(n_systems, 'system')}.", hint=hint
-        )
-    return found
+    split = [visible(name.strip()) for text in names for name in text.split(",")]
+    if len(split) != n_systems or len({*split} - {""}) != n_systems:
+        message = f"--names must have {wording.count(n_systems, 'different name')}, one per SYSTEM."
+        raise TreefineError(message, hint="Separate them by commas: --names old,new.")
+    return split
 
 
 def _stem(path: str) -> str:

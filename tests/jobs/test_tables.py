@@ -11,9 +11,8 @@ import pytest
 
 from tests.support.commands import failed, invoke
 from tests.support.data import DATA
-from tests.support.refine_commands import rows_of
 from tests.support.tiny import sample
-from treefine import read_treebank, write_treebank
+from treefine import write_treebank
 from treefine.jobs.outputs import write_table
 from treefine.parsing.table import ROWS, Content, table_of
 
@@ -59,37 +58,6 @@ def test_a_text_becomes_the_rows_that_the_parser_returns(run, nlp, options, cont
 
     assert without_names(rows("out.parquet")) == without_names(table_of(nlp(TEXT), content).to_pylist())
     assert {row["file"] for row in rows("out.parquet")} == {"a.txt"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"), [("lines", "a.txt"), ("words", "words.txt"), ("conllu", "in.conllu"), ("text", "a.txt")]
-)
-def test_the_trees_of_a_table_are_those_of_a_treebank(run, kind, name):
-    run(name, "--from", kind, "-o", "out.conllu")
-    run(name, "--from", kind, "-o", "out.parquet")
-    run(name, "--from", kind, "-o", "sure.parquet", "--confidence")
-
-    written = list(read_treebank("out.conllu"))
-    names = ("sent_id", "text", "form", "upos", "xpos", "head", "label")
-    expected = [
-        (each.sent_id, each.text, word.form, word.upos, word.xpos, word.head, word.label)
-        for each in written
-        for word in each.words
-    ]
-    assert columns("out.parquet", *names) == columns("sure.parquet", *names) == expected
-
-
-def test_a_table_of_refine_has_the_initial_arcs(run_refine):
-    run_refine("in.conllu", "-o", "out.parquet", "--changes", "changes.tsv")
-
-    given = [(head, label) for each in read_treebank("in.conllu") for head, label in zip(*each.arcs, strict=True)]
-    assert columns("out.parquet", "initial_head", "initial_label") == given
-    changed = [
-        [str(row[name]) for name in ("sentence", "word", "head", "label")]
-        for row in rows("out.parquet")
-        if (row["initial_head"], row["initial_label"]) != (row["head"], row["label"])
-    ]
-    assert changed == [[row[name] for name in ("sentence", "word", "head", "label")] for row in rows_of("changes.tsv")]
 
 
 def test_rows_are_written_in_compressed_groups(tmp_path):

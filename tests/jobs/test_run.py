@@ -4,7 +4,6 @@ import io
 import json
 import re
 import subprocess
-import xml.etree.ElementTree as ET
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -81,23 +80,6 @@ def test_comments_mark_the_program_the_files_and_the_paragraphs(run, nlp, text_m
     assert comments(run("words.txt", "--from", "words").stdout)[:2] == [[generator, "# newdoc id = words.txt"], []]
 
 
-def test_several_treebanks_in_one_output_are_named_and_keep_their_own_names(run):
-    rows = Sentence.of_words(["Dogs", "bark"]).to_conllu()
-    Path("x.conllu").write_text(rows + rows)
-    Path("y.conllu").write_text(f"# newdoc id = mine\n{rows}")
-    Path("z.conllu").write_text(f"# a\n# b\r\n{rows}")
-
-    out = run("x.conllu", "y.conllu", "z.conllu").stdout
-
-    assert comments(out) == [
-        ["# newdoc id = x.conllu"],
-        [],
-        ["# newdoc id = mine"],
-        ["# newdoc id = z.conllu", "# a", "# b"],
-    ]
-    assert comments(run("x.conllu").stdout) == [[], []]
-
-
 def test_with_from_lines_each_line_is_one_sentence(run, nlp):
     lines = "The old man. The boats\r\n\nYes\n"
 
@@ -157,11 +139,6 @@ def test_json_has_one_object_per_line(run, nlp):
     assert "".join(word["form"] for line in lines for word in json.loads(line)["words"]) == "".join(TEXT.split())
 
 
-def test_the_comments_that_treefine_adds_to_a_text_are_not_reported_as_lost(run):
-    assert run("a.txt", "-o", "x.conllx").stderr == ""
-    assert run("-", "-o", "y.conllx", input=TEXT).stderr == ""
-
-
 def test_trees_have_names_and_texts_and_are_separated_by_blank_lines(run, nlp):
     out = run("a.txt", "--format", "tree").stdout
 
@@ -170,21 +147,6 @@ def test_trees_have_names_and_texts_and_are_separated_by_blank_lines(run, nlp):
         for number, parse in enumerate(nlp(TEXT), start=1)
     ]
     assert out == "\n".join(drawn)
-
-
-def test_one_svg_contains_all_sentences_with_their_names(run, nlp):
-    run("a.txt", "-o", "all.svg")
-
-    drawn = "".join(ET.parse("all.svg").getroot().itertext())
-    assert all(form in drawn for parse in nlp(TEXT) for form in parse.forms)
-    captions = re.findall('class="caption"[^>]*>([^<]*)<', Path("all.svg").read_text())
-    assert captions == [f"{number}: {parse.text}" for number, parse in enumerate(nlp(TEXT), start=1)]
-
-
-@pytest.mark.parametrize("shape", ["tree", "svg", "html"])
-def test_show_steps_draws_the_steps(run, shape):
-    assert "step 2" not in run("a.txt", "--format", shape).stdout
-    assert "step 2" in run("a.txt", "--format", shape, "--show-steps").stdout
 
 
 def test_review_lists_the_sentences_below_the_limit_instead_of_trees(run, nlp):
@@ -202,16 +164,6 @@ def test_review_lists_the_sentences_below_the_limit_instead_of_trees(run, nlp):
     assert doubt == f"{word.number} {word.form} <- {word.head} {head}: {word.label} {word.confidence:.2f}"
     assert place == f"a.txt:{TEXT.count(chr(10), 0, doubtful[-1].spans[0][0]) + 1}"
     assert result.stderr == f"{len(rows)} of {len(nlp(TEXT))} sentences have a confidence below 0.5\n"
-
-
-def test_an_output_folder_gets_one_file_per_input(run, nlp):
-    Path("c.conllx").write_text(Sentence.of_words(["a", "b"]).to_conllu())
-
-    run("a.txt", "b.txt", "c.conllx", "-o", "new/")
-    run("a.txt", "-o", "new", "--format", "json")
-
-    assert sorted(path.name for path in Path("new").iterdir()) == ["a.conllu", "a.jsonl", "b.conllu", "c.conllx"]
-    assert plain(Path("new/a.conllu").read_text()) == conllu(nlp(TEXT))
 
 
 def test_an_output_folder_keeps_the_subfolders_of_a_folder(run, nlp):
