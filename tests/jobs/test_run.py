@@ -235,7 +235,7 @@ def test_in_a_folder_files_that_cannot_be_read_are_reported_and_the_others_are_p
     bad, broken, packed, count = result.stderr.splitlines()
     assert bad == ("treefine: bad.txt:1: Byte 0xe9 is not UTF-8. Convert it to UTF-8: iconv -f latin-1 -t UTF-8.")
     assert broken.startswith("treefine: broken.conllu:1: (sentence 1) The line must have 10 columns")
-    assert packed.startswith("treefine: packed.txt.gz: This is not a gzip file.")
+    assert packed.startswith("treefine: packed.txt.gz: This is not a .gz file, or it is damaged.")
     assert count == "3 of 5 files not parsed"
     assert sorted(path.name for path in Path("new").iterdir()) == [f"a.{shape}", f"b.{shape}"]
 
