@@ -1,269 +1,239 @@
-"""Measure the studio: actions per correction, kills, a large file, latency, and the estimate of the errors left."""
+"""Measure the studio: actions per correction, kills of its server, a large file, and the speed of follow-ups."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import re
-import shutil
+import signal
 import statistics
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.annotation.annotator import Annotator, spread
-from benchmarks.annotation.inputs import (
-    INPUT_LANGUAGE,
-    INPUT_MODEL,
-    INPUT_STEPS,
-    Case,
-    of_length,
-    parsed_cases,
-    stretch,
-    without_marks,
-    write_cases,
-    write_large,
-    wrong_words,
-)
-from benchmarks.annotation.killer import Killer
+from benchmarks.accuracy.model_rows import without_tags
 from benchmarks.annotation.screen import Screen, StudioProcess, chromium
 from benchmarks.options import ROWS_FILE, TREEBANKS_FOLDER, command, count, option
-from benchmarks.rows import TREEBANKS, model_fields, release_of, save_row
-from treefine import Sentence, TreefineError, read_treebank
+from benchmarks.rows import TREEBANKS, english_path, save_row
+from treefine import Parser, Sentence, TreefineError, read_treebank, write_treebank
 from treefine.studio.journal import Journal
+from treefine.treebank.edits import set_comment
 
+KINDS = ("corrections", "kills", "opening", "latency")
 WORDS = 25  # of the sentences whose latency is measured
-STEP = 1000  # pixels of one turn of the wheel
-LEFT = """() => {
+MOST_ACTIONS = 8  # per word of a sentence; whoever needs more does not come to an end
+STATUS = "treefine_status"
+AT_END = """() => {
   const rows = document.getElementById("rows");
-  return rows.scrollHeight - rows.clientHeight - rows.scrollTop;
+  return rows.scrollHeight - rows.clientHeight - rows.scrollTop <= 1;
 }"""
-LAST_ROW = """(place) => document.querySelector(`#rows .row[aria-posinset="${place}"] .row-text`)?.textContent"""
-READY_SECONDS = 600.0  # until the parser has read a file
+Arcs = list[tuple[int | None, str]]
 
 
-KINDS = ("corrections", "kills", "opening", "latency", "estimate")
+@dataclass(frozen=True)
+class Case:
+    """A sentence as a parser left it, and as it should be. They differ only in HEAD and DEPREL."""
+
+    parsed: Sentence
+    gold: Sentence
+
+    @property
+    def n_wrong(self) -> int:
+        """The number of wrong arcs."""
+        return len(wrong(arcs_of(self.parsed), arcs_of(self.gold)))
+
+
+def arcs_of(sentence: Sentence) -> Arcs:
+    """Return head and label of each word."""
+    return list(zip(sentence.heads, sentence.labels, strict=True))
+
+
+def wrong(arcs: Arcs, gold: Arcs) -> list[int]:
+    """Return the words whose head or label is wrong."""
+    return [word for word, (arc, right) in enumerate(zip(arcs, gold, strict=True), start=1) if arc != right]
 
 
 @command(
     option("--only", nargs="+", choices=KINDS, default=KINDS, help="what to measure (default: all)"),
     option("--model", default="", help="model of the studio (default: the one that treefine annotate chooses)"),
     TREEBANKS_FOLDER.but(default=TREEBANKS.parent / "permissive"),
-    count("--sentences", 50, "number of sentences to correct"),
-    count("--arcs", 120, "number of wrong arcs in them"),
-    option("--confirms", action="store_true", help="tick that correcting a word confirms the words before it"),
+    count("--sentences", 50, "number of wrong sentences to correct"),
     count("--kills", 20, "number of kills of the server"),
     count("--seed", 1, "random seed of their moments"),
     count("--large", 10_000, "number of sentences of the large file"),
-    count("--rounds", 3, "how often the large file is opened"),
     count("--timed", 20, "number of sentences whose latency is measured"),
-    count("--rated", 200, "number of sentences for the estimate of the errors left"),
-    option("--keep", type=Path, default=None, metavar="DIR", help="keep the files in this folder"),
     ROWS_FILE,
 )
 def measure_annotation(options: argparse.Namespace) -> None:
     """Correct trees in the browser as a person does, with the mouse and the keyboard; write one row per measurement.
 
     python -m benchmarks annotation
-    python -m benchmarks annotation --only corrections kills --sentences 5 --arcs 12 --kills 4 --rows scratch/rows.jsonl
+    python -m benchmarks annotation --only corrections kills --sentences 5 --kills 4 --rows scratch/rows.jsonl
 
-    corrections  a scripted annotator corrects the output of a weaker parser, most doubtful sentences first
+    corrections  a scripted annotator corrects the output of a weaker parser, one sentence after another
     kills        the same, while the server is killed and started again
     opening      the seconds until a large file is shown, and how smoothly its list scrolls
-    latency      the milliseconds that the parser needs to follow a correction in sentences of 25 words
-    estimate     the number of wrong arcs left that the page shows, and the true one
+    latency      the milliseconds until the parser has followed a correction in sentences of 25 words
 
-    Actions are drags, clicks, label entries (some letters and Enter, or a digit), command keys and turns of the wheel.
-    Run it on an idle machine. The rows record the load before each measurement.
+    Actions are drags, clicks, label entries and command keys. Run it on an idle machine.
     """
-    measures: Mapping[str, Callable[[Bench], tuple[dict[str, Any], dict[str, Any]]]] = {
-        "corrections": measured_corrections,
-        "kills": measured_kills,
-        "opening": measured_opening,
-        "latency": measured_latency,
-        "estimate": measured_estimate,
-    }
     with tempfile.TemporaryDirectory() as scratch, chromium() as browser:
-        folder = options.keep or Path(scratch)
-        folder.mkdir(parents=True, exist_ok=True)
-        bench = Bench(options, folder, browser)
-        for kind in filter(options.only.__contains__, KINDS):
-            load = round(os.getloadavg()[0], 2)
-            config, result = measures[kind](bench)
-            shared: dict[str, Any] = {
-                "kind": kind,
-                "treebank": "en_ewt",
-                "release": release_of(options.treebanks, "en_ewt"),
-            }
-            shared["load_average"] = load
-            save_row("annotation", shared | bench.model | config, result, path=options.rows)
+        cases = [] if {*options.only} == {"opening"} else parsed_cases(options.treebanks)
+        for kind in options.only:
+            load, path = round(os.getloadavg()[0], 2), Path(scratch, f"{kind}.conllu")
+            if kind == "opening":
+                result = opened(browser, path, options)
+            elif kind == "latency":
+                result = timed(browser, path, cases, options)
+            else:
+                result = corrected(browser, path, cases, options, kills=options.kills if kind == "kills" else 0)
+            config = {"kind": kind, "treebank": "en_ewt", "model": options.model or "default", "load_average": load}
+            save_row("annotation", config, result, path=options.rows)
 
 
-class Bench:
-    """The parts that all measurements share: the options, a folder, a browser, and the parsed sentences."""
-
-    def __init__(self, options: argparse.Namespace, folder: Path, browser: Any) -> None:
-        self.options, self.folder, self.browser = options, folder, browser
-        self.model: dict[str, Any] = {}  # the studio's model, as fields of a config
-
-    @cached_property
-    def cases(self) -> list[Case]:
-        """All sentences of dev as the weaker parser leaves them."""
-        return parsed_cases(self.options.treebanks)
-
-    def path(self, name: str) -> Path:
-        """Return the path of a new file, without what an earlier run left beside it."""
-        path = self.folder / f"{name}.conllu"
-        shutil.rmtree(f"{path}.annotation", ignore_errors=True)
-        return path
-
-    def studio(self, path: Path) -> StudioProcess:
-        """Return the studio on a file."""
-        return StudioProcess(path, arguments=["--model", self.options.model] if self.options.model else [])
-
-    @contextmanager
-    def opened(self, path: Path) -> Iterator[tuple[StudioProcess, Screen]]:
-        """Open a file, and wait until the parser has read all its sentences."""
-        with self.studio(path) as studio:
-            screen = Screen(self.browser)
-            screen.open(studio.address)
-            screen.click("#close-welcome", "welcome")
-            wait_until_read(screen)
-            screen.settle()
-            self.note_model(studio)
-            yield studio, screen
-            screen.close()
-            studio.stop()
-
-    def note_model(self, studio: StudioProcess) -> None:
-        """Remember the model of the studio for the rows."""
-        self.model = model_fields(studio.get("project")["parser"]["name"])
+def parsed_cases(treebanks: Path) -> list[Case]:
+    """Parse the words of en_ewt dev with `multi` in one step, which leaves more errors than a refined parse."""
+    gold = list(read_treebank(english_path(treebanks, "dev")))
+    parser = Parser.from_pretrained("multi", language="en_ewt", max_steps=1)
+    trees = parser.stream_trees(map(without_tags, gold))
+    return [Case(each.with_graph(tree.graph), each) for each, tree in zip(gold, trees, strict=True)]
 
 
-def wait_until_read(screen: Screen) -> None:
-    """Wait until the page's estimate is about all sentences."""
-    until = time.perf_counter() + READY_SECONDS
-    while estimate_of(screen.progress) is None:
-        if time.perf_counter() > until:
-            raise TreefineError("The parser does not read the sentences.", hint=screen.progress)
-        screen.page.wait_for_timeout(100)
+class Annotator:
+    """A careful person who knows the right trees and corrects the sentence that is shown with the least effort.
 
-
-def wait_for_parser(studio: StudioProcess, screen: Screen) -> None:
-    """Wait until the parser of a new server is loaded, and the page has heard of it."""
-    while not studio.get("project")["parser"]["is_ready"]:
-        screen.page.wait_for_timeout(100)
-    screen.page.wait_for_timeout(2000)  # it asks more often
-    screen.settle()
-
-
-def estimate_of(progress: str) -> int | None:
-    """Return the number of wrong arcs left that the page shows; None while the parser has not read all sentences.
-
-    >>> estimate_of("0 of 12 done · about 1,045 wrong arcs left · 1 s and 1.0 actions per sentence")
-    1045
-    >>> estimate_of("0 of 12 done · about 5 wrong arcs left in the 3 sentences that the parser has read")
+    A follow-up of the parser that broke more than it repaired is refused. Then the leftmost wrong word is corrected:
+    with a suggestion if it is right, else by dragging it onto its head, or with its label.
     """
-    found = re.search(r"about ([\d,]+) wrong arcs? left(?! in the)", progress)
-    return int(found[1].replace(",", "")) if found else None
+
+    def __init__(self, screen: Screen, gold: Sequence[Sentence]) -> None:
+        self.screen = screen
+        self._gold = [arcs_of(each) for each in gold]
+        self._frequent = [each for each in screen.studio.get("project")["files"][0]["labels"] if each != "root"]
+        self.done: set[int] = set()
+
+    def correct(self) -> None:
+        """Correct the sentence that is shown, and end with "done, next"."""
+        screen, key = self.screen, self.screen.key
+        gold, started, before = self._gold[key - 1], self.screen.actions.total(), None
+        while True:
+            arcs = self._arcs()
+            is_worse = before is not None and len(wrong(before, gold)) < len(wrong(arcs, gold)) + 1
+            if before is not None and is_worse and screen.page.locator("#refuse").is_visible():
+                screen.press("Backspace", "refuse")
+                before = None
+            elif not (left := wrong(arcs, gold)):
+                screen.press("Enter", "done")
+                screen.settle()
+                if screen.studio.get(f"sentence?file=0&key={key}")["status"] == "done":
+                    self.done.add(key)
+                    return
+            else:
+                before = arcs
+                self._improve(left[0], arcs, gold)
+            screen.settle()
+            if screen.actions.total() - started > MOST_ACTIONS * len(gold):
+                raise TreefineError(f"Sentence {key} does not become right.", hint="; ".join(screen.errors[-3:]))
+
+    def _arcs(self) -> Arcs:
+        return [(word["head"], word["label"]) for word in self.screen.sentence()["words"]]
+
+    def _improve(self, word: int, arcs: Arcs, gold: Arcs) -> None:
+        head, label = gold[word - 1]
+        assert head is not None
+        advice = self.screen.studio.get(f"advice?file=0&key={self.screen.key}")["advice"] or {"suggestions": []}
+        for place, each in enumerate(advice["suggestions"], start=1):
+            taking = self.screen.page.locator(f"#suggestions li:nth-child({place}) .take")
+            if (each["word"], each["head"], each["label"]) == (word, head, label) and taking.is_visible():
+                return self.screen.click(f"#suggestions li:nth-child({place}) .take", "take")
+        if arcs[word - 1][0] != head:
+            self.screen.drag(word, head)
+        else:
+            self.screen.enter_label(word, label, self._frequent)
 
 
-# Corrections
+def started(browser: Any, studio: StudioProcess) -> Screen:
+    """Open the page, and wait until the parser has read all sentences."""
+    screen, until = Screen(browser, studio), time.perf_counter() + 600
+    screen.click("#close-welcome", "welcome")
+    while not re.search(r"wrong arcs? left(?! in the)", screen.page.locator("#counted").inner_text()):
+        if time.perf_counter() > until:
+            raise TreefineError("The parser does not read the sentences.")
+        screen.page.wait_for_timeout(100)
+    screen.settle()
+    screen.actions.clear()
+    return screen
 
 
-def measured_corrections(bench: Bench) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Correct the sentences without disturbance."""
-    return corrected(bench, "corrections", kills=0)
-
-
-def measured_kills(bench: Bench) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Correct the sentences while the server is killed."""
-    config, result = corrected(bench, "kills", kills=bench.options.kills)
-    return config | {"seed": bench.options.seed}, result
-
-
-def corrected(bench: Bench, name: str, *, kills: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Let the annotator correct a stretch of dev; its right sentences are marked as done, and stay untouched."""
-    options = bench.options
-    cases = stretch(bench.cases, options.sentences, options.arcs)
-    path = bench.path(name)
-    right = {place for place, case in enumerate(cases) if not case.n_wrong}
-    write_cases(cases, path, done=right)
-    before = blocks(path)
-    n_wrong = sum(case.n_wrong for case in cases)
-    gold = {place + 1: case.gold for place, case in enumerate(cases) if place not in right}
-    estimates: dict[str, Any] = {}
-    with bench.opened(path) as (studio, screen):
-        inputs = len(gold) + n_wrong // 2  # at least so many
-        killer = Killer(
-            studio,
-            kills=kills,
-            inputs=inputs,
-            seed=options.seed,
-            wait_for_parser=lambda: wait_for_parser(studio, screen),
-        )
-        screen.choose_order()
-        if options.confirms:
-            screen.click("#confirms", "confirms")
+def corrected(
+    browser: Any, path: Path, cases: Sequence[Case], options: argparse.Namespace, *, kills: int
+) -> dict[str, Any]:
+    """Let the annotator correct the first wrong sentences; the right ones among them are marked as done."""
+    places = [place for place, case in enumerate(cases) if case.n_wrong][: options.sentences]
+    some = cases[: places[-1] + 1]
+    written = [case.parsed if case.n_wrong else set_comment(case.gold, STATUS, "done") for case in some]
+    write_treebank(written, path)
+    before, n_wrong = blocks(path), sum(case.n_wrong for case in some)
+    faults: list[str] = []
+    with StudioProcess(path, options.model) as studio:
+        screen = started(browser, studio)
+        annotator, rng = Annotator(screen, [case.gold for case in some]), random.Random(options.seed)
+        screen.page.select_option("#show", "open")
         screen.settle()
-        estimates["start"] = {"estimate": estimate_of(screen.progress), "wrong": n_wrong}
-        setup, screen.counts = screen.counts, type(screen.counts)()
-        lost: list[str] = []
-
-        def after_sentence(n_done: int) -> None:
-            if n_done == len(gold) // 2 and not kills:
-                wait_until_read(screen)
-                left = sum(cases[key - 1].n_wrong for key in gold if key not in annotator.tally.actions_by_sentence)
-                estimates["half"] = {"estimate": estimate_of(screen.progress), "wrong": left}
-
-        annotator = Annotator(
-            screen,
-            gold,
-            before_input=killer.before_input,
-            after_sentence=after_sentence,
-            after_move=lambda: lost.extend(not_on_server(killer, studio, screen)),
-        )
-        annotator.correct_all()
-        killer.wait()
-    tally, counts = annotator.tally, screen.counts
-    result = {
-        "sentences": len(gold),
+        started_at = time.time()
+        for number in range(len(places)):
+            n_kills = kills * (number + 1) // len(places) - kills * number // len(places)
+            killer = threading.Thread(target=kill_often, args=(studio, n_kills, rng, faults.append))
+            killer.start()
+            for _ in places:
+                if screen.key - 1 in places and screen.key not in annotator.done:
+                    break
+                screen.press("PageDown", "next")
+                screen.settle()
+            annotator.correct()
+            killer.join()
+        seconds = time.time() - started_at
+        screen.settle()
+        studio.end(signal.SIGINT)
+    after, trees = blocks(path), list(read_treebank(path))
+    records = Journal(path.with_name(f"{path.name}.annotation") / "journal.jsonl").read()
+    changes = Counter(each["id"] for each in records if each["record"] == "change")
+    return {
+        "sentences": len(places),
         "wrong_arcs": n_wrong,
-        "actions": counts.actions,
-        "actions_per_wrong_arc": round(counts.actions / n_wrong, 3),
-        "actions_per_wrong_arc_without_done": round((counts.actions - counts.done) / n_wrong, 3),
-        "hand": counts.to_dict(),
-        "setup_actions": setup.actions,
-        **tally.to_dict(),
-        "estimates": estimates,
+        "actions": screen.actions.total(),
+        "actions_per_wrong_arc": round(screen.actions.total() / n_wrong, 3),
+        "actions_by_kind": dict(screen.actions),
+        "seconds": round(seconds, 1),
+        "kills": kills,
+        "faults": faults,
         "page_errors": screen.errors,
-        **file_checks(path, before, {key: case.gold for key, case in enumerate(cases, start=1)}, set(gold)),
+        "trees_right": sum(not wrong(arcs_of(trees[place]), arcs_of(some[place].gold)) for place in places),
+        "untouched": len(some) - len(places),
+        "untouched_identical": sum(after[place] == before[place] for place in range(len(some)) if place not in places),
+        "changes": len(changes),
+        "changes_twice": [change for change, times in changes.items() if times > 1],
     }
-    if kills:
-        result |= {
-            "kills": killer.n_kills,
-            "kills_by_moment": dict(killer.moments),
-            "faults": killer.faults,
-            "lost": lost,
-            "given_up": screen.given_up,
-            **journal_checks(path, screen.changes),
-        }
-    config = {"input": f"{INPUT_MODEL} ({INPUT_LANGUAGE}), T = {INPUT_STEPS}", "untouched": len(right)}
-    return config | {"sentences": len(gold), "order": "doubt", "confirms": options.confirms}, result
 
 
-def not_on_server(killer: Killer, studio: StudioProcess, screen: Screen) -> list[str]:
-    """Return what is shown but not on the server, if it was killed and runs again."""
-    if not killer.n_kills or killer.is_at_work:
-        return []
-    shown = screen.sentence()
-    found = studio.get(f"sentence?file=0&key={shown['key']}")
-    return [] if found["lines"] == shown["lines"] else [f"sentence {shown['key']}, version {shown['version']}"]
+def kill_often(studio: StudioProcess, kills: int, rng: random.Random, report: Callable[[str], None]) -> None:
+    """Kill the server at random moments and start it again; the file must be whole in between."""
+    for _ in range(kills):
+        time.sleep(rng.uniform(0, 2))
+        studio.end(signal.SIGKILL)
+        try:
+            for _ in read_treebank(studio.path):
+                pass
+            studio.start()
+        except TreefineError as error:
+            report(str(error))
 
 
 def blocks(path: Path) -> list[str]:
@@ -271,135 +241,56 @@ def blocks(path: Path) -> list[str]:
     return re.split(r"(?<=\n\n)", path.read_bytes().decode())[:-1]
 
 
-def file_checks(path: Path, before: Sequence[str], gold: Mapping[int, Sentence], touched: set[int]) -> dict[str, Any]:
-    """Compare the file with gold and with what it was: trees, and the bytes of the sentences that nobody touched."""
-    found, after = list(read_treebank(path)), blocks(path)
-    pairs = [(found[key - 1], gold[key]) for key in touched] if len(found) == len(gold) else []
-    same = (
-        [after[key - 1] == before[key - 1] for key in gold if key not in touched] if len(after) == len(before) else []
-    )
-    return {
-        "trees_right": sum(not wrong_words(one, other) for one, other in pairs),
-        "identical_without_marks": sum(without_marks(one).to_conllu() == other.to_conllu() for one, other in pairs),
-        "untouched_identical": sum(same),
-        "untouched": len(gold) - len(touched),
-    }
+def opened(browser: Any, path: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Open a large file, and scroll through its list with the parser at work in the background."""
+    sentences = list(read_treebank(english_path(options.treebanks, "train")))
+    numbered = enumerate(islice(cycle(sentences), options.large), start=1)
+    write_treebank((set_comment(each, "sent_id", f"large-{number}") for number, each in numbered), path)
+    began = time.perf_counter()
+    with StudioProcess(path, options.model) as studio:
+        address = time.perf_counter() - began
+        screen = Screen(browser, studio)
+        drawn, memory = time.perf_counter() - began, studio.memory()
+        screen.page.evaluate(
+            """() => {
+              const frame = (now) => { window.frames_drawn.push(now); requestAnimationFrame(frame); };
+              window.frames_drawn = [];
+              requestAnimationFrame(frame);
+            }"""
+        )
+        screen.page.locator("#rows").hover()
+        while not screen.page.evaluate(AT_END):
+            screen.page.mouse.wheel(0, 1000)
+        frames = screen.page.evaluate("window.frames_drawn")
+        gaps = [after - before for before, after in zip(frames, frames[1:], strict=False)]
+        return {
+            "sentences": options.large,
+            "address_seconds": round(address, 2),
+            "drawn_seconds": round(drawn, 2),
+            "frames_per_second": round(1000 * len(gaps) / sum(gaps), 1),
+            "longest_frame_ms": round(max(gaps), 1),
+            "memory_mib": {"opened": memory, "scrolled": studio.memory()},
+        }
 
 
-def journal_checks(path: Path, shown: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Return which of the changes that the page got an answer for are not in the journal, or are there twice."""
-    records = Journal(path.with_name(f"{path.name}.annotation") / "journal.jsonl").read()
-    recorded = Counter(each["id"] for each in records if each["record"] == "change")
-    return {
-        "changes_shown": len({change for change, _ in shown}),
-        "changes_missing": sorted({change for change, _ in shown if not recorded[change]}),
-        "changes_twice": sorted(change for change, times in recorded.items() if times > 1),
-    }
-
-
-# A large file
-
-
-def measured_opening(bench: Bench) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Open a large file several times, and scroll through its list once."""
-    options = bench.options
-    path = bench.path("large")
-    write_large(options.treebanks, path, options.large)
-    address, drawn, scrolled = [], [], {}
-    for number in range(options.rounds):
-        screen = Screen(bench.browser)
-        studio = bench.studio(path)
-        started = time.perf_counter()
-        with studio:
-            address.append(time.perf_counter() - started)
-            screen.open(studio.address)
-            drawn.append(time.perf_counter() - started)
-            if number == 0:
-                opened = studio.memory()
-                scrolled = scroll(screen, options.large)
-                bench.note_model(studio)
-                scrolled["memory"] = {"opened": opened, "scrolled": studio.memory()}
-            screen.close()
-            studio.stop()
-    return {"sentences": options.large, "bytes": path.stat().st_size}, {
-        "address_seconds": [round(each, 2) for each in address],
-        "drawn_seconds": [round(each, 2) for each in drawn],
-        "drawn": round(statistics.median(drawn), 2),
-        **scrolled,
-    }
-
-
-def scroll(screen: Screen, sentences: int) -> dict[str, Any]:
-    """Turn the wheel through the whole list, with the parser at work in the background; return how smooth it was."""
-    page = screen.page
-    box = page.locator("#rows").bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.evaluate(
-        """() => {
-          const frame = (now) => { window.__frames.push(now); window.__frame = requestAnimationFrame(frame); };
-          window.__frames = [];
-          window.__frame = requestAnimationFrame(frame);
-        }"""
-    )
-    turns = 0
-    while page.evaluate(LEFT) > 1:
-        page.mouse.wheel(0, STEP)
-        turns += 1
-    frames = page.evaluate("() => { cancelAnimationFrame(window.__frame); return window.__frames; }")
-    started = time.perf_counter()
-    while page.evaluate(LAST_ROW, sentences) in (None, "…"):
-        if time.perf_counter() - started > READY_SECONDS:
-            raise TreefineError("The last row of the list is not shown.")
-    gaps = [after - before for before, after in zip(frames, frames[1:], strict=False)]
-    return {
-        "turns": turns,
-        "scroll_seconds": round((frames[-1] - frames[0]) / 1000, 1),
-        "frames_per_second": round(1000 * len(gaps) / (frames[-1] - frames[0]), 1),
-        "frame_ms": spread(gaps),
-        "last_row_ms": round(1000 * (time.perf_counter() - started)),
-    }
-
-
-# Latency
-
-
-def measured_latency(bench: Bench) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Correct one head in each of some sentences of about 25 words."""
-    cases = of_length(bench.cases, WORDS, bench.options.timed)
-    path = bench.path("latency")
-    write_cases(cases, path)
-    with bench.opened(path) as (_, screen):
-        annotator = Annotator(screen, {key: case.gold for key, case in enumerate(cases, start=1)})
-        for _ in cases:
-            if not annotator.correct_first():
-                raise TreefineError("This sentence has no wrong head.", hint=f"Sentence {screen.key}.")
+def timed(browser: Any, path: Path, cases: Sequence[Case], options: argparse.Namespace) -> dict[str, Any]:
+    """Attach one word in each of some sentences of about 25 words; time until the parser has followed."""
+    with_wrong_head = [case for case in cases if case.parsed.heads != case.gold.heads]
+    some = sorted(with_wrong_head, key=lambda case: abs(len(case.gold) - WORDS))[: options.timed]
+    write_treebank((case.parsed for case in some), path)
+    times = []
+    with StudioProcess(path, options.model) as studio:
+        screen = started(browser, studio)
+        for case in some:
+            pairs = enumerate(zip(case.parsed.heads, case.gold.heads, strict=True), start=1)
+            word, head = next((word, head) for word, (parsed, head) in pairs if parsed != head)
+            assert head is not None
+            with screen.page.expect_response(lambda answer: "/api/follow" in answer.url):
+                screen.drag(word, head)
+                released = time.perf_counter()
+            times.append(1000 * (time.perf_counter() - released))
+            screen.settle()
             screen.press("PageDown", "next")
             screen.settle()
-    tally = annotator.tally
-    lengths = [len(case.gold) for case in cases]
-    return {"sentences": len(cases), "words": [min(lengths), max(lengths)]}, {
-        **{path: spread(each) for path, each in tally.answers_ms.items()},
-        "shown": spread(tally.drags_ms),
-        "not_applied": tally.not_applied,
-    }
-
-
-# Errors left
-
-
-def measured_estimate(bench: Bench) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the estimate for sentences that nobody chose, then after the most doubtful half of them is right."""
-    cases = bench.cases[: bench.options.rated]
-    path = bench.path("estimate")
-    write_cases(cases, path)
-    result: dict[str, Any] = {}
-    with bench.opened(path) as (studio, screen):
-        keys = studio.get("queue?file=0&order=doubt")["keys"]
-        result["start"] = {"estimate": estimate_of(screen.progress), "wrong": sum(case.n_wrong for case in cases)}
-    done = {key - 1 for key in keys[: len(keys) // 2]}
-    path = bench.path("estimate-half")
-    write_cases(cases, path, done=done)
-    with bench.opened(path) as (_, screen):
-        left = sum(case.n_wrong for place, case in enumerate(cases) if place not in done)
-        result["half"] = {"estimate": estimate_of(screen.progress), "wrong": left}
-    return {"sentences": len(cases), "input": f"{INPUT_MODEL} ({INPUT_LANGUAGE}), T = {INPUT_STEPS}"}, result
+    times.sort()
+    return {"sentences": len(some), "median_ms": round(statistics.median(times)), "longest_ms": round(times[-1])}

@@ -102,7 +102,14 @@ def summary(rows: ByTreebank, facts: Facts) -> str:
         ours, theirs = zip(*(pair for code, pair in pairs.items() if belongs(facts[code])), strict=True)
         difference = f"{mean(ours) - mean(theirs):+.2f}"
         lines.append((title, len(ours), f"{mean(ours):.2f}", f"{mean(theirs):.2f}", difference))
-    return "\n\n".join([table(*lines), *(_ahead(rows, facts, kind) for kind in OURS)])
+    sources = [
+        f"[{each['parser']} {each['release']}]({each['url']})"
+        for each in published()["sources"].values()
+        if each["parser"].startswith("UDPipe")
+    ]
+    return "\n\n".join(
+        [table(*lines), *(_ahead(rows, facts, kind) for kind in OURS), f"Sources: {', '.join(sources)}."]
+    )
 
 
 def _pairs(rows: ByTreebank, facts: Facts, parser: str, kind: Input) -> dict[str, tuple[float, float]]:
