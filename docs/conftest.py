@@ -1,49 +1,34 @@
-"""Prepare what the snippets of the pages need: untrained models and a small recipe."""
+"""Run the snippets of short pages. tests/slow/test_pages.py runs the others, the consoles and the tutorials."""
 
 from pathlib import Path
 
-import pytest
+SLOW = ("coming-from.md", "parsing.md", "spacy.md", "training.md")  # their snippets write files or take seconds
+collect_ignore = ["tutorials", "_hooks", *SLOW]
 
-# tests/test_tutorials.py runs the tutorials, with their consoles and in their own folder.
-collect_ignore = ["tutorials", "_hooks"]
+RECIPE = """
+[treebank]
+train = ["train.conllu"]
+dev = "dev.conllu"
+[encoder]
+pretrained = "./encoder"
+[relations]
+graph = "none"
+[segmenter]
+train = "never"
+"""
 
 
-@pytest.fixture(autouse=True)
-def models(request, tmp_path, monkeypatch):
-    """Prepare a working folder for parsing.md, with models and with this folder as docs."""
-    if request.node.path.name != "parsing.md":
-        return
-    from tests.support.tiny import tiny_model, tiny_syntr
-    from treefine import Parser
+def prepare(folder: Path) -> None:
+    """Prepare a working folder for the snippets of long pages: docs, untrained models, a treebank and a recipe."""
+    from tests.support.tiny import sample, tiny_model, tiny_syntr, write_encoder
+    from treefine import Parser, write_treebank
     from treefine.config import TagSettings
 
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "docs").symlink_to(Path(__file__).parent)
-    Parser(tiny_model(), device="cpu").save("models/en")
-    Parser(tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))), device="cpu").save("models/en-tagger")
-    Parser(tiny_syntr(), device="cpu").save("models/en-syntr")
-
-
-@pytest.fixture(autouse=True)
-def recipe(request, tmp_path, monkeypatch):
-    """Prepare a working folder for training.md, with the recipe of a SynTr, its encoder and its treebanks."""
-    if request.node.path.name != "training.md":
-        return
-    from tests.support.tiny import sample, write_encoder
-    from treefine import write_treebank
-
-    monkeypatch.chdir(tmp_path)
-    write_treebank(sample(20), "train.conllu")
-    write_treebank(sample(26)[20:], "dev.conllu")
-    write_encoder(tmp_path / "encoder", "bert")
-    Path("syntr.toml").write_text(
-        '[treebank]\ntrain = "train.conllu"\ndev = "dev.conllu"\n[encoder]\npretrained = "./encoder"\n'
-        '[relations]\ngraph = "none"\n[segmenter]\ntrain = "never"\n'
-    )
-
-
-@pytest.fixture(autouse=True)
-def working_folder(request, tmp_path, monkeypatch):
-    """Give pages that write files a working folder."""
-    if request.node.path.name in ("spacy.md", "coming-from.md"):
-        monkeypatch.chdir(tmp_path)
+    (folder / "docs").symlink_to(Path(__file__).parent)
+    Parser(tiny_model(), device="cpu").save(folder / "models/en")
+    Parser(tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))), device="cpu").save(folder / "models/en-tagger")
+    Parser(tiny_syntr(), device="cpu").save(folder / "models/en-syntr")
+    write_treebank(sample(20), folder / "train.conllu")
+    write_treebank(sample(26)[20:], folder / "dev.conllu")
+    write_encoder(folder / "encoder", "bert")
+    (folder / "syntr.toml").write_text(RECIPE)

@@ -7,31 +7,11 @@ import pytest
 from pymdownx.slugs import slugify
 from typer.main import get_command
 
-from tests.support.tutorials import Command, commands, matches, run_command, working_folder_and_environment
 from treefine.cli.app import app
 
 ROOT = Path(__file__).parents[1]
-PAGES_WITH_SNIPPETS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])  # test_tutorials.py runs the others
 SERVING = ROOT / "docs" / "serving.md"
 MARKDOWN = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-
-
-def console_commands() -> list[object]:
-    listed = []
-    for page in PAGES_WITH_SNIPPETS:
-        shown = [each for each in commands(page.read_text()) if isinstance(each, Command) and not each.is_python]
-        listed += [pytest.param(each, id=f"{page.stem}-{number}") for number, each in enumerate(shown, start=1)]
-    return listed
-
-
-@pytest.mark.parametrize("command", console_commands())
-def test_each_console_block_prints_what_it_shows(command, monkeypatch):
-    monkeypatch.chdir(ROOT)
-
-    with working_folder_and_environment():
-        printed = run_command(command)
-
-    assert printed == command.expected or matches(command.expected, printed)  # the first shows a difference well
 
 
 def test_the_limits_on_the_serving_page_are_the_defaults_of_the_command():
@@ -84,20 +64,3 @@ def test_the_picture_of_the_readme_is_what_its_command_draws():
 
     assert without_numbers(parse.to_svg(steps=True)) == without_numbers((ROOT / "docs" / "steps.svg").read_text())
     assert f"TEXT ?= {text}\n" in (ROOT / "Makefile").read_text()
-
-
-@pytest.mark.parametrize("precision", ["int8", "float32"])
-def test_the_parser_corrects_the_first_tree_of_the_readme_sentence_to_the_right_one(precision):
-    import treefine
-
-    (text,) = re.findall(r'make parse TEXT="([^"]+)"', (ROOT / "README.md").read_text())
-    (parse,) = treefine.load("en", device="cpu", precision=precision)(text)
-
-    first = parse.steps[0]
-    assert 0 not in first.heads[1:]  # no root: "children" and "stealing" are each other's head
-    assert (first.heads[7], first.labels[7]) == (8, "nsubj")
-    assert (first.heads[8], first.labels[8]) == (7, "acl")
-    right = [3, 3, 7, 7, 7, 7, 0, 7, 10, 8, 7]
-    labels = "nmod:poss amod nsubj cop case nummod root acl det obj punct".split()
-    assert [(word.head, word.label) for word in parse.words] == list(zip(right, labels, strict=True))
-    assert parse.confidence > 0.5

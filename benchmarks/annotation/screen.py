@@ -143,8 +143,15 @@ class Screen:
         return int(self.page.evaluate("location.hash").rpartition("key=")[2])
 
     def sentence(self) -> Any:
-        """Return the sentence that is shown, as the server has it."""
-        return self.studio.get(f"sentence?file=0&key={self.key}")
+        """Return the sentence that is shown, as the server has it; wait until its words are drawn."""
+        forms = "[...document.querySelectorAll('#tree .word .form')].map((each) => each.textContent)"
+        until = time.perf_counter() + MOST_SECONDS
+        while time.perf_counter() < until:
+            sentence = self.studio.get(f"sentence?file=0&key={self.key}")
+            if self.page.evaluate(forms) == [word["form"] for word in sentence["words"]]:
+                return sentence
+            self.page.evaluate(TWO_FRAMES)
+        raise TreefineError(f"Sentence {self.key} is not drawn.", hint="; ".join(self.errors[-3:]))
 
     def press(self, key: str, kind: str) -> None:
         """Press a key as a command of its own."""
@@ -171,9 +178,9 @@ class Screen:
     def enter_label(self, word: int, label: str, frequent: list[str]) -> None:
         """Select a word and enter its label: a digit, or as many letters as the completion needs, and Enter."""
         if not self.page.locator(f"#word-{word}.selected").count():
+            self.page.wait_for_timeout(600)  # the second click of a double-click does nothing
             self.click(f"#word-{word} .form", "select")
         if label in frequent[:10]:
-            self.page.keyboard.press("Escape")  # leaves the field, in which a digit is a letter
             self.press(str((frequent.index(label) + 1) % 10), "label")
             return
         self.page.locator("#label").focus()
