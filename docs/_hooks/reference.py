@@ -15,9 +15,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 import typer
 
 from treefine.cli.app import app
-from treefine.config import BiLSTMSettings, SegmenterSettings
+from treefine.config import SegmenterSettings
 from treefine.parsing.options import OPTIONS
-from treefine.training.recipe import MixedSettings, PretrainedSettings, Recipe, SegmenterTraining
+from treefine.training.recipe import MixedSettings, Recipe, SegmenterTraining
 
 
 def with_references(markdown: str) -> str:
@@ -110,10 +110,7 @@ def recipe_settings() -> str:
     kinds = get_type_hints(Recipe)
     sections: dict[str, Any] = {}
     for each in fields(Recipe):
-        if each.name == "encoder":
-            sections["encoder"] = PretrainedSettings
-            sections['encoder] with family = "bilstm"'] = BiLSTMSettings
-        elif each.name == "segmenter":
+        if each.name == "segmenter":
             sections |= {"segmenter": SegmenterTraining, "segmenter.network": SegmenterSettings}
         elif is_dataclass(kinds[each.name]):
             sections[each.name] = kinds[each.name]
@@ -123,14 +120,13 @@ def recipe_settings() -> str:
 
 
 def _section(name: str, kind: Any) -> str:
-    heading = f"### [{name}]" if "]" not in name else f"### [{name}"
     notes, hints = meanings(kind), get_type_hints(kind)
     rows = [
         (f"`{each.name}`", _default(each), _meaning(notes.get(each.name, ""), hints[each.name]))
         for each in fields(kind)
         if (name, each.name) != ("decode", "root_label")  # read from the treebank
     ]
-    return f"{heading}\n\n{inspect.getdoc(kind)}\n\n{table(('Setting', 'Default', 'Meaning'), *rows)}"
+    return f"### [{name}]\n\n{inspect.getdoc(kind)}\n\n{table(('Setting', 'Default', 'Meaning'), *rows)}"
 
 
 def _default(field: Field[Any]) -> str:
