@@ -66,8 +66,8 @@ def act(
         return [key, following], [_joined(document, key, following)]
     if action.do == "split_sentence":
         return [key], list(_split(document, sentence, action.need("word")))
-    if action.do not in _ACTIONS:
-        known = ", ".join([*_ACTIONS, "split_sentence", "join_sentences", "source"])
+    if action.do not in (*_ACTIONS, *_EDITS):
+        known = ", ".join([*_ACTIONS, *_EDITS, "split_sentence", "join_sentences", "source"])
         raise TreefineError(f"There is no action {action.do!r}.", hint=f"There are {known}.")
     if action.word is not None and not 1 <= action.word <= len(sentence):
         raise sentence.error(f"There is no word {action.word}.", hint=f"The sentence has {len(sentence)} words.")
@@ -75,7 +75,11 @@ def act(
         nearest = next(iter(get_close_matches(action.label, sorted(labels), 1)), None)
         hint = f"Did you mean {nearest}?" if nearest else "Use it all the same if you mean it."
         raise UnknownLabelError(f"No word of this treebank has the label {shortened(action.label)!r}.", hint=hint)
-    changed = _ACTIONS[action.do](sentence, action)
+    if action.do in _EDITS:
+        function, fields = _EDITS[action.do]
+        changed = function(sentence, *map(action.need, fields.split()))
+    else:
+        changed = _ACTIONS[action.do](sentence, action)
     for word, column, value in action.tags or ():
         changed = edits.set_cell(changed, word, column, value)
     return [key], [changed]
@@ -248,18 +252,14 @@ _ACTIONS: Mapping[str, Callable[[Sentence, Action], Sentence]] = {
     "keep": lambda sentence, action: confirmed(sentence, action.need("words")),
     "free": lambda sentence, action: _freed(sentence, action.need("words")),
     "forbid": _forbid,
-    "cell": lambda sentence, action: edits.set_cell(
-        sentence, action.need("word"), action.need("column"), action.value or ""
-    ),
-    "split_word": lambda sentence, action: edits.split_word(sentence, action.need("word"), action.need("forms")),
-    "join_words": lambda sentence, action: edits.join_words(sentence, action.need("word"), action.need("last")),
-    "make_multiword": lambda sentence, action: edits.make_multiword(
-        sentence, action.need("word"), action.need("last"), action.value or None
-    ),
-    "split_into_multiword": lambda sentence, action: edits.split_into_multiword(
-        sentence, action.need("word"), action.need("forms")
-    ),
-    "remove_multiword": lambda sentence, action: edits.remove_multiword(sentence, action.need("word")),
-    "comments": lambda sentence, action: edits.set_comments(sentence, action.need("lines")),
     "status": _set_status,
+}
+_EDITS: Mapping[str, tuple[Callable[..., Sentence], str]] = {  # functions, and the fields that they need
+    "cell": (edits.set_cell, "word column value"),
+    "split_word": (edits.split_word, "word forms"),
+    "join_words": (edits.join_words, "word last"),
+    "make_multiword": (edits.make_multiword, "word last"),
+    "split_into_multiword": (edits.split_into_multiword, "word forms"),
+    "remove_multiword": (edits.remove_multiword, "word"),
+    "comments": (edits.set_comments, "lines"),
 }

@@ -43,6 +43,10 @@ class ChangeRequest(_Place):
     version: int = 0
     id: str = Field(min_length=1, max_length=100)  # chosen by the page; the same id is never applied twice
 
+    def place(self) -> tuple[int, int, int, str]:
+        """Return the file, the sentence, its version and the id."""
+        return self.file, self.key, self.version, self.id
+
 
 class EditRequest(ChangeRequest):
     """An action of a person."""
@@ -83,9 +87,6 @@ def _routes(project: Project) -> APIRouter:
     router = APIRouter()
     tabs: dict[str, float] = {}  # when each tab was last heard of
 
-    def changed(request: ChangeRequest, change: Revision | None) -> Response:
-        return JSONResponse(_change_json(project, request.file, request.key, change))
-
     @router.get("/project")
     def about() -> Response:
         return JSONResponse(_project_json(project))
@@ -114,23 +115,20 @@ def _routes(project: Project) -> APIRouter:
 
     @router.post("/edit")
     def edit(request: EditRequest) -> Response:
-        place = (request.file, request.key, request.version, request.id)
-        return changed(request, project.edit(*place, request.action, confirms=request.confirms))
+        return _changed(project, request, project.edit(*request.place(), request.action, confirms=request.confirms))
 
     @router.post("/follow")
     def follow(request: ChangeRequest) -> Response:
-        return changed(request, project.follow(request.file, request.key, request.version, request.id))
+        return _changed(project, request, project.follow(*request.place()))
 
     @router.post("/parse")
     def parse(request: ChangeRequest) -> Response:
-        return changed(request, project.parse(request.file, request.key, request.version, request.id))
+        return _changed(project, request, project.parse(*request.place()))
 
     @router.post("/undo")
     def undo(request: StepRequest) -> Response:
         options = request.model_dump(include={"is_redo", "is_refusal", "revision"})
-        change = project.undo(request.file, request.id, **options)
-        key = change.after[0].key if change is not None else request.key
-        return JSONResponse(_change_json(project, request.file, key, change))
+        return _changed(project, request, project.undo(request.file, request.id, **options))
 
     @router.post("/spent")
     def spent(request: SpentRequest) -> Response:
@@ -216,18 +214,19 @@ def _progress(project: Project, file: int) -> dict[str, Any]:
     }
 
 
-def _change_json(project: Project, file: int, key: int, change: Revision | None) -> dict[str, Any]:
-    """Return what a change did: the sentences as they are now, and the words whose arcs are new."""
-    document = project.document(file)
-    keys = [each.key for each in change.after] if change is not None else [key]
-    return _steps_json(document) | {
+def _changed(project: Project, request: ChangeRequest, change: Revision | None) -> Response:
+    """Answer with what a change did: the sentences as they are now, and the words whose arcs are new."""
+    document = project.document(request.file)
+    keys = [entry.key for entry in change.after] if change is not None else [request.key]
+    answer = _steps_json(document) | {
         "is_changed": change is not None,
         "what": "" if change is None else change.what,
         "is_follow_up": change is not None and change.is_follow_up,
-        "is_new_order": change is not None and [each.key for each in change.before] != keys,
-        "sentences": [sentence_json(project, file, each) for each in keys if each in document],
+        "is_new_order": change is not None and [entry.key for entry in change.before] != keys,
+        "sentences": [sentence_json(project, request.file, key) for key in keys if key in document],
         "words": [] if change is None else _new_arcs(document, change),
     }
+    return JSONResponse(answer)
 
 
 def _new_arcs(document: Document, change: Revision) -> list[dict[str, Any]]:

@@ -288,14 +288,17 @@ export class Tree {
       } else this.#highlight(event.target.closest(".word") ? null : this.arcAt(event.clientX, event.clientY));
     });
     const end = (event) => {
-      if (!hasDragged) return;
+      if (!from || !hasDragged) return;
       const head = event.type === "pointerup" ? this.#dropAt(event) : null; // before ROOT is no longer there
       this.host.classList.remove("dragging");
       this.#showDrag(null);
       if (head !== null && head !== from.word) onDrop(from.word, head);
     };
     this.host.addEventListener("pointerup", end);
-    this.host.addEventListener("pointercancel", end);
+    this.host.addEventListener("pointercancel", (event) => {
+      end(event);
+      from = null;
+    });
     this.host.addEventListener("click", (event) => {
       const pressed = from;
       from = null;
