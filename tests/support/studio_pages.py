@@ -84,7 +84,7 @@ class Stub:
     """A parser whose answers are written in the test. It has the methods of `treefine.studio.partner.Partner`."""
 
     sure: dict = field(default_factory=dict)  # the confidence in the arc of a word; all others have 0.97
-    suggests: dict = field(default_factory=dict)  # by word: head and label, then other arcs that change with it
+    suggests: dict = field(default_factory=dict)  # by word: head and label
     follows: dict = field(default_factory=dict)  # by the word and head of a correction: arcs that the parser changes
     parses: tuple = ()  # the arcs in which its own tree differs
     labels: tuple = ()
@@ -109,10 +109,10 @@ class Stub:
         self.may_answer.wait()
         rated, decided = self._rated(sentence), decisions_of(sentence)
         suggestions = []
-        for word, (arc, *others) in self.suggests.items():
+        for word, (arc, *_) in self.suggests.items():
             is_same = len(sentence) < word or (sentence.heads[word - 1], sentence.labels[word - 1]) == arc
             if not is_same and word not in decided.heads:
-                suggestions.append(Suggestion(word, *arc, ((word, *arc), *others)))
+                suggestions.append(Suggestion(word, *arc))
         return replace(rated, suggestions=tuple(suggestions))
 
     def rate(self, sentences):

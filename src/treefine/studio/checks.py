@@ -8,46 +8,28 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from treefine.errors import TreebankError
 from treefine.treebank.conllu import cell_faults, line_faults, text_faults, tree_faults
 from treefine.treebank.sentence import BLANK, Sentence
 
-_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "label", "deps", "misc")  # of CoNLL-U
-_FEATS, _HEAD, _LABEL, _MISC = (_COLUMNS.index(name) for name in ("feats", "head", "label", "misc"))
-_NAMED = {name.upper(): name for name in _COLUMNS} | {"DEPREL": "label"}  # as udtools writes them in messages
+_HEAD, _MISC = 6, 9  # columns of CoNLL-U
 _MARK = re.compile(r"(?:Keep|NotHead|NotLabel)=")  # our marks in MISC
 _CODES = {"nb": "no", "nn": "no"}  # udtools has one list for Norwegian
 _LONGEST_HINT = 200  # characters; longer explanations of udtools are lists of all labels or features
-
-# The column that each test of udtools is about; the first pattern that matches counts. Tests without a pattern name the
-# column in their message, or concern the word as a whole.
-_COLUMN_OF_TEST = (
-    (re.compile(r"text-.*|empty-text|multiple-text|missing-spaceafter"), "text"),
-    (re.compile(r".*misc.*|(no)?spaceafter-.*|unknown-lang"), "misc"),
-    (
-        re.compile(r"(in|un).*-u?deprel|(0|root)-is-not-.*|obl-should-.*|rel-upos-.*|upos-rel-.*|leaf-.*|cop-.*"),
-        "label",
-    ),
-    (re.compile(r"unknown-upos|goeswith-upos|flat-foreign-.*|aux-lemma"), "upos"),
-    (re.compile(r".*feature.*|.*-feats|pron-det-.*|verbform-.*|mood-.*|fixed-without-extpos|.*-typo-?.*"), "feats"),
-    (re.compile(r"punct-.*-?nonproj|right-to-left-.*|orphan-parent"), "head"),
-    (re.compile(r".*deps.*|.*ehead|.*eu?deprel|.*egraph|enhanced-.*"), "deps"),
-)
+_READS_TREE = 3  # the level of udtools whose tests read heads
 # Findings about a whole treebank or file, which have no meaning for one sentence in an editor.
 _ABOUT_FILES = frozenset(["missing-text", "missing-empty-line", "empty-node-after-eorphan", "eorphan-after-empty-node"])
 _WITHOUT_PLACE = frozenset(  # udtools reports these at the first word
     ["text-extra-chars", "text-trailing-whitespace", "empty-text", "multiple-text", "nospaceafter-yes"]
 )
-_OUR_TESTS = frozenset(["text-form-mismatch", "missing-spaceafter", "text-extra-chars"])  # if we found such a fault
+_OUR_TEXT_TESTS = frozenset(["text-form-mismatch", "missing-spaceafter", "text-extra-chars"])  # we test the same
 _LABEL_FORM = frozenset(["invalid-deprel", "unknown-udeprel"])  # the same word also has unknown-deprel
-_READS_TREE = 3  # the level of udtools whose tests read heads
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +37,11 @@ class Fault:
     """One finding about a sentence, with its place."""
 
     word: int | None  # its number, from 1; None: the whole sentence
-    column: str  # form, lemma, upos, xpos, feats, head, label, deps, misc, text; empty: the whole word
     message: str
     hint: str = ""
     is_error: bool = True  # False: a warning
     source: Literal["treefine", "udtools"] = "treefine"
-    name: str = ""  # the test of udtools, such as leaf-punct
+    name: str = ""  # the test of udtools, such as leaf-punct; of ours, "line", "cell", "tree" or "text"
 
 
 class Checker:
@@ -73,8 +54,8 @@ class Checker:
     >>> from treefine import Graph
     >>> sentence = Sentence.of_words(["Dogs", "bark"], upos=["NOUN", "VERB"])
     >>> [fault] = Checker().check(sentence.with_graph(Graph.of_words([0, 0], ["root", "root"])))
-    >>> fault.word, fault.column, fault.message
-    (2, 'head', 'The sentence has 2 roots: words 1, 2.')
+    >>> fault.word, fault.message
+    (2, 'The sentence has 2 roots: words 1, 2.')
     """
 
     _lock = threading.Lock()  # udtools keeps state in its classes, so two checks must not overlap
@@ -94,16 +75,13 @@ class Checker:
         Findings that concern a file and not a sentence, such as a missing sent_id, are left out. So are those about
         UPOS if it is blank in the whole sentence, and those that need a tree if the heads are not a tree.
         """
-        ours = list(_our_faults(sentence))
-        columns, theirs = {fault.column for fault in ours}, list[Fault]()
-        if "id" not in columns:
+        faults = list(_our_faults(sentence))
+        kinds = {fault.name for fault in faults}
+        if "line" not in kinds:
             with self._lock, suppress(Exception):  # an error inside udtools is not a fault of the sentence
-                theirs = self._ud_faults(sentence, has_tree="head" not in columns)
-        places = {(fault.word, fault.column) for fault in ours}
-        for fault in theirs:
-            if (fault.word, fault.column) not in places and not (fault.name in _OUR_TESTS and fault.column in columns):
-                ours.append(fault)
-        return sorted(dict.fromkeys(ours), key=lambda fault: fault.word or 0)
+                theirs = self._ud_faults(sentence, has_tree="tree" not in kinds)
+                faults += [fault for fault in theirs if not ("text" in kinds and fault.name in _OUR_TEXT_TESTS)]
+        return sorted(dict.fromkeys(faults), key=lambda fault: fault.word or 0)
 
     @cached_property
     def _validator(self) -> Any:
@@ -126,83 +104,30 @@ class Checker:
         """Return the findings of udtools."""
         if self._validator is None:
             return []
-        rows = _rows_for_udtools(sentence, has_tree=has_tree)
-        texts = [comment for comment in sentence.comments if comment[1:].partition("=")[0].strip() == "text"]
-        findings = self._findings(texts, rows)
-        malformed = {
-            line for incident, line, _ in findings if incident.testid == "invalid-feature" and line is not None
-        }
-        if malformed:  # udtools stops here, so check the rest of the sentence without these features
-            of_features = [each for each in findings if each.line in malformed and each.column == "feats"]
-            for line in malformed:
-                rows[line][_FEATS] = BLANK
-            again = self._findings(texts, rows)
-            findings = of_features + [each for each in again if each.line not in malformed or each.column != "feats"]
-        bad_labels = {line for incident, line, _ in findings if incident.testid in _LABEL_FORM}
-        bad_tags = {line for incident, line, _ in findings if incident.testid == "unknown-upos"}
-        has_upos = set(sentence.upos) != {BLANK}
-
-        def is_shown(found: _Found) -> bool:
-            name, line = found.incident.testid, found.line
-            follows_label = name == "unknown-deprel" and line in bad_labels
-            follows_tag = "upos" in name and (not has_upos or (name != "unknown-upos" and line in bad_tags))
-            needs_tree = found.incident.level == _READS_TREE and not has_tree
-            return not (follows_label or follows_tag or needs_tree or name in _ABOUT_FILES)
-
-        return [self._fault(found, rows) for found in findings if is_shown(found)]
-
-    def _findings(self, texts: Sequence[str], rows: Sequence[Sequence[str]]) -> list[_Found]:
-        """Run udtools on one sentence with a new state, and return what it found, with the line of each finding."""
         from udtools.state import State
 
         # Of all comments, only the text can be checked within one sentence.
+        texts = [comment for comment in sentence.comments if comment[1:].partition("=")[0].strip() == "text"]
+        rows = _rows_for_udtools(sentence, has_tree=has_tree)
         lines = ["# sent_id = 1", *texts, *map("\t".join, rows), ""]
-        n_comments = 1 + len(texts)
         state = State()
         state.current_line = len(lines)
         self._validator.data.get_deprel_for_language("ud").discard("ref")  # udtools adds it if a sentence has DEPS
         with suppress(Exception):  # what it found before an internal error is still right
             self._validator.validate_sentence(lines, state)
-        line_of = {row[0]: line for line, row in enumerate(rows)}
-        found = []
-        for incident in state.error_tracker:
-            line: int | None = incident.lineno - 1 - n_comments
-            if incident.nodeid is not None:  # for some tests, the line is that of another word
-                line = line_of.get(str(incident.nodeid), line)
-            if incident.testid in _WITHOUT_PLACE or line is None or not 0 <= line < len(rows):
-                line = None
-            found.append(_Found(incident, line, _column_of(incident, line)))
-        return found
+        findings = [(incident, _line_of(incident, rows, 1 + len(texts))) for incident in state.error_tracker]
+        bad_labels = {line for incident, line in findings if incident.testid in _LABEL_FORM}
+        bad_tags = {line for incident, line in findings if incident.testid == "unknown-upos"}
+        has_upos = set(sentence.upos) != {BLANK}
 
-    def _fault(self, found: _Found, rows: Sequence[Sequence[str]]) -> Fault:
-        incident, line, column = found
-        name, message = str(incident.testid), " ".join(str(incident.message).split())
-        message = message if message.endswith((".", "?", "!")) else f"{message}."
-        explanation = str(incident.explanation).strip()
-        hint = explanation if len(explanation) <= _LONGEST_HINT and "\n" not in explanation else ""
-        identifier = "" if line is None else rows[line][0]
-        data = self._validator.data
-        if line is not None and name in {"invalid-deprel", "unknown-udeprel", "unknown-deprel"}:
-            label = rows[line][_LABEL]
-            message = "DEPREL is blank." if label == BLANK else message
-            hint = _nearest(label.lower(), data.get_deprel_for_language(self._validator.lang))
-        elif line is not None and name == "unknown-upos":
-            tag = rows[line][_COLUMNS.index("upos")]
-            message = "UPOS is blank." if tag == BLANK else message
-            hint = _nearest(tag.upper(), data.upos) or f"The tags are {', '.join(sorted(data.upos))}."
-        elif name.startswith("leaf-") and (child := re.search(r"--> (\d+):", message)):
-            hint = f"Attach word {child[1]} to another word, or change the label of word {identifier}."
-        if "." in identifier:
-            message = f"Empty node {identifier}: {message}"
-        return Fault(_word_of(identifier), column, message, hint, bool(incident.is_error()), "udtools", name)
+        def is_shown(incident: Any, line: int | None) -> bool:
+            name = incident.testid
+            follows_label = name == "unknown-deprel" and line in bad_labels
+            follows_tag = "upos" in name and (not has_upos or (name != "unknown-upos" and line in bad_tags))
+            needs_tree = incident.level == _READS_TREE and not has_tree
+            return not (follows_label or follows_tag or needs_tree or name in _ABOUT_FILES)
 
-
-class _Found(NamedTuple):
-    """An incident of udtools and its place."""
-
-    incident: Any
-    line: int | None  # of the sentence, from 0, without comments
-    column: str
+        return [_ud_fault(incident, line, rows) for incident, line in findings if is_shown(incident, line)]
 
 
 def _our_faults(sentence: Sentence) -> Iterator[Fault]:
@@ -211,17 +136,13 @@ def _our_faults(sentence: Sentence) -> Iterator[Fault]:
     unreadable = list(line_faults(lines, 0, sentence.format, TreebankError))
     for error in unreadable:
         identifier = error.word or (lines[error.line or 0].partition("\t")[0] if lines else "")
-        yield Fault(_word_of(identifier), "head" if error.word else "id", error.message, error.hint)
+        yield Fault(_word_of(identifier), error.message, error.hint, name="tree" if error.word else "line")
     if any(not error.word for error in unreadable):
         return  # the lines are not a sentence
-    kinds = {"cell": cell_faults(sentence), "text": text_faults(sentence)}
-    if not unreadable:
-        kinds["head"] = tree_faults(sentence, needs_one_root=True)
-    for column, errors in kinds.items():
+    trees = () if unreadable else tree_faults(sentence, needs_one_root=True)
+    for name, errors in (("cell", cell_faults(sentence)), ("tree", trees), ("text", text_faults(sentence))):
         for error in errors:
-            number = re.match(r"Column (\d+) ", error.message) if column == "cell" else None
-            named = _COLUMNS[int(number[1]) - 1] if number else "id" if column == "cell" else column
-            yield Fault(_word_of(error.word or ""), named, error.message, error.hint)
+            yield Fault(_word_of(error.word or ""), error.message, error.hint, name=name)
 
 
 def _rows_for_udtools(sentence: Sentence, *, has_tree: bool) -> list[list[str]]:
@@ -232,10 +153,31 @@ def _rows_for_udtools(sentence: Sentence, *, has_tree: bool) -> list[list[str]]:
     rows = [[cell or BLANK for cell in row] for row in zip(*sentence.columns, strict=True)]
     for row in rows:
         if "=" in row[_MISC]:
-            row[_MISC] = "|".join(each for each in row[_MISC].split("|") if not _MARK.match(each)) or BLANK
+            row[_MISC] = "|".join(note for note in row[_MISC].split("|") if not _MARK.match(note)) or BLANK
         if not has_tree and row[0].isdecimal():
             row[_HEAD] = "0" if row[0] == "1" else "1"
     return rows
+
+
+def _line_of(incident: Any, rows: Sequence[Sequence[str]], n_comments: int) -> int | None:
+    """Return the row that a finding of udtools is about, from 0; None if it is about the whole sentence."""
+    line: int = incident.lineno - 1 - n_comments
+    if incident.nodeid is not None:  # for some tests, the line is that of another word
+        line = {row[0]: number for number, row in enumerate(rows)}.get(str(incident.nodeid), line)
+    return None if incident.testid in _WITHOUT_PLACE or not 0 <= line < len(rows) else line
+
+
+def _ud_fault(incident: Any, line: int | None, rows: Sequence[Sequence[str]]) -> Fault:
+    name, message = str(incident.testid), " ".join(str(incident.message).split())
+    message = message if message.endswith((".", "?", "!")) else f"{message}."
+    explanation = str(incident.explanation).strip()
+    hint = explanation if len(explanation) <= _LONGEST_HINT and "\n" not in explanation else ""
+    identifier = "" if line is None else rows[line][0]
+    if name.startswith("leaf-") and (child := re.search(r"--> (\d+):", message)):
+        hint = f"Attach word {child[1]} to another word, or change the label of word {identifier}."
+    if "." in identifier:
+        message = f"Empty node {identifier}: {message}"
+    return Fault(_word_of(identifier), message, hint, bool(incident.is_error()), "udtools", name)
 
 
 def _word_of(identifier: str) -> int | None:
@@ -246,19 +188,3 @@ def _word_of(identifier: str) -> int | None:
     """
     first = identifier.partition("-")[0]
     return int(first) if first.isdecimal() and first.isascii() else None
-
-
-def _column_of(incident: Any, line: int | None) -> str:
-    """Return the column that a finding of udtools is about."""
-    for tests, column in _COLUMN_OF_TEST:
-        if tests.fullmatch(incident.testid):
-            return column
-    if line is None:
-        return "text"  # the only comment that is checked
-    named = re.search(rf"\b({'|'.join(_NAMED)})\b", str(incident.message))
-    return _NAMED[named[1]] if named else ""
-
-
-def _nearest(value: str, known: Iterable[str]) -> str:
-    close = get_close_matches(value, sorted(known), 1)
-    return f"Did you mean {close[0]}?" if close else ""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from treefine.errors import TreefineError
 from treefine.studio.actions import decisions_of, set_arcs
-from treefine.treebank.conllu import tree_faults
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.label_schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence
@@ -32,12 +31,11 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Another arc for a doubtful word, with the arcs of other words that would change with it."""
+    """Another arc for a doubtful word."""
 
     word: int
     head: int
     label: str
-    arcs: tuple[tuple[int, int, str], ...]  # of all words that differ from the sentence, this word first
 
 
 @dataclass(frozen=True)
@@ -225,20 +223,9 @@ class Partner:
         if without:
             parses = self._parse_all([_input(sentence)] * len(without), list(without.values()))
             others.update(zip(without, parses, strict=True))
-        is_tree = not any(tree_faults(sentence, needs_one_root=True))
         for word, other in others.items():
-            if other is None or self._has_same_arc(other, sentence, word):
-                continue
-            arc = (word, other.heads[word - 1], other.labels[word - 1])
-            new = [each for each in self._different(other, sentence) if each[0] != word]
-            also = [each for each in new if self._has_same_arc(parse, sentence, each[0])]
-            if is_tree and any(tree_faults(set_arcs(sentence, [arc, *also]), needs_one_root=True)):
-                also = new  # the arc does not fit the rest of the sentence
-            yield Suggestion(*arc, (arc, *also))
-
-    def _different(self, parse: Parse, sentence: Sentence) -> list[tuple[int, int, str]]:
-        """Return the arcs of a parse that the sentence does not have."""
-        return [arc for arc in _arcs(parse) if not self._has_same_arc(parse, sentence, arc[0])]
+            if other is not None and not self._has_same_arc(other, sentence, word):
+                yield Suggestion(word, other.heads[word - 1], other.labels[word - 1])
 
     def _consequences(self, before: Sentence, after: Sentence) -> Sentence | None:
         first = self._parsed(_input(before)) if before.forms == after.forms else None
@@ -253,8 +240,13 @@ class Partner:
             if is_same and head is not None and not is_forbidden and not self._has_same_arc(first, before, word):
                 heads[word], labels[word] = head, label
         (second,) = self._parse_all([_input(after)], [replace(decided, heads=heads, labels=labels)])
-        different = self._different(second, after) if second is not None else []
-        changed = [arc for arc in different if after.heads[arc[0] - 1] is not None]
+        if second is None:
+            return None
+        changed = [
+            arc
+            for arc in _arcs(second)
+            if after.heads[arc[0] - 1] is not None and not self._has_same_arc(second, after, arc[0])
+        ]
         return set_arcs(after, changed) if changed else None
 
 

@@ -129,7 +129,7 @@ export function setLabel(label, isNew) {
 }
 
 /** Take the arc that the parser suggests. */
-export function take({ word, arcs: [[, head, label]] }) {
+export function take({ word, head, label }) {
   select(word);
   correct(() => edit({ do: "arc", word, head, label, is_new: true }));
 }

@@ -167,10 +167,9 @@ export function showSuggestions(sentence, advice, { onTake, onChoose }) {
     const word = sentence.words[each.word - 1];
     const sure = advice.confidence[each.word - 1];
     const now = `${arcText(sentence, word)}${sure === null ? "" : `, ${Math.round(100 * sure)}%`}`;
-    const other = `${arcText(sentence, each)}${each.arcs.length > 1 ? `, and ${each.arcs.length - 1} more` : ""}`;
     const item = element("li");
     item.append(button("link", `${word.number} ${word.form}`, () => onChoose(each.word)), element("span", "hint", ` ${now}`));
-    item.append(button("take", `→ ${other}`, () => onTake(each), "t"));
+    item.append(button("take", `→ ${arcText(sentence, each)}`, () => onTake(each), "t"));
     return item;
   }));
 }
