@@ -38,15 +38,6 @@ def test_a_word_that_differs_is_named_with_both_places(parses):
     )
 
 
-def test_differently_split_words_keep_the_arcs_they_share(tmp_path):
-    theirs = Sentence.of_words(["I", "cannot", "go"]).with_graph(Graph.of_words([3, 3, 0], ["nsubj", "aux", "root"]))
-    write_treebank([theirs], tmp_path / "parses.conllu")
-
-    (found,) = from_file(str(tmp_path / "parses.conllu"))(words("I can not go"))
-
-    assert found == Arcs((4, None, None, 0), ("nsubj", "_", "_", "root"))
-
-
 def test_a_file_that_ends_too_early_is_an_error(parses):
     initial = parses("A dog barks")
 

@@ -11,7 +11,7 @@ from hypothesis import given as given_by_hypothesis
 from hypothesis import strategies as st
 
 from tests.support.tiny import sample, short, tiny_model
-from tests.support.wrapped_models import Noisy, Sure
+from tests.support.wrapped_models import Noisy
 from treefine import fast
 from treefine.config import TagSettings
 from treefine.model.batch import Batch, Graphs, PieceInputs
@@ -157,16 +157,6 @@ def test_scores_of_one_sentence_differ_between_batches_by_far_less_than_the_tole
             is_arc = ~torch.eye(n_words, dtype=torch.bool)
             difference = (together[row, :n_words, :n_words] - alone)[is_arc].abs().max()
             assert 2 * difference < 0.5 * stable.TOLERANCE * max(1, alone[is_arc].abs().max())
-
-
-def test_sentences_with_clear_scores_and_trees_are_scored_once_per_step():
-    sentences = short()
-    sure = Sure(tiny_model(n_positions=512), {sentence.forms: sentence.graph for sentence in sentences})
-
-    parsed = Parser(sure, device="cpu", batch_pieces=500).parse(sentences)
-
-    assert [each.heads for each in parsed] == [each.heads for each in sentences]
-    assert sum(sure.sizes) == 2 * len(sentences)  # once to find the tree, and once to see that it does not change
 
 
 # Early stopping: a sentence that is sure enough takes no further step

@@ -4,7 +4,7 @@ import json
 import math
 import random
 import xml.etree.ElementTree as ElementTree
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 import pytest
 from hypothesis import given as for_all
@@ -144,21 +144,6 @@ def test_a_change_has_the_old_and_the_new_arc_with_confidences():
         Change(1, "Dogs", 2, "obj", 2, "nsubj", 0.125, 0.25, 1),
         Change(3, "loudly", 1, "advmod", 2, "advmod", 0.125, 0.4, 1),
     )
-
-
-def test_sentences_that_end_at_different_steps_keep_their_own_old_arcs(parser):
-    """Rows of a shrinking batch must be mapped to their sentences."""
-    sentences = [*damaged(sample(8)), *sample(12)[8:]]
-
-    together = list(parser.stream(sentences))
-    alone = [next(parser.stream([each])) for each in sentences]
-
-    assert len({len(each.steps) for each in together}) > 1
-    for one, other in zip(together, alone, strict=True):
-        assert [astuple(each)[:6] for each in one.changes] == [astuple(each)[:6] for each in other.changes]
-        for a, b in zip(one.initial_confidences, other.initial_confidences, strict=True):
-            assert (a is None) == (b is None)
-            assert a is None or astuple(a) == pytest.approx(astuple(b), abs=1e-5)
 
 
 @st.composite

@@ -13,7 +13,6 @@ from treefine.errors import TreefineError
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.parser import Parser
 from treefine.treebank.graph import Arcs
-from treefine.treebank.sentence import Sentence
 
 PARSER = tiny_parser()
 TAGGER = Parser(tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))), device="cpu")
@@ -48,16 +47,6 @@ def test_any_words_can_be_parsed(words):
     assert parsed.tree.is_tree
 
 
-def test_an_unknown_tag_counts_as_no_tag():
-    unseen, blank = (Sentence.of_words(["A", "dog"], upos=upos) for upos in (["FOO", "BAR"], ["_", "_"]))
-    seen = Sentence.of_words(["A", "dog"], upos=["DET", "NOUN"])
-
-    scores = [PARSER.steps(sentence)[0].arc_scores for sentence in (unseen, blank, seen)]
-
-    np.testing.assert_array_equal(scores[0], scores[1])
-    assert not np.array_equal(scores[0], scores[2])
-
-
 def test_refine_gives_each_step_with_graph_scores_and_probabilities():
     sentence = sample(2)[1]
 
@@ -76,17 +65,6 @@ def test_refine_gives_each_step_with_graph_scores_and_probabilities():
             assert step.graph.heads[word] == step.arc_scores[word].argmax()
             assert step.graph.labels[word] == step.labels[step.label_scores[word].argmax()]
     assert PARSER.parse(sentence).tree == steps[-1].tree
-
-
-def test_the_steps_of_many_sentences_are_those_of_each():
-    parser = PARSER.using(max_steps=3)
-
-    found = [steps for _, steps in parser.stream_steps(sample(15))]
-
-    for sentence, steps, parsed in zip(sample(15), found, parser.parse(sample(15)), strict=True):
-        alone = parser.steps(sentence)
-        assert [(step.t, step.graph, step.tree) for step in steps] == [(s.t, s.graph, s.tree) for s in alone]
-        assert steps[-1].tree == parsed.tree
 
 
 @cache

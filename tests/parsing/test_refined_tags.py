@@ -60,27 +60,6 @@ def test_trees_and_full_parses_agree_and_each_tag_has_its_probability(parser):
         np.testing.assert_allclose(*sure, rtol=1e-6)  # a rule is as sure as its tag, before calibration
 
 
-@pytest.mark.parametrize("columns", ["all given", "lemmas", "features", "nothing given"])
-@pytest.mark.parametrize("tags", ["given", "predicted"])
-@every_parser
-def test_given_values_are_kept_and_blank_ones_are_filled(parser, tags, columns):
-    blank = {
-        "all given": (),
-        "lemmas": ("upos", "xpos", "feats"),
-        "features": ("upos", "xpos", "lemma"),
-        "nothing given": COLUMNS,
-    }[columns]
-    given_ones = [each.with_tags(**{name: [BLANK] * len(each) for name in blank}) for each in short(5)]
-
-    for old, new in zip(given_ones, parser.using(tags=tags).parse(given_ones), strict=True):
-        for name in COLUMNS:
-            before, after = getattr(old, name), getattr(new.sentence, name)
-            if name in blank or set(before) == {BLANK}:
-                assert name == "feats" or BLANK not in after
-            else:
-                assert after == before
-
-
 ARCS = Arcs((2, 0), ("det", "root"))
 FOUND = (("DET", "NOUN"), ("DT", "NNS"), ("Definite=Def", "Number=Plur"), ("the", "dog"))
 

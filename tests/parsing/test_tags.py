@@ -11,7 +11,6 @@ from tests.support.tiny import short, tiny_model
 from treefine import ModelError, Parser, Sentence, read_treebank
 from treefine.config import TagSettings
 from treefine.parsing.annotate import with_parse
-from treefine.parsing.parse import tags_of
 from treefine.treebank.graph import Arcs
 from treefine.treebank.tag_rules import UPOS
 
@@ -69,14 +68,6 @@ def test_refining_with_predicted_tags_replaces_all_tags_and_parsing_fills_only_b
         assert new.upos == TAGGER.using(initial="given").steps(old)[0].tags[0]
     for old, new in zip(short(8), TAGGER.using(tags="predicted").parse(short(8)), strict=True):
         assert (new.upos, new.xpos) == (old.upos, old.xpos)
-
-
-def test_a_parse_lists_the_replaced_tags():
-    for old, new in zip(short(8), TAGGER.refine(short(8), tags="predicted"), strict=True):
-        pairs = zip(old.upos, new.upos, strict=True)
-        expected = {word: pair for word, pair in enumerate(pairs, start=1) if pair[0] != pair[1]}
-        assert {each.word: (each.old_upos, each.upos) for each in new.changes if each.has_new_upos} == expected
-        assert new.given_tags == tags_of(old)
 
 
 @pytest.mark.parametrize("tags", ["predicted", "given"])

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tests.support.tiny_segmenter import MULTIWORDS, texts
 from treefine import read_treebank
-from treefine.segmenter import cut as cuts
 from treefine.segmenter.cut import Cuts, has_blank_line, sentences_of
 from treefine.segmenter.network import ENDS, ENDS_MULTIWORD, WITHIN
 from treefine.treebank.conllu import cell_faults, text_faults
@@ -142,39 +141,6 @@ def test_multiword_tokens_are_split_and_their_words_share_a_span():
     assert segmented.spans == ((0, 2), (3, 6), (3, 6), (8, 11))
 
 
-@pytest.mark.parametrize(
-    ("text", "ends", "most_spaces", "words"),
-    [
-        ("1 000 000 km", [8], 0, ("1", "000", "000", "km")),
-        ("1 000 000 km", [8], 1, ("1 000", "000", "km")),
-        ("1 000 000 km", [8], 2, ("1 000 000", "km")),
-        ("1 0 a 1 0", [2, 4], 1, ("1 0", "a", "1 0")),
-        ("1\n000", [], 2, ("1", "000")),
-        ("1  000", [], 2, ("1", "000")),
-    ],
-)
-def test_a_token_contains_at_most_the_given_number_of_spaces(text, ends, most_spaces, words):
-    assert forms(found(decided(text, ends=ends), most_spaces=most_spaces)) == [words]
-
-
 @pytest.mark.parametrize("text", ["", " ", "\n\n \t", "\x00", "\ud800 \x00"])
 def test_text_without_a_token_has_no_sentence(text):
     assert found(decided(text)) == []
-
-
-def test_characters_that_no_cell_can_hold_are_gaps_that_can_be_rebuilt():
-    (segmented,) = found(decided("\x00a\ud800b"))
-
-    assert segmented.sentence.columns[9] == (r"SpacesBefore=\u0000|SpacesAfter=\ud800", "SpaceAfter=No")
-    assert segmented.sentence.text == "a b"
-
-
-@given(st.integers(1, 12))
-def test_an_endless_token_is_split_at_the_same_places_whatever_the_chunks(size):
-    text = "abcdefghijkl mn opq"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cuts, "LONGEST_TOKEN", 5)
-        (whole,) = decided(text)
-        stretches = [Cuts(*(each[at : at + size] for each in whole)) for at in range(0, len(text), size)]
-
-        assert forms(found(stretches, most_spaces=2)) == [("abcde", "fghij", "kl mn", "opq")]

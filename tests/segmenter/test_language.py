@@ -107,20 +107,6 @@ def test_a_short_sentence_in_any_script_is_identified(code, sentence):
     assert identify(sentence).language == code
 
 
-@pytest.mark.parametrize("code", CLOSE)
-def test_close_languages_are_distinguished(code):
-    assert identify(CLOSE[code], among=MODEL).language == code
-
-
-def test_a_language_is_chosen_among_those_that_are_possible():
-    danish = SENTENCES["da"]
-
-    assert identify(danish, among=["nb", "en"]).language == "nb"
-    assert identify(danish, among=["da"]) == ("da", 1.0)
-    assert identify(danish, among=["ru", "xx"]) == ("", 0.0)
-    assert identify(danish, among=[]) == ("", 0.0)
-
-
 @pytest.mark.parametrize("text", UNCLEAR.values(), ids=UNCLEAR)
 def test_no_warning_unless_the_language_is_clearly_another(text):
     assert mismatch(text, ["en"]) is None
@@ -129,18 +115,6 @@ def test_no_warning_unless_the_language_is_clearly_another(text):
 @pytest.mark.parametrize("code", sorted({*SENTENCES} - {"en", "ar", "bg"}))
 def test_a_text_in_another_language_is_described(code):
     assert mismatch(SENTENCES[code] * 2, ["en"]) == f"looks {table().names[code]}"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Привет, как дела?", "is in Cyrillic script"),
-        ("הממשלה החליטה אתמול", "is in Hebrew script"),
-        ("今天天气很好，我们去公园吧。", "looks Chinese"),
-    ],
-)
-def test_a_short_text_in_another_script_is_described(text, expected):
-    assert mismatch(text, ["en"]) == expected
 
 
 @pytest.mark.parametrize("text", UNKNOWN.values(), ids=UNKNOWN)
@@ -175,15 +149,6 @@ def test_the_warning_comes_once():
         check.warning(SENTENCES["de"] * 2) == "The text looks German, but the model is for English; trees will be poor."
     )
     assert check.warning(SENTENCES["de"] * 2) is None
-
-
-def test_short_texts_are_checked_together_and_only_at_the_start():
-    german, later = LanguageCheck(["English"]), LanguageCheck(["English"])
-    words = SENTENCES["de"].split() * 3
-
-    assert sum(german.warning(each) is not None for each in words) == 1
-    assert later.warning(SENTENCES["en"] * 30) is None
-    assert later.warning(SENTENCES["de"] * 30) is None
 
 
 @settings(max_examples=20)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treefine.segmenter import line_ends
-from treefine.segmenter.cut import IF_LONG, MANY_TOKENS, sentences_of
+from treefine.segmenter.cut import MANY_TOKENS, sentences_of
 from treefine.segmenter.line_ends import Scored, cuts_of
 from treefine.segmenter.network import WITHIN
 from treefine.treebank.multiword import Multiwords
@@ -118,9 +118,3 @@ def slow(whole, *, reach):
             is_start = ends[last] == 1
         start += len(line.text)
     return whole.text, ends
-
-
-def test_a_line_end_that_the_network_rules_out_counts_only_in_a_long_sentence():
-    _, ends = joined(cuts_of([scored("one two\nthree four", RULED_OUT)]))
-
-    assert ends[len("one two") - 1] == IF_LONG

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from tests.support.tiny_segmenter import texts, tiny_network
 from treefine.segmenter.network import (
     N_RESERVED,
-    UNKNOWN,
     Alphabet,
     Windows,
     padded_lstm,
@@ -19,14 +18,6 @@ words = texts.filter(bool)
 def runs(text):
     starts = np.flatnonzero(ALPHABET.encode(text).starts_run)
     return [text[start:stop] for start, stop in zip(starts, [*starts[1:], len(text)], strict=False)]
-
-
-def test_known_characters_have_their_own_number_and_others_that_of_their_plain_form():
-    numbers = {each: number for number, each in enumerate(ALPHABET.characters, start=N_RESERVED)}
-
-    chars = ALPHABET.encode("aé！áж１").chars.tolist()
-
-    assert chars == [numbers["a"], numbers["é"], numbers["!"], numbers["a"], UNKNOWN, numbers["1"]]
 
 
 def test_a_run_is_letters_and_digits_or_one_other_character_with_the_space_after_it():
@@ -76,18 +67,6 @@ def test_any_text_can_be_encoded(text):
     assert "".join(runs(text)) == text
 
 
-@given(st.lists(words, min_size=1, max_size=4))
-def test_a_window_has_the_first_and_last_characters_of_its_runs(stretches):
-    windows = Windows.of([ALPHABET.encode(each) for each in stretches])
-
-    for row, text in enumerate(stretches):
-        spans = zip(windows.first_char[row].tolist(), windows.last_char[row].tolist(), strict=True)
-        found = [text[first : last + 1] for first, last in list(spans)[: windows.n_runs[row]]]
-        assert found == runs(text)
-        of_char = [found[run] for run in windows.run_of[row, : len(text)].tolist()]
-        assert all(char in run for char, run in zip(text, of_char, strict=True))
-
-
 @given(st.lists(words, min_size=2, max_size=4))
 def test_windows_in_a_batch_have_the_same_scores_as_alone(stretches):
     network, encoded = tiny_network(n_chars=len(ALPHABET)), [ALPHABET.encode(each) for each in stretches]
@@ -98,16 +77,6 @@ def test_windows_in_a_batch_have_the_same_scores_as_alone(stretches):
         alone = network(Windows.of([each]))
         for a, b in zip(together, alone, strict=True):
             assert torch.allclose(a[row, : len(each)], b[0], atol=1e-5)
-
-
-def test_masked_characters_are_unknown_to_the_network():
-    network, windows = tiny_network(n_chars=len(ALPHABET)), Windows.of([ALPHABET.encode("ab ba")])
-    unknown = Windows.of([ALPHABET.encode("жж жж")])
-
-    hidden = network(windows, hidden=1.0)
-
-    assert torch.allclose(hidden.token, network(unknown, hidden=1.0).token)
-    assert not torch.allclose(hidden.token, network(windows).token)
 
 
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=5))

@@ -17,7 +17,7 @@ from tests.support.tiny_segmenter import HABITS, same_weights, texts, tiny_segme
 from treefine.errors import TreefineError
 from treefine.segmenter import segmenter as segment
 from treefine.segmenter.network import Windows
-from treefine.segmenter.segmenter import Segmenter, TokenizationRules
+from treefine.segmenter.segmenter import Segmenter
 from treefine.treebank.raw_text import text_of
 
 
@@ -114,20 +114,6 @@ def test_sentences_do_not_depend_on_the_chunks(text, places):
 
 @with_small_windows
 @given(texts)
-def test_each_character_is_scored_by_the_window_around_it(text):
-    segmenter = tiny_segmenter()
-
-    token = [each for cuts in segmenter._cuts([text]) for each in cuts.token.tolist()]
-
-    for start in range(0, len(text), 5):
-        left = max(0, start - 3)
-        window = Windows.of([segmenter.alphabet.encode(text[left : start + 8])])
-        alone = segmenter.network(window).token.argmax(-1)[0].tolist()
-        assert token[start : start + 5] == alone[start - left : start - left + 5]
-
-
-@with_small_windows
-@given(texts)
 def test_lines_are_sentences_and_can_be_rebuilt(text):
     lines = re.findall(r"[^\n]*\n|[^\n]+$", text)  # only a line feed ends a line
 
@@ -138,23 +124,6 @@ def test_lines_are_sentences_and_can_be_rebuilt(text):
     of_line = [{int(np.searchsorted(ends, start, side="right")) for start, _ in each.spans} for each in found]
     assert all(len(each) == 1 for each in of_line)
     assert len({line for each in of_line for line in each}) == len(found)
-
-
-ODD_TEXTS = {
-    "one long word": "a" * 10_000,
-    "no full stop": "ab " * 5_000,
-    "full stops": "." * 3_000,
-    "accents": "\u0301" * 2_000,
-    "zeros": "\x00" * 2_000 + "a",
-    "emoji": "😀",
-    "line breaks": "\n" * 5_000 + "b",
-    "half a pair": "\ud800a",
-}
-
-
-@pytest.mark.parametrize("text", ODD_TEXTS.values(), ids=ODD_TEXTS)
-def test_odd_text_can_be_rebuilt(text):
-    assert text_of(sentences(tiny_segmenter().segment(text))) == text
 
 
 @pytest.mark.parametrize("text", ["", " ", " \n\n\t", "\x00\x00", "\udfff"])
@@ -284,35 +253,6 @@ def test_short_texts_share_batches(monkeypatch, close, several, sizes):
     assert all(found)
 
 
-SCRIPTS = {
-    "Latin": "Där är hunden. Đây là nhà?",
-    "Cyrillic": "Собака лает. Навіщо?",
-    "Armenian": "Շունը հաչում է։ Ինչո՞ւ։",
-    "Arabic": "سگ پارس می‌کند. چرا؟",
-    "Uyghur": "ئىت قاۋايدۇ. نېمىشقا؟",
-    "Thai": "หมาเห่า ทำไมล่ะ",
-    "Han": "狗在叫。為什麼？",
-    "kana": "犬が吠える。なぜですか？",
-    "Hangul": "개가 짖는다. 왜?",
-    "Devanagari": "कुत्ता भौंकता है। क्यों?",
-}
-
-
-@with_small_windows
-@given(
-    st.lists(st.sampled_from(list(SCRIPTS.values())), min_size=1, max_size=4).map(" ".join),
-    st.sampled_from(["", "es_one", "th_two"]),
-    st.integers(0, 3),
-)
-def test_a_text_in_any_script_survives_with_every_treebank(text, code, seed):
-    segmenter = tiny_segmenter_of_two(seed).for_treebank(code)
-
-    found = segmenter.segment(text)
-
-    assert text_of(sentences(found)) == text
-    assert text_of(sentences(segmenter.stream_lines([text]))) == text
-
-
 def test_a_segmenter_for_a_treebank_has_its_habits_and_number_and_shares_the_weights():
     whole = tiny_segmenter_of_two()
 
@@ -323,16 +263,6 @@ def test_a_segmenter_for_a_treebank_has_its_habits_and_number_and_shares_the_wei
         assert torch.allclose(one._scores(["ab del."]).token, whole.network(window).token, atol=1e-6)
         assert one.network is whole.network
     assert (whole.treebank, whole.rules) == ("", HABITS[""])  # unchanged
-
-
-def test_an_unknown_treebank_has_neutral_habits():
-    known = tiny_segmenter_of_two().for_treebank("es_one")
-
-    unknown = known.for_treebank("xx_other")
-
-    assert unknown.rules == TokenizationRules(whole_spans=("url",))
-    assert unknown.treebank == ""
-    assert torch.equal(unknown._scores(["ab"]).token, known.for_treebank("")._scores(["ab"]).token)
 
 
 @pytest.fixture

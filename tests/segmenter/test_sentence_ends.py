@@ -131,18 +131,6 @@ def test_scores_change_only_where_a_token_ends_and_no_character_is_lost(text):
         assert new[place.last] == pytest.approx(score / 4, abs=1e-5)
 
 
-def test_windows_are_the_same_in_a_stream_and_in_one_text(small_windows):
-    stream, whole = HashScorer(), HashScorer()
-    text = scored("a b c d e f g h i")
-
-    list(SentenceEnds(stream, SETTINGS).of_stream([text], most_spaces=0))
-    SentenceEnds(whole, SETTINGS).of_texts([text], most_spaces=0)
-
-    assert stream.batches == whole.batches
-    forms = [["".join(token.form for token in window) for window in batch] for batch in stream.batches]
-    assert forms == [["abc", "bcde"], ["defg", "fghi"], ["hi"]]
-
-
 def test_the_encoder_reads_a_short_text_several_times_as_paragraphs(monkeypatch):
     monkeypatch.setattr(sentence_ends, "FEWEST_TOKENS", 7)
     scorer = HashScorer()
@@ -204,17 +192,6 @@ def sigmoid(x):
     return 1 / (1 + math.exp(-x))
 
 
-def test_the_confidence_of_a_cut_is_the_product_over_its_tokens_and_both_ends():
-    scorer = WordScorer(a=-3.0, b=2.0, c=-1.0, d=4.0, e=-2.0, f=1.0)
-
-    found = segmented("a b c d e f", scorer, temperature=2.0)
-
-    assert [each.sentence.forms for each in found] == [("a", "b"), ("c", "d"), ("e", "f")]
-    p = {form: sigmoid(abs(score) / 2) for form, score in scorer.scores.items()}
-    cuts = [p["a"] * p["b"], p["b"] * p["c"] * p["d"], p["d"] * p["e"]]  # the text ends after f for certain
-    assert [each.boundary_confidence for each in found] == pytest.approx(cuts, rel=1e-5)
-
-
 @pytest.mark.parametrize("score", [3.0, -3.0])
 def test_a_blank_line_is_a_certain_boundary(score):
     found = segmented("a\n\nb", WordScorer(a=score, b=1.0))
@@ -243,10 +220,12 @@ def test_the_encoder_learns_which_treebank_it_reads(code):
     assert set(scorer.seen) == {code if code in whole.treebanks else ""}
 
 
-def test_the_margin_and_the_titles_are_those_of_the_treebank():
-    whole = tiny_segmenter_of_two().with_encoder(WordScorer(), SETTINGS)
+def test_the_confidence_of_a_cut_is_the_product_over_its_tokens_and_both_ends():
+    scorer = WordScorer(a=-3.0, b=2.0, c=-1.0, d=4.0, e=-2.0, f=1.0)
 
-    ends = {code: whole.for_treebank(code).sentence_ends for code in ("", *whole.treebanks)}
+    found = segmented("a b c d e f", scorer, temperature=2.0)
 
-    assert {code: each.has_margin for code, each in ends.items()} == {"": True, "es_one": True, "th_two": False}
-    assert {code: each.keeps_titles for code, each in ends.items()} == {"": False, "es_one": True, "th_two": False}
+    assert [each.sentence.forms for each in found] == [("a", "b"), ("c", "d"), ("e", "f")]
+    p = {form: sigmoid(abs(score) / 2) for form, score in scorer.scores.items()}
+    cuts = [p["a"] * p["b"], p["b"] * p["c"] * p["d"], p["d"] * p["e"]]  # the text ends after f for certain
+    assert [each.boundary_confidence for each in found] == pytest.approx(cuts, rel=1e-5)

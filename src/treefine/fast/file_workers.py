@@ -12,7 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from queue import SimpleQueue
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tokenizers import Tokenizer
@@ -73,28 +72,24 @@ class WorkerSettings:
     @classmethod
     def of(cls, parser: Parser) -> WorkerSettings | None:
         """Return the settings for this parser, or None if it reads more than a packed part holds."""
-        model, initial = parser.model, parser.initial
-        names = None
-        if isinstance(initial, Renamed):
-            names = initial.names
-            initial = initial.initial
-        if initial not in (empty, given) or parser.keep == "given" or parser.trust:
-            return None
-        if parser.plan().language.guesses:  # a worker sees only parts of a file
-            return None
+        model, plan, initial = parser.model, parser.plan(), parser.initial
+        names = initial.names if isinstance(initial, Renamed) else None
+        initial = initial.initial if isinstance(initial, Renamed) else initial
+        if initial not in (empty, given) or plan.keep == "given" or plan.trust or plan.language.guesses:
+            return None  # a worker sees only parts of a file
         return cls(
             model.subwords.tokenizer.to_str(),
             model.subwords.settings,
             model.vocabulary,
             model.settings.tags,
-            read_columns=parser.plan().read_columns,
-            needed_columns=parser.plan().needed_columns,
+            read_columns=plan.read_columns,
+            needed_columns=plan.needed_columns,
             reads_arcs=initial is given,
             names=names,
-            reads_marks=parser.keep == "marked",
-            most_words=parser.plan().most_words,
-            replaces_tags=parser.plan().replaces_tags,
-            treebank=parser.plan().language.named,
+            reads_marks=plan.keep == "marked",
+            most_words=plan.most_words,
+            replaces_tags=plan.replaces_tags,
+            treebank=plan.language.named,
         )
 
 
@@ -134,12 +129,7 @@ class PackedPart(NamedTuple):
     lost: Mapping[str, int]  # what the output format cannot represent
 
 
-class WrittenPart(NamedTuple):
-    """The text of a part with its trees."""
-
-    first: str  # the first sentence
-    rest: str
-    gap: str  # the separator before the next file's sentences; usually empty
+WrittenPart = tuple[str, str, str]  # the first sentence, the others, and the separator before the next file's sentences
 
 
 class Scribe:
@@ -189,7 +179,7 @@ class Scribe:
 def write_part(sentences: Sequence[Sentence], *, is_start: bool) -> WrittenPart:
     """Return the text of sentences in a file. `is_start` says whether they are the first ones."""
     first, *rest = texts_in_file(sentences, is_start=is_start)
-    return WrittenPart(first, "".join(rest), gap_after(sentences[-1].layout))
+    return first, "".join(rest), gap_after(sentences[-1].layout)
 
 
 def missing_tags(sentence: Sentence, columns: Sequence[Column]) -> TreebankError | None:
@@ -261,8 +251,7 @@ class FileReport:
     """The report of a run: information lost in the output format, warnings, and progress."""
 
     lost: Counter[str] = field(default_factory=Counter)  # what the output format cannot represent
-    # Called for the first sentence without tags, and the first unknown label.
-    on_warning: Callable[[TreefineError], None] = lambda _: None
+    on_warning: Callable[[TreefineError], None] = lambda _: None  # for the first of each kind
     on_sentences: Callable[[int], None] = lambda _: None  # called with the number of sentences just written
 
 
@@ -287,9 +276,7 @@ class FileParser:
     def __enter__(self) -> FileParser:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.pool.close()
 
     def texts(self, parts: Iterable[FilePart], report: FileReport, *, skip: int = 0) -> Iterator[str]:
@@ -328,7 +315,6 @@ class _Run:
         self._n_sentences = 0  # read so far from the current file
         self._is_start = not skip
         self._warned = set[int]()  # the kinds of warnings reported; one of each kind is enough
-        self._source_fault: TreefineError | None = None  # raised by `parts`
         self._blocks = self._read()
         self._parsing: deque[_Block] = deque()
         self._writing: deque[tuple[_Block, Future[WrittenPart]]] = deque()
@@ -369,17 +355,22 @@ class _Run:
 
     def _read(self) -> Iterator[tuple[_Block, PackedPart]]:
         """Yield each part with its packed sentences, while the pool reads the parts after it."""
-        for part, reading in _drawn_ahead(self._submitted(), self._pool.ahead):
-            read = reading.result()
-            yield self._noted(part, read), read
-        self.fault = self._source_fault
-
-    def _submitted(self) -> Iterator[tuple[FilePart, Future[PackedPart]]]:
-        try:
-            for part in self._parts:
-                yield part, self._pool.read(part)
-        except TreefineError as error:
-            self._source_fault = error
+        parts, fault = iter(self._parts), None
+        reading: deque[tuple[FilePart, Future[PackedPart]]] = deque()
+        while True:
+            try:
+                part = None if fault is not None else next(parts, None)
+            except TreefineError as error:  # raised later, after the parts before it
+                part, fault = None, error
+            if part is not None:
+                reading.append((part, self._pool.read(part)))
+            elif not reading:
+                break
+            if part is None or len(reading) == self._pool.ahead:
+                first, read = reading.popleft()
+                packed = read.result()
+                yield self._noted(first, packed), packed
+        self.fault = fault
 
     def _noted(self, part: FilePart, read: PackedPart) -> _Block:
         """Count the sentences of a part, and report its losses, warnings and faults."""
@@ -413,16 +404,6 @@ class _Run:
         parsed = block.part.named(self._parse(map(block.part.converted, _numbered(block))))[block.skip :]
         self._report.on_sentences(len(parsed))
         return write_part(parsed, is_start=block.is_start)
-
-
-def _drawn_ahead(items: Iterable[_Value], n: int) -> Iterator[_Value]:
-    """Yield the items in order, but draw the n - 1 items after each one before yielding it."""
-    held: deque[_Value] = deque()
-    for item in items:
-        held.append(item)
-        if len(held) == n:
-            yield held.popleft()
-    yield from held
 
 
 def _numbered(block: _Block) -> Iterator[Sentence]:
