@@ -54,8 +54,6 @@ def test_two_parsers_that_agree_count_as_one_with_the_sum_of_their_weights():
     assert graphs(refined(initial=["given", "given"], trust=[2, 3])) == graphs(refined(trust=5))
 
 
-
-
 # The estimate
 
 
