@@ -15,7 +15,6 @@ from treefine.serving.batching import LARGE_REQUEST
 from treefine.serving.gate import SAFE_HEADERS
 from treefine.serving.limits import ServerLimits
 from treefine.treebank.conllu import read_treebank
-from treefine.treebank.constraints import Constraints
 
 WORDS = ["a", "dog", "saw", "Ann", "."]
 CONLLU = "".join(each.to_conllu() for each in sample(3))
@@ -140,37 +139,25 @@ def test_graphs_are_drawn_for_few_requests_at_once_and_within_the_time_limit(mon
     assert n_drawn <= 2
 
 
-def test_constraints_are_satisfied_and_marked_in_the_conllu(client, parser):
+def test_constraints_are_satisfied(client):
     constraints = {"sentence": 2, "heads": {"4": 0}, "labels": {"1": "det"}, "not_heads": {"3": [2, 4]}}
     body = {"words": [WORDS, WORDS], "constraints": [constraints]}
-    (_, sentence) = sentences_of(client.post("/v1/steps", json=body))
+    (_, sentence) = sentences_of(client.post("/v1/parse", json=body))
 
     heads = [word["head"] for word in sentence["words"]]
     assert (heads[3], sentence["words"][0]["label"]) == (0, "det")
     assert heads[2] not in (2, 4)
-    (again,) = read_treebank(BytesIO(sentence["conllu"].encode()))
-    assert parser.parse(again) == parser.parse(again, constraints=Constraints({4: 0}, {1: "det"}, {3: [2, 4]}))
 
 
-def test_steps_returns_marks_as_constraints_which_can_be_sent_back_in_their_place(client):
-    marked = conllu_of([("a", 2, "nsubj:outer", "Keep=Arc"), ("dog", 0, "root", "Own=1|NotHead=1|NotLabel=dobj")])
-    body = {"conllu": marked, "initial": "given"}
+def test_marks_of_the_input_are_kept_unless_the_request_says_otherwise(client):
+    marked = conllu_of([("a", 2, "nsubj:outer", "Keep=Arc"), ("dog", 0, "root", "Own=1|NotHead=1")])
 
-    (first,) = sentences_of(client.post("/v1/steps", json=body))
-    constraints = {"sentence": 1, **first["constraints"]}
-    (again,) = sentences_of(client.post("/v1/steps", json=body | {"keep": "nothing", "constraints": [constraints]}))
-    (free,) = sentences_of(client.post("/v1/steps", json=body | {"keep": "nothing"}))
+    (kept,) = sentences_of(client.post("/v1/steps", json={"conllu": marked}))
+    answer = client.post("/v1/parse", json={"conllu": marked, "keep": "nothing", "steps": 1})
 
-    assert first["constraints"] == {
-        "heads": {"1": 2},
-        "labels": {"1": "nsubj:outer"},
-        "not_heads": {"2": [1]},
-        "not_labels": {"2": ["dobj"]},
-    }
-    assert again == first
-    misc = [next(read_treebank(BytesIO(each["conllu"].encode()))).column(9) for each in (first, free)]
-    assert misc == [("Keep=Arc", "Own=1|NotHead=1|NotLabel=dobj"), ("_", "Own=1")]
-    assert free["graphs"][0]["labels"] == ["nsubj:outer", "root"]  # as in the input; the model reads it as nsubj
+    assert (kept["words"][0]["head"], kept["words"][0]["label"]) == (2, "nsubj:outer")
+    assert kept["conllu"].count("Keep=Arc") == 1
+    assert sentences_of(answer)[0]["words"][0]["label"] != "nsubj:outer"
 
 
 @pytest.mark.parametrize("label", ["nsubj:outer", "dobj", "prep"])

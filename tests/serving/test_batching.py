@@ -14,7 +14,7 @@ from treefine.parsing.options import ParserOptions
 from treefine.segmenter import segmenter as segmenter_module
 from treefine.serving import batching
 from treefine.serving.batching import Models, ModelServer, ParseRequest
-from treefine.serving.limits import BusyError, ServerLimits, TooLargeError, TooLateError
+from treefine.serving.limits import BusyError, ServerLimits
 from treefine.serving.metrics import ServerMetrics
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.graph import Arcs
@@ -213,7 +213,7 @@ def test_a_request_above_a_limit_is_rejected(rejected, message):
     with model_server(max_words=80, max_chars=100) as server:
         (error,) = ask_all(server, [rejected])
 
-    assert isinstance(error, TooLargeError)
+    assert error.status == 413
     assert str(error).startswith(message)
 
 
@@ -237,7 +237,7 @@ def test_a_request_that_takes_too_long_gets_an_error_and_the_rest_of_it_is_dropp
         server.limits = ServerLimits()
         after = ask_all(server, [request(SENTENCES[2])])
 
-    assert [type(under_way), type(waiting)] == [TooLateError, TooLateError]
+    assert [under_way.status, waiting.status] == [504, 504]
     assert after == trees(2, 3)
     assert SENTENCES[0] in parsed
     assert SENTENCES[1] not in parsed

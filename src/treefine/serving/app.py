@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from importlib.resources import files
@@ -17,7 +17,7 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import PlainTextResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from treefine.drawing.svg import STYLE
@@ -32,7 +32,7 @@ from treefine.serving.graphs import graphs_of
 from treefine.serving.hosts import ResultKind
 from treefine.serving.limits import ServerLimits
 from treefine.serving.metrics import ServerMetrics
-from treefine.serving.schema import ERRORS, HealthJson, LanguageJson, ModelJson, ParseBody, RefineBody, StepsBody
+from treefine.serving.schema import ERRORS, ParseBody, RefineBody, StepsBody
 from treefine.serving.udpipe_api import udpipe_routes
 from treefine.treebank.conllu import texts_in_file
 from treefine.treebank.constraints import UnknownLabel, marks_of, unknown_labels
@@ -121,32 +121,30 @@ def _api_routes(models: Models, metrics: ServerMetrics) -> APIRouter:
         return await server.within_time(_steps(body, server))
 
     @router.get("/v1/models", tags=["server"])
-    async def list_models() -> list[ModelJson]:
-        """List the models."""
+    async def list_models() -> list[dict[str, Any]]:
+        """List the models, the languages and labels of each, and what they can do."""
         return [
-            ModelJson(
-                name=server.name,
-                is_default=server.name == models.default,
-                languages=_languages(server),
-                labels=list(server.parser.model.vocabulary.labels),
-                max_steps=server.parser.max_steps,
-                reads_graph=server.parser.model.settings.reads_graph,
-                has_segmenter=server.parser.segmenter is not None,
-                predicts_tags=server.parser.model.settings.tags.source == "predicted",
-                has_initial_parser=isinstance(server.parser.initial, Parser),
-            )
+            {
+                "name": server.name,
+                "is_default": server.name == models.default,
+                "languages": _languages(server),
+                "labels": list(server.parser.model.vocabulary.labels),
+                "max_steps": server.parser.max_steps,
+                "reads_graph": server.parser.model.settings.reads_graph,
+                "has_segmenter": server.parser.segmenter is not None,
+                "predicts_tags": server.parser.model.settings.tags.source == "predicted",
+                "has_initial_parser": isinstance(server.parser.initial, Parser),
+            }
             for server in models
         ]
 
-    @router.get("/health", response_model=HealthJson, responses={503: {"model": HealthJson}}, tags=["server"])
-    async def health() -> Response:
+    @router.get("/health", responses={503: {"description": "A model has failed."}}, tags=["server"])
+    async def health() -> JSONResponse:
         """Report whether all models are ready: 200, otherwise 503."""
-        state = HealthJson(
-            status="ok" if all(server.is_alive for server in models) else "failed",
-            version=__version__,
-            models={server.name: "ok" if server.is_alive else "failed" for server in models},
-        )
-        return Response(state.model_dump_json(), 200 if state.status == "ok" else 503, media_type="application/json")
+        states = {server.name: "ok" if server.is_alive else "failed" for server in models}
+        status = "failed" if "failed" in states.values() else "ok"
+        content = {"status": status, "version": __version__, "models": states}
+        return JSONResponse(content, 200 if status == "ok" else 503)
 
     @router.get("/metrics", response_class=PlainTextResponse, tags=["server"])
     async def metrics_text() -> Response:
@@ -156,19 +154,17 @@ def _api_routes(models: Models, metrics: ServerMetrics) -> APIRouter:
     return router
 
 
-def _languages(server: ModelServer) -> list[LanguageJson]:
-    """Return the languages of a model, sorted by code."""
+def _languages(server: ModelServer) -> list[dict[str, Any]]:
+    """Return the languages of a model, sorted by code, each with its treebanks, the main one first."""
     choice = server.languages()
     codes = sorted(choice.main or {code_of(name) or name for name in server.parser.languages})
+    treebanks = sorted(choice.treebanks, key=lambda each: (each not in choice.main.values(), each))
     return [
-        LanguageJson(
-            code=code,
-            name=table().names.get(code, code),
-            treebanks=sorted(
-                [treebank for treebank in choice.treebanks if language_of(treebank) == code],
-                key=lambda treebank: (treebank != choice.main[language_of(treebank)], treebank),
-            ),
-        )
+        {
+            "code": code,
+            "name": table().names.get(code, code),
+            "treebanks": [each for each in treebanks if language_of(each) == code],
+        }
         for code in codes
     ]
 
@@ -195,7 +191,7 @@ async def _steps(body: StepsBody, server: ModelServer) -> Response:
     parses = await server.parse(request)
     # Drawing takes milliseconds per sentence.
     return await server.run_off_loop_if_large(
-        request.size, lambda: _json_response(server, _stepped_json(request, parses)), is_slow=True
+        request.size, lambda: _json_response(server, map(_stepped_json, parses)), is_slow=True
     )
 
 
@@ -245,24 +241,9 @@ def _refined_json(parse: Parse) -> dict[str, Any]:
     return _parse_json(parse) | {"initial": initial, "changes": changes, "converged": parse.converged}
 
 
-def _stepped_json(request: ParseRequest, parses: Sequence[Parse]) -> list[dict[str, Any]]:
-    """Return the parses as JSON with their constraints and all their graphs.
-
-    Marks in their CoNLL-U repeat the constraints, so that a later parse of that CoNLL-U respects them too. A given tree
-    is drawn as it is in the input, with labels that the model reads as others.
-    """
-    drawn = []
-    for number, parse in enumerate(parses, start=1):
-        source = request.sentences[number - 1] if request.sentences else parse.sentence
-        constraints = request.constraints_of(number, source)
-        is_marked = constraints or request.options.keep == "nothing"  # then marks of the input no longer apply
-        sentence = constraints.mark(parse.sentence) if is_marked else parse.sentence
-        graphs = graphs_of(replace(parse, initial=source.arcs) if request.options.initial == "given" else parse)
-        drawn.append(
-            _refined_json(parse)
-            | {"constraints": asdict(constraints), "conllu": sentence.to_conllu(), "graphs": graphs}
-        )
-    return drawn
+def _stepped_json(parse: Parse) -> dict[str, Any]:
+    """Return the parse as JSON with all its graphs."""
+    return _refined_json(parse) | {"conllu": parse.to_conllu(), "graphs": graphs_of(parse)}
 
 
 def _json_response(server: ModelServer, sentences: Iterable[dict[str, Any]]) -> Response:

@@ -34,7 +34,7 @@ from treefine.parsing.plan import LanguageChoice
 from treefine.segmenter.cut import Segmented
 from treefine.segmenter.segmenter import STRIDE
 from treefine.serving.hosts import ParserHost, RemoteHost, ResultKind
-from treefine.serving.limits import BusyError, ServerLimits, TooLargeError, TooLateError, UnknownModelError, work_of
+from treefine.serving.limits import BusyError, ServerLimits, ServingError, UnknownModelError, work_of
 from treefine.serving.metrics import ServerMetrics
 from treefine.treebank.constraints import Constraints, decisions_in
 from treefine.treebank.raw_text import own_text, spans_in
@@ -126,14 +126,14 @@ class ParseRequest:
             if most < limits.max_words:
                 needs = f"{self.steps} steps and k = {self.k}{', projective' if is_projective else ''}"
                 hint = f"With {needs}, the limit is {most:,} words. Use fewer steps or trees."
-            raise TooLargeError(f"Sentence {number:,} has {len(sentence):,} words.", hint=hint)
+            raise ServingError(f"Sentence {number:,} has {len(sentence):,} words.", hint=hint, status=413)
         longest = max(map(len, sentence.forms), default=0)
         if longest > limits.max_chars:
             hint = f"The limit is {limits.max_chars:,} characters."
-            raise TooLargeError(f"Sentence {number:,} has a word of {longest:,} characters.", hint=hint)
+            raise ServingError(f"Sentence {number:,} has a word of {longest:,} characters.", hint=hint, status=413)
         if self.result == "steps" and number > _MOST_DRAWN:
-            hint = "Send fewer, or use /v1/parse."
-            raise TooLargeError(f"The request has more than {_MOST_DRAWN} sentences to draw.", hint=hint)
+            message = f"The request has more than {_MOST_DRAWN} sentences to draw."
+            raise ServingError(message, hint="Send fewer, or use /v1/parse.", status=413)
 
 
 def _columns(constraints: Constraints) -> tuple[Mapping[int, Any], ...]:
@@ -168,7 +168,7 @@ class Ticket:
             constraints = self.request.constraints_of(self.n_taken, segmented.sentence)
             if constraints.n_forbidden > _MOST_FORBIDDEN:
                 message = f"Sentence {self.n_taken:,} has more than {_MOST_FORBIDDEN:,} forbidden heads and labels."
-                raise TooLargeError(message)
+                raise ServingError(message, status=413)
             taken.segmented.append(segmented)
             taken.constraints.append(constraints)
             taken.work += self.request.work_of(len(segmented.sentence))
@@ -254,8 +254,8 @@ class ModelServer:
         self.hosts = [self._new_host() for _ in range(self._n_workers)]
         try:
             with ThreadPoolExecutor(self._n_workers) as pool:
-                list(pool.map(self._warm_up, self.hosts))
-        except WorkerDiedError:
+                list(pool.map(lambda host: host.warm_up(), self.hosts))
+        except Exception:
             self.stop()
             raise
         self._workers = [
@@ -303,7 +303,7 @@ class ModelServer:
             return await asyncio.wait_for(answering, self.limits.seconds)
         except asyncio.TimeoutError:
             message = f"The request took longer than the limit of {self.limits.seconds:g} s."
-            raise TooLateError(message, hint="Send less text, or retry later.") from None
+            raise ServingError(message, hint="Send less text, or retry later.", status=504) from None
 
     async def run_off_loop_if_large(self, size: int, work: Callable[[], _Value], *, is_slow: bool = False) -> _Value:
         """Return the result of reading or writing this many characters, without blocking smaller requests.
@@ -345,14 +345,6 @@ class ModelServer:
         if not self._n_processes:
             return ParserHost(self.parser, _check_waiting)
         return RemoteHost(self.parser, max(1, torch.get_num_threads() // self._n_processes), _is_anybody_waiting)
-
-    def _warm_up(self, host: ParserHost | RemoteHost) -> None:
-        try:
-            host.warm_up()
-        except WorkerDiedError:
-            raise
-        except Exception:  # other sentences may still be parsed
-            _logger.exception("%s: the first sentence failed", self.name)
 
     def _run(self, host: ParserHost | RemoteHost) -> None:
         """Parse batch after batch until the server stops and nothing waits."""

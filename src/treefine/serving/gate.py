@@ -23,15 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treefine.errors import TreefineError
-from treefine.serving.limits import (
-    BusyError,
-    OtherSiteError,
-    ServerLimits,
-    ServingError,
-    TooLargeError,
-    TooSlowError,
-    UnknownModelError,
-)
+from treefine.serving.limits import BusyError, ServerLimits, ServingError, UnknownModelError
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -162,7 +154,7 @@ class Gate:
             self._check_source(scope, headers)
             body = await self._body(headers, receive)
         except ServingError as error:
-            closing = {"Connection": "close"} if isinstance(error, TooSlowError | TooLargeError) else None
+            closing = {"Connection": "close"} if error.status in (408, 413) else None  # more may be on its way
             await error_response(error, headers=closing)(scope, receive, send)
         except _ClientGoneError:
             pass
@@ -181,7 +173,7 @@ class Gate:
             raise ServingError("This server does not accept requests for that host name.", hint=hint)
         if "*" not in self.origins and headers.get("origin") not in self.origins and _is_other_site(scope, headers):
             hint = "Start the server with --allow-origin and the origin of that page to allow it."
-            raise OtherSiteError("This server does not accept requests from other web sites.", hint=hint)
+            raise ServingError("This server does not accept requests from other web sites.", hint=hint, status=403)
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         """Return the whole body, or raise an error if it is too large or does not arrive in time."""
@@ -192,10 +184,10 @@ class Gate:
         except asyncio.TimeoutError:
             if not is_too_large:
                 message = f"The request did not arrive within {self.limits.receive:g} s."
-                raise TooSlowError(message, hint="Send less text, or use a faster connection.") from None
+                raise ServingError(message, hint="Send less text, or use a faster connection.", status=408) from None
         if is_too_large or len(body) > most:
             hint = "Send the text in several requests, or parse it with `treefine parse`."
-            raise TooLargeError(f"The request is larger than {most:,} bytes.", hint=hint)
+            raise ServingError(f"The request is larger than {most:,} bytes.", hint=hint, status=413)
         return body
 
 

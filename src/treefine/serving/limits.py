@@ -70,15 +70,13 @@ def work_of(n_words: int, *, steps: int, k: int = 1, is_projective: bool = False
 
 
 class ServingError(TreefineError):
-    """The server cannot answer this request, or not now."""
+    """The server cannot answer this request, or not now; `status` is that of the HTTP response."""
 
     status = 400
 
-
-class OtherSiteError(ServingError):
-    """A web page of another origin sent the request."""
-
-    status = 403
+    def __init__(self, message: str, *, hint: str = "", status: int | None = None) -> None:
+        self.status = status or self.status
+        super().__init__(message, hint=hint)
 
 
 class UnknownModelError(ServingError):
@@ -91,18 +89,6 @@ class UnknownModelError(ServingError):
         super().__init__(f"Unknown model {name[:80]!r}.", hint=f"Choose {' or '.join(known)}.")
 
 
-class TooSlowError(ServingError):
-    """The client took too long to send the request."""
-
-    status = 408
-
-
-class TooLargeError(ServingError):
-    """The request is larger than the server accepts."""
-
-    status = 413
-
-
 class BusyError(ServingError):
     """The queue is full."""
 
@@ -111,9 +97,3 @@ class BusyError(ServingError):
     def __init__(self, retry_after: int) -> None:
         self.retry_after = retry_after  # seconds
         super().__init__("The queue is full.", hint=f"Retry in {retry_after} s.")
-
-
-class TooLateError(ServingError):
-    """The request took longer than the server allows."""
-
-    status = 504

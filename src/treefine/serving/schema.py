@@ -1,7 +1,4 @@
-"""The JSON of requests, and of the responses that are not sentences.
-
-FastAPI validates requests with it and describes it in /openapi.json.
-"""
+"""The JSON of requests: FastAPI validates them with it and describes them in /openapi.json."""
 
 from __future__ import annotations
 
@@ -173,36 +170,6 @@ class RefineBody(_Body):
 def conllu_sentences(conllu: str) -> tuple[Sentence, ...]:
     """Return the sentences of a request; an error names the line."""
     return tuple(read_treebank(BytesIO(conllu.encode()), format="conllu"))
-
-
-class LanguageJson(BaseModel):
-    """A language of a model."""
-
-    code: str
-    name: str = Field(description="In English.")
-    treebanks: list[str] = Field(description="Codes for `language`, the main treebank first; empty if there is one.")
-
-
-class ModelJson(BaseModel):
-    """A model of the server."""
-
-    name: str
-    is_default: bool
-    languages: list[LanguageJson]
-    labels: list[str]
-    max_steps: int
-    reads_graph: bool
-    has_segmenter: bool
-    predicts_tags: bool
-    has_initial_parser: bool
-
-
-class HealthJson(BaseModel):
-    """The state of the server and its models."""
-
-    status: Literal["ok", "failed"]
-    version: str
-    models: dict[str, Literal["ok", "failed"]]
 
 
 ERRORS: dict[int | str, dict[str, Any]] = {
