@@ -56,6 +56,7 @@ OWN, OTHER = {"Origin": "http://192.0.2.1:8080"}, {"Origin": "https://a.example"
         ("POST", "/v1/parse", OTHER, 403),
         ("POST", "/v1/parse", {"Origin": "http://192.0.2.1:8081"}, 403),
         ("POST", "/v1/parse", {"Origin": "null"}, 403),
+        ("POST", "/v1/parse", {"Origin": "http://["}, 403),
         ("GET", "/process", {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}, 200),
         ("GET", "/process", IMAGE | {"Sec-Fetch-Site": "same-origin"}, 200),
         ("GET", "/process", IMAGE, 403),

@@ -7,6 +7,7 @@ import math
 import os
 import socket
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,37 +29,36 @@ if TYPE_CHECKING:
 
 _MOST_WORKERS = 4
 _DEFAULT_MODELS = ("en", EXTRA_MODEL)  # those of them that are installed
-_HELP = {limit.name: limit.metadata["help"] for limit in fields(ServerLimits)}
+_LIMITS = {limit.name: limit.metadata["help"] for limit in fields(ServerLimits)}
+
+
+def _option(flag: str, metavar: str, description: str, **settings: Any) -> Any:
+    return typer.Option(flag, metavar=metavar, help=description, **settings)
 
 
 def _limit(flag: str, name: str) -> Any:
     """Return the option for a number of `ServerLimits`."""
     is_seconds = name in ("seconds", "receive")
-    return typer.Option(flag, min=0.1 if is_seconds else 1, metavar="SECONDS" if is_seconds else "N", help=_HELP[name])
+    return _option(flag, "SECONDS" if is_seconds else "N", _LIMITS[name], min=0.1 if is_seconds else 1)
 
 
 @with_parser_options(without=OPTIONS.keys() - {"device", "precision"})
 def serve_command(
     models: Annotated[
         list[str] | None,
-        typer.Option(
+        _option(
             "--model",
-            metavar="[NAME=]NAME|DIR",
-            help="Bundled model, model folder, or OWNER/NAME on the Hugging Face hub; NAME= sets its name for clients. "
+            "[NAME=]NAME|DIR",
+            "Bundled model, model folder, or OWNER/NAME on the Hugging Face hub; NAME= sets its name for clients. "
             "Can be repeated; the first model is the default one.",
             show_default="en, and multi if it is installed",
             autocompletion=completing(bundled_models),
         ),
     ] = None,
     host: Annotated[
-        str,
-        typer.Option(
-            "--host", metavar="ADDRESS", help="Address to listen on; 0.0.0.0 accepts connections from other machines."
-        ),
+        str, _option("--host", "ADDRESS", "Address to listen on; 0.0.0.0 accepts connections from other machines.")
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, metavar="PORT", help="Port to listen on; 0 picks a free one.")
-    ] = 8080,
+    port: Annotated[int, _option("--port", "PORT", "Port to listen on; 0 picks a free one.", min=0, max=65535)] = 8080,
     max_bytes: Annotated[int, _limit("--max-bytes", "max_bytes")] = ServerLimits.max_bytes,
     max_words: Annotated[int, _limit("--max-words", "max_words")] = ServerLimits.max_words,
     max_chars: Annotated[int, _limit("--max-chars", "max_chars")] = ServerLimits.max_chars,
@@ -68,40 +68,35 @@ def serve_command(
     connections: Annotated[int, _limit("--connections", "connections")] = ServerLimits.connections,
     allowed_host: Annotated[
         list[str] | None,
-        typer.Option(
+        _option(
             "--allowed-host",
-            metavar="NAME",
-            help="Also accept requests for this host name; * accepts all. Can be repeated.",
+            "NAME",
+            "Also accept requests for this host name; * accepts all. Can be repeated.",
             show_default="only IP addresses and localhost",
         ),
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(
+        _option(
             "--allow-origin",
-            metavar="URL",
-            help="Allow web pages of this origin to send requests (CORS); * allows all. Can be repeated.",
+            "URL",
+            "Allow web pages of this origin to send requests (CORS); * allows all. Can be repeated.",
             show_default="none",
         ),
     ] = None,
     root_path: Annotated[
-        str,
-        typer.Option(
-            "--root-path",
-            metavar="PATH",
-            help="URL path under which a reverse proxy serves treefine, such as /treefine.",
-        ),
+        str, _option("--root-path", "PATH", "URL path under which a reverse proxy serves treefine, such as /treefine.")
     ] = "",
     options: ParserOptions = ParserOptions(),  # noqa: B008 - replaced by one parameter for each option
     threads: ThreadsOption = None,
     workers: Annotated[
         int | None,
-        typer.Option(
+        _option(
             "--workers",
-            min=0,
-            metavar="N",
-            help="Processes per model that parse on a CPU; they share the threads. Each takes the memory of a model; "
+            "N",
+            "Processes per model that parse on a CPU; they share the threads. Each takes the memory of a model; "
             "0 parses in the process of the server.",
+            min=0,
             show_default=f"one per thread, at most {_MOST_WORKERS}; 0 with one thread",
         ),
     ] = None,
@@ -171,18 +166,16 @@ def bound_socket(host: str, port: int) -> socket.socket:
     """Return a socket that is bound to this address."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind, protocol)
-        try:
+        with ExitStack() as stack:  # closes the socket after an error
+            bound = stack.enter_context(socket.socket(family, kind, protocol))
             if os.name != "nt":  # on Windows it would let two servers share a port
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
-        except OSError:
-            bound.close()
-            raise
+            stack.pop_all()
+            return bound
     except OSError as error:
         hint = "Choose a different --port or --host."
         raise TreefineError(f"Cannot listen on {host}:{port}: {error.strerror or error}.", hint=hint) from error
-    return bound
 
 
 def _named(models: list[str]) -> dict[str, str]:

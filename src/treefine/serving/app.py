@@ -35,19 +35,18 @@ from treefine.serving.metrics import ServerMetrics
 from treefine.serving.schema import ERRORS, ParseBody, RefineBody, StepsBody
 from treefine.serving.udpipe_api import udpipe_routes
 from treefine.treebank.conllu import texts_in_file
-from treefine.treebank.constraints import UnknownLabel, marks_of, unknown_labels
-from treefine.treebank.sentence import Sentence
+from treefine.treebank.constraints import unknown_labels
 from treefine.version import __version__
 
 _DESCRIPTION = (
     "A dependency parser that corrects itself: it predicts a tree, reads it together with the sentence, "
     "predicts every arc again, and repeats until nothing changes."
 )
-_SENTENCES = {"description": "The name of the model, and the sentences as `treefine parse --format json` writes them."}
-_RESPONSES: dict[int | str, dict[str, Any]] = {**ERRORS, 200: _SENTENCES}
-_RESPONSES_OR_CONLLU: dict[int | str, dict[str, Any]] = {
-    **ERRORS,
-    200: _SENTENCES | {"content": {"application/json": {}, "text/plain": {"schema": {"type": "string"}}}},
+_RESPONSES: dict[int | str, dict[str, Any]] = ERRORS | {
+    200: {
+        "description": "The name of the model, and the sentences as `treefine parse --format json` writes them.",
+        "content": {"application/json": {}, "text/plain": {"schema": {"type": "string"}}},
+    }
 }
 
 
@@ -102,13 +101,13 @@ def _api_routes(models: Models, metrics: ServerMetrics) -> APIRouter:
     """Return the routes of the JSON API over these models."""
     router = APIRouter()
 
-    @router.post("/v1/parse", responses=_RESPONSES_OR_CONLLU, tags=["parse"])
+    @router.post("/v1/parse", responses=_RESPONSES, tags=["parse"])
     async def parse(body: ParseBody) -> Response:
         """Parse a text, or sentences that are already divided into words."""
         server = models.find(body.model, language=body.language)
         return await server.within_time(_parse(body, server, _parse_json))
 
-    @router.post("/v1/refine", responses=_RESPONSES_OR_CONLLU, tags=["parse"])
+    @router.post("/v1/refine", responses=_RESPONSES, tags=["parse"])
     async def refine(body: RefineBody) -> Response:
         """Correct the trees of another parser, and list the changes."""
         server = models.find(body.model, language=body.language)
@@ -204,25 +203,15 @@ async def _checked_request(body: StepsBody | RefineBody, server: ModelServer, re
 
 
 def _check_labels(request: ParseRequest, known: Collection[str]) -> None:
-    """Raise an error if a constraint has a label that the model does not know, unless the input has it there too.
-
-    In the input, the word has that label, or a mark of the word forbids it.
-    """
-    known = frozenset(known)
+    """Raise an error if a constraint has a label that the model does not know, unless the word has it in the input."""
     for number, constraints in request.constraints.items():
         sentence = request.sentences[number - 1] if number <= len(request.sentences) else None
-        for unknown in unknown_labels(constraints, known):
-            if sentence is not None and unknown.label in _labels_in_input(sentence, unknown):
+        for unknown in unknown_labels(constraints, frozenset(known)):
+            if sentence is not None and unknown.label in sentence.labels[unknown.word - 1 : unknown.word]:
                 continue
             nearest = unknown.nearest(known)
             hint = f"Did you mean {nearest}?" if nearest else "GET /v1/models lists its labels."
             raise TreefineError(unknown.message, hint=hint, sentence=number, word=str(unknown.word))
-
-
-def _labels_in_input(sentence: Sentence, unknown: UnknownLabel) -> Collection[str]:
-    if unknown.is_forbidden:
-        return marks_of(sentence).not_labels.get(unknown.word, ())
-    return sentence.labels[unknown.word - 1 : unknown.word]
 
 
 def _parse_json(parse: Parse) -> dict[str, Any]:

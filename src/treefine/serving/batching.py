@@ -101,9 +101,11 @@ class ParseRequest:
         requested = self.constraints.get(number)
         if requested is None or not marked:
             return requested or marked
-        words = {word for column in _columns(requested) for word in column}
-        kept = ({word: value for word, value in column.items() if word not in words} for column in _columns(marked))
-        return Constraints(*({**old, **new} for old, new in zip(kept, _columns(requested), strict=True)))
+        words = {word for column in vars(requested).values() for word in column}
+        kept = [
+            {word: value for word, value in column.items() if word not in words} for column in vars(marked).values()
+        ]
+        return Constraints(*({**old, **new} for old, new in zip(kept, vars(requested).values(), strict=True)))
 
     def segment(self, parser: Parser) -> Iterator[Segmented]:
         """Yield the sentences; a text is segmented on the way. The parser has the language of the request as an option.
@@ -134,10 +136,6 @@ class ParseRequest:
         if self.result == "steps" and number > _MOST_DRAWN:
             message = f"The request has more than {_MOST_DRAWN} sentences to draw."
             raise ServingError(message, hint="Send fewer, or use /v1/parse.", status=413)
-
-
-def _columns(constraints: Constraints) -> tuple[Mapping[int, Any], ...]:
-    return constraints.heads, constraints.labels, constraints.not_heads, constraints.not_labels
 
 
 @dataclass(eq=False)
@@ -298,7 +296,7 @@ class ModelServer:
             raise BusyError(max(1, min(60, math.ceil(self._open_size / (self._speed * self._n_workers)))))
 
     async def within_time(self, answering: Coroutine[Any, Any, _Value]) -> _Value:
-        """Return the value, or raise a TooLateError after the time limit of a request."""
+        """Return the value, or raise an error after the time limit of a request."""
         try:
             return await asyncio.wait_for(answering, self.limits.seconds)
         except asyncio.TimeoutError:

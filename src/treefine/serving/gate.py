@@ -13,13 +13,13 @@ from contextlib import suppress
 from ipaddress import ip_address
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treefine.errors import TreefineError
@@ -156,7 +156,7 @@ class Gate:
         except ServingError as error:
             closing = {"Connection": "close"} if error.status in (408, 413) else None  # more may be on its way
             await error_response(error, headers=closing)(scope, receive, send)
-        except _ClientGoneError:
+        except ClientDisconnect:
             pass
         else:
             await _answer_while_connected(self.app, scope, body, receive, send)
@@ -191,10 +191,6 @@ class Gate:
         return body
 
 
-class _ClientGoneError(Exception):
-    """The client has disconnected before its whole request arrived."""
-
-
 def _is_other_site(scope: Scope, headers: Headers) -> bool:
     """Return whether a web page of another origin sends this request.
 
@@ -205,7 +201,7 @@ def _is_other_site(scope: Scope, headers: Headers) -> bool:
     site = headers.get("sec-fetch-site")
     if site is None:
         origin = headers.get("origin")
-        return origin is not None and urlsplit(origin).netloc.lower() != headers["host"].lower()
+        return origin is not None and origin.lower().partition("://")[2] != headers["host"].lower()
     is_link = (scope["method"], headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == _LINK
     return site in ("cross-site", "same-site") and (not is_link or scope["path"].endswith("/process"))
 
@@ -216,7 +212,7 @@ async def _read(receive: Receive, max_bytes: int) -> bytes:
     while has_more and n_bytes <= max_bytes * _DRAIN_FACTOR:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _ClientGoneError
+            raise ClientDisconnect
         n_bytes += len(message.get("body", b""))
         if len(body) <= max_bytes:
             body += message.get("body", b"")

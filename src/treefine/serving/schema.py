@@ -88,10 +88,6 @@ class _Body(_Strict):
             raise ValueError("A sentence is listed twice in constraints. Put all its constraints into one entry.")
         return self
 
-    def request(self, result: ResultKind) -> ParseRequest:
-        """Return the request for a model."""
-        raise NotImplementedError
-
     def _request(self, result: ResultKind, initial: str | None, **source: Any) -> ParseRequest:
         options = ParserOptions(
             initial=initial,

@@ -63,33 +63,31 @@ class UDPipeRequest:
 
     data: str
     model: str
-    tokenizer: tuple[str, ...] | None  # its options; None if the data is divided into words
+    tokenizer: Sequence[str] | None  # its options; None if the data is divided into words
     is_tagged: bool
     is_parsed: bool
     input: str
     output: str
-    output_options: tuple[str, ...]
+    output_options: Sequence[str]
 
     @classmethod
     def of(cls, params: Mapping[str, str]) -> UDPipeRequest:
         """Return the request with these parameters."""
         if "data" not in params:
             raise TreefineError("The parameter data is missing.", hint="Put the text or the CoNLL-U into it.")
-        tokenizer = _options_in(params["tokenizer"]) if "tokenizer" in params else None
-        input, options = _checked_format(params.get("input", "conllu"), INPUTS, "input")
-        output, output_options = _checked_format(params.get("output", "conllu"), OUTPUTS, "output")
+        formats = []
+        for side, known in (("input", INPUTS), ("output", OUTPUTS)):
+            format, _, options = params.get(side, "conllu").partition("=")
+            if format not in known:
+                raise TreefineError(f"Unknown {side} format {format[:40]!r}.", hint=f"Choose {', '.join(known)}.")
+            formats.append((format, options.split(";")))
+        (input, input_options), (output, output_options) = formats
+        tokenizer = params["tokenizer"].split(";") if "tokenizer" in params else None
         if tokenizer is None and input == "generic_tokenizer":
-            tokenizer = options  # use the model's own segmenter instead of a generic one
-        return cls(
-            data=params["data"],
-            model=params.get("model", ""),
-            tokenizer=tokenizer,
-            is_tagged=params.get("tagger", "none") != "none",  # in UDPipe 1, "none" means no
-            is_parsed=params.get("parser", "none") != "none",
-            input=input,
-            output=output,
-            output_options=output_options,
-        )
+            tokenizer = input_options  # use the model's own segmenter instead of a generic one
+        is_tagged, is_parsed = (params.get(stage, "none") != "none" for stage in ("tagger", "parser"))  # as in UDPipe 1
+        model = params.get("model", "")
+        return cls(params["data"], model, tokenizer, is_tagged, is_parsed, input, output, output_options)
 
 
 def udpipe_routes(models: Models) -> APIRouter:
@@ -104,7 +102,9 @@ def udpipe_routes(models: Models) -> APIRouter:
         wanted = UDPipeRequest.of(await _parameters(request, models.find().limits.max_bytes))
         server, treebank = _server_meant(wanted.model, models)
         wanted = replace(wanted, model=udpipe_name(treebank) if treebank else server.name)
-        _check_stages(wanted, server)
+        for stage, is_wanted in (("tokenizer", wanted.tokenizer is not None), ("tagger", wanted.is_tagged)):
+            if is_wanted and stage not in _stages(server.parser):
+                raise TreefineError(f"The model {server.name} has no {stage}.", hint="Leave out that parameter.")
         server.check_room(len(wanted.data))  # before the input is read
         result = await server.within_time(_result(wanted, server, treebank))
         thanks = [f"treefine {__version__}"]  # UDPipe lists URLs here, which no client reads
@@ -180,16 +180,6 @@ def _stages(parser: Parser) -> list[str]:
     return [stage for stage, is_there in can.items() if is_there]
 
 
-def _check_stages(wanted: UDPipeRequest, server: ModelServer) -> None:
-    """Raise an error for a stage that the model does not have, as UDPipe does."""
-    for stage, is_wanted, hint in (
-        ("tokenizer", wanted.tokenizer is not None, "Send sentences divided into words, such as CoNLL-U."),
-        ("tagger", wanted.is_tagged, "Leave out that parameter."),
-    ):
-        if is_wanted and stage not in _stages(server.parser):
-            raise TreefineError(f"The model {server.name} has no {stage}.", hint=hint)
-
-
 async def _parameters(request: Request, max_bytes: int) -> dict[str, str]:
     """Return the parameters of the query string and of the body; the body wins."""
 
@@ -227,19 +217,6 @@ async def _parts(request: Request, kind: str, max_bytes: int) -> dict[str, str]:
             else _with_line_feeds(part.encode("latin-1").decode())
             for name, part in form.multi_items()
         }
-
-
-def _checked_format(name: str, known: Sequence[str], side: str) -> tuple[str, tuple[str, ...]]:
-    """Return the format in a parameter such as `plaintext=normalized_spaces`, and its options."""
-    format, _, options = name.partition("=")
-    if format not in known:
-        raise TreefineError(f"Unknown {side} format {format[:40]!r}.", hint=f"Choose {', '.join(known)}.")
-    return format, _options_in(options)
-
-
-def _options_in(value: str) -> tuple[str, ...]:
-    """Return the options of a parameter such as `ranges;presegmented`; unknown ones are ignored."""
-    return tuple(option.strip() for option in value.split(";"))
 
 
 def read_sentences(data: str, format: str) -> Sequence[Sentence]:
