@@ -7,6 +7,8 @@ import pytest
 from tests.conftest import _seeded  # noqa: F401
 from treefine.cli import app
 
+collect_ignore = ["conftest.py"]  # as a module with doctests: docs has a module of the same name
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _command():

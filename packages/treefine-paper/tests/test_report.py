@@ -6,7 +6,6 @@ import random
 import re
 import statistics
 from dataclasses import replace
-from xml.etree import ElementTree
 
 import pytest
 
@@ -19,14 +18,13 @@ from treefine_paper.collection import SYSTEM_TITLES, ResultCollection
 from treefine_paper.predictions import load_predictions, predictions_of, save_predictions, treebank_of
 from treefine_paper.report import write_report
 from treefine_paper.results import SystemResult, load_results, save_result
-from treefine_paper.score_tables import equal_cost_sentence, ud_table
+from treefine_paper.score_tables import ud_table
 from treefine_paper.systems import SYSTEMS
 from treefine_paper.treebanks import TREEBANKS
 
 SIZES = {"tr_imst": 3_000, "ko_gsd": 12_000, "ja_gsd": 7_000, "ctb": 16_000}
 ERRORS = {"syntr": 0.3, "syntr-long": 0.28, "multi": 0.6, "files-rngtr": 0.2, "biaffine": 0.6}  # others: 0.25
 NOT_ON = {"ctb": ("multi", "files"), "ko_gsd": ("biaffine",), "ja_gsd": ("multi",)}
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def worse(sentence, rng, share):
@@ -103,7 +101,7 @@ def made(tmp_path_factory):
     folder.mkdir()
     for code in SIZES:
         for name, system in SYSTEMS.items():
-            if system.applies_to(code) and not name.startswith(NOT_ON.get(code, ("none",))):
+            if system.only in ("", code) and not name.startswith(NOT_ON.get(code, ("none",))):
                 dev = [add_result(folder, code, name, seed, "dev") for seed in (1, 2)]
                 best = max(dev, key=lambda each: each.LAS).seed
                 for result in (*dev, add_result(folder, code, name, best, "test")):
@@ -367,27 +365,15 @@ def test_table_6_has_the_reduction_of_each_step_by_projectivity(made, tables, re
     assert printed["t = 2"] == "+0.61%"
 
 
-def test_figures_are_files_with_a_line_for_each_system(made, report, results):
+def test_figures_are_files_with_a_line_for_each_system(report):
     properties = ("dependency-length", "distance-to-root", "sentence-length")
-    names = [f"figure-3-{each}.svg" for each in properties] + [f"figure-4-{each}.svg" for each in properties[:2]]
+    names = [f"figure-3-{each}" for each in properties] + [f"figure-4-{each}" for each in properties[:2]]
 
-    assert sorted(path.name for path in report.glob("*.svg")) == sorted(names)
-    texts = [
-        each.text for each in ElementTree.parse(report / "figure-3-sentence-length.svg").getroot().iter(f"{SVG}title")
-    ]
+    pictures = {path.stem: path.read_text() for path in report.glob("*.svg")}
+    assert sorted(pictures) == sorted(names)
     systems = ("Multi", "Multi+RNGTr", "Files", "Files+RNGTr", "SynTr", "SynTr+RNGTr", "Empty+RNGTr")
-    assert all(any(text.startswith(f"{name}, ") for text in texts) for name in systems)
-    n_words = n_right = 0  # of short sentences
-    for code in ("tr_imst", "ko_gsd"):
-        best = max(dev(results, code, "syntr"), key=lambda each: each.LAS)
-        for gold, found in zip(gold_of(code, "dev"), trees_of(made, best, None), strict=True):
-            if len(gold) <= 10:
-                n_words += len(gold)
-                n_right += round(evaluate([gold], [found])["LAS"].f1 * len(gold))
-    (shown,) = [text for text in texts if text.startswith("SynTr, ") and "1-10" in text]
-    assert f": {100 * n_right / n_words:.1f}" in shown
-    assert shown.endswith(f"n = {n_words}")
-    assert "Empty" not in (report / "figure-4-dependency-length.svg").read_text()
+    assert all(f"> {name}</text>" in pictures["figure-3-sentence-length"] for name in systems)
+    assert "Empty" not in pictures["figure-4-dependency-length"]
 
 
 def test_dev_scores_name_the_chosen_seed(tables, results):
@@ -418,9 +404,8 @@ def test_at_equal_cost_says_how_much_of_the_gain_is_left(tables, results):
     assert korean["gain over SynTr"] == f"{means['ko_gsd', 'syntr-rngtr'] - means['ko_gsd', 'syntr']:+.2f}"
     assert 0 < second < first
     assert (
-        f"On 4 treebanks on average, SynTr+RNGTr gains {first:+.2f} LAS over SynTr and {second:+.2f} over SynTr "
-        f"(longer): {second / first:.0%} of the gain is left. SynTr (longer) had 6% of the updates of SynTr and "
-        "SynTr+RNGTr together."
+        f"On 4 treebanks, SynTr+RNGTr gains {first:+.2f} LAS over SynTr and {second:+.2f} over SynTr (longer) on "
+        "average."
     ) in table["note"]
 
 
@@ -436,22 +421,16 @@ def test_costs_are_beside_the_papers(tables):
     assert theirs["device"] == "NVIDIA V100"
 
 
-def test_the_page_is_complete_and_needs_no_network(report, tables):
-    page, markdown = (report / "report.html").read_text(), (report / "report.md").read_text()
+def test_the_report_has_all_tables_as_markdown(report, tables):
+    markdown = (report / "report.md").read_text()
 
-    assert not re.search(r"https?:(?!//www\.w3\.org/2000/svg\")", page)
-    assert page.count("<table>") == len(tables)
-    assert page.count("<svg") == 5
     for table in tables.values():
-        assert table["title"] in page
         assert table["title"] in markdown
         assert table["note"] in markdown
         for record in table["records"]:
-            plain = " | ".join(map(str, record.values()))
-            assert plain in markdown.replace("**", "")
+            assert " | ".join(map(str, record.values())) in markdown.replace("**", "")
     assert "![figure 3 dependency length](figure-3-dependency-length.svg)" in markdown
     assert "**" in markdown
-    assert "<strong>" in page
 
 
 def test_a_missing_gold_file_leaves_out_only_what_needs_its_trees(made, results, tmp_path):
@@ -489,16 +468,6 @@ def test_without_results_all_numbers_are_the_papers(tmp_path):
     ours = [each for table in found.values() for each in table["records"] if each.get("source") == "treefine"]
     assert not re.search(r"\d\.\d", json.dumps(ours))
     assert not list(tmp_path.glob("*.svg"))
-
-
-def test_without_a_gain_over_syntr_no_share_of_it_is_left(results):
-    swapped = {"syntr": "syntr-rngtr", "syntr-rngtr": "syntr"}
-    turned = [replace(each, system=swapped.get(each.system, each.system)) for each in results.values()]
-
-    assert equal_cost_sentence(ResultCollection(tuple(turned))).endswith("there is no gain over SynTr to compare.")
-    assert equal_cost_sentence(ResultCollection(())) == (
-        "No treebank has results of SynTr, SynTr (longer) and SynTr+RNGTr."
-    )
 
 
 def test_if_no_treebank_is_of_the_papers_release_the_average_is_marked(results):

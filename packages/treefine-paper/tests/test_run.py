@@ -14,7 +14,7 @@ from tests.support.toy_treebanks import toy_treebanks
 from treefine import Parser, evaluate, read_treebank
 from treefine.errors import ConfigError
 from treefine_paper import run as run_module
-from treefine_paper.plan import ReproductionRequest, TrainingJob, make_plan
+from treefine_paper.plan import ReproductionRequest, TrainingRun, make_plan
 from treefine_paper.predictions import load_predictions, treebank_of
 from treefine_paper.results import load_results
 from treefine_paper.run import RESULTS, Trainer, run_plan
@@ -25,9 +25,9 @@ TOYS = {"tr_imst": "UD_Turkish-IMST", "ja_gsd": "UD_Japanese-GSD", "ctb": "ctb5.
 SMALL = (
     "training.epochs=1",
     "training.patience=1",
-    "biaffine:encoder.width=8",
-    "biaffine:encoder.n_layers=1",
-    "biaffine:encoder.word_width=8",
+    "biaffine:bilstm.width=8",
+    "biaffine:bilstm.n_layers=1",
+    "biaffine:bilstm.word_width=8",
 )
 
 
@@ -96,7 +96,7 @@ def test_every_system_is_measured_on_dev_and_test(results):
         (code, name)
         for code in TOYS
         for name, system in SYSTEMS.items()
-        if system.applies_to(code) and (TREEBANKS[code].is_ud or not name.startswith("multi"))
+        if system.only in ("", code) and (TREEBANKS[code].is_ud or not name.startswith("multi"))
     }
 
     assert {key[:2] for key in results if key[2] == "dev"} == expected
@@ -104,7 +104,7 @@ def test_every_system_is_measured_on_dev_and_test(results):
 
 
 @pytest.mark.parametrize("code", TOYS)
-@pytest.mark.parametrize("system", ["biaffine", "syntr", "empty-rngtr", "syntr-rngtr"])
+@pytest.mark.parametrize("system", ["syntr", "empty-rngtr", "syntr-rngtr"])
 def test_scores_are_those_of_the_saved_trees_and_of_the_model(output, results, code, system):
     found = results[code, system, "test"]
     form = TREEBANKS[code].format or None
@@ -147,7 +147,6 @@ def test_the_report_has_all_tables_and_figures(output):
     properties = ("dependency-length", "distance-to-root", "sentence-length")
     figures = {f"figure-3-{each}.svg" for each in properties} | {f"figure-4-{each}.svg" for each in properties[:2]}
     assert {path.name for path in report.glob("*.svg")} == figures
-    assert "http" not in (report / "report.html").read_text().replace("http://www.w3.org", "")
 
 
 def test_each_recipe_can_be_trained_by_hand(output):
@@ -236,7 +235,7 @@ def test_systems_can_start_from_multi(toys, tmp_path):
 
     assert not state.failed
     assert [each.start for each in of_system(state, "syntr", "dev")] == ["multi"]
-    assert state.is_measured(TrainingJob("multi", "multi", 1))
+    assert state.is_measured(TrainingRun("multi", "multi", 1))
 
 
 def test_a_model_that_was_removed_is_trained_again_if_another_system_needs_it(toys, tmp_path):
@@ -248,7 +247,7 @@ def test_a_model_that_was_removed_is_trained_again_if_another_system_needs_it(to
 
     assert not state.failed
     assert model.exists()
-    assert state.is_measured(TrainingJob("tr_imst", "syntr-rngtr", 1))
+    assert state.is_measured(TrainingRun("tr_imst", "syntr-rngtr", 1))
 
 
 def test_a_model_that_was_removed_before_its_test_is_trained_again(toys, tmp_path):
@@ -264,10 +263,10 @@ def test_a_model_that_was_removed_before_its_test_is_trained_again(toys, tmp_pat
 def test_a_test_that_fails_is_no_failed_training(toys, tmp_path, monkeypatch):
     measure = Trainer._measure
 
-    def fail(self, job, recipe, files, split):
-        if split == "test" and job.system == "syntr":
+    def fail(self, run, files, split):
+        if split == "test" and run.system == "syntr":
             raise MemoryError
-        return measure(self, job, recipe, files, split)
+        return measure(self, run, files, split)
 
     monkeypatch.setattr(Trainer, "_measure", fail)
     state, said = run(toys, tmp_path / "out", only=("tr_imst", "syntr-rngtr"), seeds=(1, 2))
@@ -313,14 +312,14 @@ def test_a_worker_that_dies_fails_only_its_job(toys, tmp_path, monkeypatch):
     assert {job.name: reason for job, reason in state.failed.items()} == {
         "tr_imst-syntr-seed1": "A worker process has ended unexpectedly."
     }
-    assert state.is_measured(TrainingJob("ja_gsd", "syntr", 1))
+    assert state.is_measured(TrainingRun("ja_gsd", "syntr", 1))
 
 
 class DyingTrainer(Trainer):
     """A trainer whose process dies while it trains Turkish."""
 
     def run(self, task):
-        if task.job.treebank == "tr_imst":
+        if task.run.treebank == "tr_imst":
             os._exit(9)
         return super().run(task)
 
@@ -334,8 +333,8 @@ def test_a_job_that_fails_does_not_stop_the_others(toys, tmp_path):
     state, said = run(toys, tmp_path / "out", only=only, files=str(tmp_path / "others"))
 
     assert {job.name for job in state.failed} == {"tr_imst-files-rngtr-seed1"}
-    assert state.is_measured(TrainingJob("ja_gsd", "files-rngtr", 1))
-    assert state.is_measured(TrainingJob("tr_imst", "syntr", 1))
+    assert state.is_measured(TrainingRun("ja_gsd", "files-rngtr", 1))
+    assert state.is_measured(TrainingRun("tr_imst", "syntr", 1))
     assert any(line.startswith("tr_imst Files+RNGTr, seed 1 failed: ") for line in said)
 
 
@@ -351,7 +350,7 @@ def test_a_bug_in_one_job_does_not_stop_the_others(toys, tmp_path, monkeypatch):
     state, _ = run(toys, tmp_path / "out", only=("tr_imst", "ja_gsd", "syntr"))
 
     assert list(state.failed.values()) == ["first line"]
-    assert state.is_measured(TrainingJob("ja_gsd", "syntr", 1))
+    assert state.is_measured(TrainingRun("ja_gsd", "syntr", 1))
 
 
 def test_a_job_whose_initial_parser_failed_is_reported(toys, tmp_path):
@@ -359,8 +358,8 @@ def test_a_job_whose_initial_parser_failed_is_reported(toys, tmp_path):
 
     state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr-rngtr", "empty-rngtr"), changes=bad)
 
-    assert state.failed[TrainingJob("tr_imst", "syntr-rngtr", 1)] == "it needs tr_imst-syntr-seed1, which failed"
-    assert state.is_measured(TrainingJob("tr_imst", "empty-rngtr", 1))
+    assert state.failed[TrainingRun("tr_imst", "syntr-rngtr", 1)] == "it needs tr_imst-syntr-seed1, which failed"
+    assert state.is_measured(TrainingRun("tr_imst", "empty-rngtr", 1))
 
 
 def test_two_processes_give_the_same_results_as_one(toys, tmp_path):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from treefine.evaluation.analysis.report import render_page
 from treefine.evaluation.tables import Table
 from treefine.treebank.files import open_output
 from treefine.version import __version__
@@ -33,7 +32,7 @@ class TableSection:
 def write_report(
     results: Sequence[SystemResult], results_folder: Path, output: Path, *, warn: Callable[[str], None] | None = None
 ) -> Path:
-    """Write report.md, report.html, tables.json and the figures into `output`; return the path of report.md.
+    """Write report.md, tables.json and the figures into `output`; return the path of report.md.
 
     `results_folder` has the saved trees. Treebanks and systems without results have dashes. If trees or gold files are
     missing, the report leaves out what needs them, says so, and calls `warn`.
@@ -55,7 +54,6 @@ def write_report(
     }
     texts = {f"{name}.svg": svg for section in sections for name, svg in section.charts.items()}
     texts["tables.json"] = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
-    texts["report.html"] = "".join(render_page("tables.html", TITLE, package="treefine_paper", sections=sections))
     texts["report.md"] = "\n\n".join(_markdown(sections)) + "\n"
     for name, text in texts.items():
         with open_output(output / name) as file:
