@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from tests.support.tiny import tiny_parser
-from treefine.cli.parser_options import with_parser_options
+from treefine.cli.options import with_options
 from treefine.errors import TreefineError
 from treefine.parsing.options import OPTIONS, ParserOptions, options_from_text
 
@@ -90,8 +90,8 @@ def test_a_command_has_the_options_of_a_parser():
     app = typer.Typer()
 
     @app.command()
-    @with_parser_options(without=["device"], defaults={"stop_above": "always"})
-    def parse(path: Annotated[str, typer.Argument()], options: ParserOptions, *, loud: bool = False) -> None:
+    @with_options(without=["device"], defaults={"stop_above": "always"})
+    def parse(path: Annotated[str, typer.Argument()], *, options: ParserOptions, loud: bool = False) -> None:
         """Parse a file."""
         received.append((path, options, loud))
 

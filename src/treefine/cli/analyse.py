@@ -5,29 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from treefine.cli.parser_options import with_parser_options
-from treefine.cli.terminal import completing, progress, say
-from treefine.cli.treebanks import (
-    ForceOption,
-    FormatOption,
-    NamesOption,
-    RuleOption,
-    check_stdin,
-    find_treebanks,
-    system_names,
-    total_size,
-)
+from treefine.cli.options import FORCE, FORMAT, GOLD, NAMES, RULE, argument, model_option, option, with_options
+from treefine.cli.terminal import progress, say
+from treefine.cli.treebanks import check_stdin, find_treebanks, system_names, total_size
 from treefine.cores import use_threads
 from treefine.drawing.characters import visible
 from treefine.errors import ModelError, TreebankError, TreefineError
 from treefine.evaluation.pairing import load_words
 from treefine.evaluation.scores import rule_of
 from treefine.jobs.outputs import check_output, identity
-from treefine.model.bundled import bundled_models, trained_model
+from treefine.model.bundled import trained_model
 from treefine.model.weight_files import LAYOUT
 from treefine.parsing.options import OPTIONS, ParserOptions
 from treefine.treebank.conllu import read_treebank
@@ -43,55 +34,39 @@ _ENDINGS = (".html", ".json")
 _OF_MODEL = ("initial", "max_steps", "tags", "device")  # parser options that --model takes
 
 
-@with_parser_options(without=[name for name in OPTIONS if name not in _OF_MODEL])
+@with_options(without=[name for name in OPTIONS if name not in _OF_MODEL])
 def analyse_command(
-    gold: Annotated[str, typer.Argument(metavar="GOLD", help="Gold treebank, or a folder of gold treebanks.")],
+    gold: str = GOLD,
+    systems: list[str] | None = argument(
+        None,
+        "SYSTEM",
+        "Files to analyse, or folders with GOLD's file names. Differences are relative to the first.",
+        shown=False,
+    ),
+    outputs: list[str] | None = option(
+        None,
+        "-o --output OUT",
+        "Report to write: .html is a page, .json has its numbers. Can be repeated.",
+        shown="a short summary on standard output",
+    ),
+    force: bool = FORCE,
+    names: list[str] | None = NAMES,
+    rule: str = RULE,
+    format: str | None = FORMAT,
+    examples: int = option(
+        10,
+        "--examples N",
+        "Number of example sentences of each kind: largest gains and largest losses; with --model, corrected "
+        "and spoiled sentences.",
+        min=0,
+    ),
+    model: str | None = model_option(
+        "Analyse the refinement steps of this model, instead of systems. The options of a parser need it; "
+        "--initial can also be a folder of parses with the same file names as GOLD."
+    ),
+    threads: int | None = option(None, "--threads N", "Number of CPU threads of the model.", min=1),
+    *,
     options: ParserOptions,
-    systems: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SYSTEM",
-            help="Files to analyse, or folders with GOLD's file names. Differences are relative to the first.",
-            show_default=False,
-        ),
-    ] = None,
-    outputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="OUT",
-            help="Report to write: .html is a page, .json has its numbers. Can be repeated.",
-            show_default="a short summary on standard output",
-        ),
-    ] = None,
-    force: ForceOption = False,
-    names: NamesOption = None,
-    rule: RuleOption = "conll18",
-    format: FormatOption = None,
-    examples: Annotated[
-        int,
-        typer.Option(
-            "--examples",
-            min=0,
-            metavar="N",
-            help="Number of example sentences of each kind: largest gains and largest losses; with --model, corrected "
-            "and spoiled sentences.",
-        ),
-    ] = 10,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            metavar="NAME|DIR",
-            help="Analyse the refinement steps of this model, instead of systems. The options of a parser need it; "
-            "--initial can also be a folder of parses with the same file names as GOLD.",
-            autocompletion=completing(bundled_models),
-        ),
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, metavar="N", help="Number of CPU threads of the model.")
-    ] = None,
 ) -> None:
     """Analyse errors of systems, or refinement steps of a model.
 

@@ -8,81 +8,52 @@ import sys
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from treefine.cli.parse import DeviceOption, ThreadsOption
+from treefine.cli.options import DEVICE, THREADS, argument, model_option, option
 from treefine.cli.serve import bound_socket
-from treefine.cli.terminal import completing, say, warn
+from treefine.cli.terminal import say, warn
 from treefine.errors import TreefineError
 from treefine.jobs.inputs import files_named
-from treefine.model.bundled import bundled_models
 
 _PORT = 8090
 
 
 def annotate_command(
-    treebanks: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[FILES]...",
-            help="CoNLL-U files, folders or quoted patterns. Without any, an example opens.",
-            show_default=False,
-        ),
-    ] = None,
-    against: Annotated[
-        str,
-        typer.Option(
-            "--against", metavar="FILE", help="Also show the trees of this file, and sort the sentences by differences."
-        ),
-    ] = "",
-    adjudicate: Annotated[
-        str,
-        typer.Option(
-            "--adjudicate",
-            metavar="OUT",
-            help="Decide between two FILES of the same sentences; the result is OUT, a copy of the first at the start.",
-        ),
-    ] = "",
-    marks: Annotated[
-        bool,
-        typer.Option(
-            "--marks/--no-marks",
-            help="Write # treefine_status and Keep= to the file; otherwise they are only in the journal.",
-        ),
-    ] = True,
-    learn: Annotated[
-        bool,
-        typer.Option(
-            "--learn", help="Fine-tune a copy of the model on the sentences that are done; it is offered if it helps."
-        ),
-    ] = False,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            metavar="NAME|DIR",
-            help="Bundled model, folder of a model, OWNER/NAME on the Hugging Face hub, or none for no parser.",
-            autocompletion=completing(bundled_models),
-            show_default="the model of the language",
-        ),
-    ] = None,
-    language: Annotated[
-        str | None,
-        typer.Option(
-            "--lang",
-            metavar="CODE",
-            help="Language of the files, such as sv, or a treebank such as sv_talbanken.",
-            show_default="identified from the text",
-        ),
-    ] = None,
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, metavar="PORT", help="Port of the page; 0 picks a free one.")
-    ] = _PORT,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
-    device: DeviceOption = None,
-    threads: ThreadsOption = None,
+    treebanks: list[str] | None = argument(
+        None, "[FILES]...", "CoNLL-U files, folders or quoted patterns. Without any, an example opens.", shown=False
+    ),
+    against: str = option(
+        "", "--against FILE", "Also show the trees of this file, and sort the sentences by differences."
+    ),
+    adjudicate: str = option(
+        "",
+        "--adjudicate OUT",
+        "Decide between two FILES of the same sentences; the result is OUT, a copy of the first at the start.",
+    ),
+    marks: bool = option(
+        True,
+        "--marks/--no-marks",
+        "Write # treefine_status and Keep= to the file; otherwise they are only in the journal.",
+    ),
+    learn: bool = option(
+        False, "--learn", "Fine-tune a copy of the model on the sentences that are done; it is offered if it helps."
+    ),
+    model: str | None = model_option(
+        "Bundled model, folder of a model, OWNER/NAME on the Hugging Face hub, or none for no parser.",
+        shown="the model of the language",
+    ),
+    language: str | None = option(
+        None,
+        "--lang CODE",
+        "Language of the files, such as sv, or a treebank such as sv_talbanken.",
+        shown="identified from the text",
+    ),
+    port: int = option(_PORT, "--port PORT", "Port of the page; 0 picks a free one.", min=0, max=65535),
+    browser: bool = option(True, "--browser/--no-browser", "Open the page in a browser."),
+    device: str | None = DEVICE,
+    threads: int | None = THREADS,
 ) -> None:
     """Correct treebank files in the browser, with a parser's help.
 
@@ -125,10 +96,10 @@ def annotate_command(
 def _paths(arguments: Sequence[str]) -> list[str]:
     """Return the files that the arguments name, each once."""
     paths: dict[Path, str] = {}
-    for argument in arguments:
-        if argument == "-":
+    for name in arguments:
+        if name == "-":
             raise TreefineError("Standard input cannot be annotated.", hint="Name a file.")
-        for path in [named.path for named in files_named(argument, [".conllu"])] or [argument]:
+        for path in [file.path for file in files_named(name, [".conllu"])] or [name]:
             paths.setdefault(Path(path).resolve(), path)
     return list(paths.values())
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import typer
 
-from treefine.cli.treebanks import JsonOption
+from treefine.cli.options import JSON
 from treefine.cores import quota_cores, usable_cores, use_threads
 from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
@@ -45,7 +45,7 @@ _VARIABLES = re.compile(
 _SECRET = re.compile("TOKEN|KEY|SECRET|PASS", re.IGNORECASE)
 
 
-def info_command(as_json: JsonOption = False) -> None:
+def info_command(as_json: bool = JSON) -> None:
     """Print versions, devices and models for a bug report.
 
     The report contains no secrets, and no paths except the location of treefine.
@@ -178,7 +178,7 @@ def _lines(values: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield f"{indent}{name:<{20 - len(indent)}} {shown}"
 
 
-def models_command(as_json: JsonOption = False) -> None:
+def models_command(as_json: bool = JSON) -> None:
     """List the bundled models and their test scores.
 
     Each model is scored on the test set of its treebank. A model of several languages has a second table with the

@@ -8,15 +8,12 @@ import os
 import socket
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
-
-from treefine.cli.parse import ThreadsOption
-from treefine.cli.parser_options import with_parser_options
-from treefine.cli.terminal import completing, say
+from treefine.cli.options import THREADS, option, with_options
+from treefine.cli.terminal import say
 from treefine.cores import torch_threads, use_threads
 from treefine.errors import TreefineError
 from treefine.model.bundled import EXTRA_MODEL, bundled_models
@@ -29,77 +26,49 @@ if TYPE_CHECKING:
 
 _MOST_WORKERS = 4
 _DEFAULT_MODELS = ("en", EXTRA_MODEL)  # those of them that are installed
-_LIMITS = {limit.name: limit.metadata["help"] for limit in fields(ServerLimits)}
 
 
-def _option(flag: str, metavar: str, description: str, **settings: Any) -> Any:
-    return typer.Option(flag, metavar=metavar, help=description, **settings)
-
-
-def _limit(flag: str, name: str) -> Any:
-    """Return the option for a number of `ServerLimits`."""
-    is_seconds = name in ("seconds", "receive")
-    return _option(flag, "SECONDS" if is_seconds else "N", _LIMITS[name], min=0.1 if is_seconds else 1)
-
-
-@with_parser_options(without=OPTIONS.keys() - {"device", "precision"})
+@with_options(without=OPTIONS.keys() - {"device", "precision"})
 def serve_command(
-    models: Annotated[
-        list[str] | None,
-        _option(
-            "--model",
-            "[NAME=]NAME|DIR",
-            "Bundled model, model folder, or OWNER/NAME on the Hugging Face hub; NAME= sets its name for clients. "
-            "Can be repeated; the first model is the default one.",
-            show_default="en, and multi if it is installed",
-            autocompletion=completing(bundled_models),
-        ),
-    ] = None,
-    host: Annotated[
-        str, _option("--host", "ADDRESS", "Address to listen on; 0.0.0.0 accepts connections from other machines.")
-    ] = "127.0.0.1",
-    port: Annotated[int, _option("--port", "PORT", "Port to listen on; 0 picks a free one.", min=0, max=65535)] = 8080,
-    max_bytes: Annotated[int, _limit("--max-bytes", "max_bytes")] = ServerLimits.max_bytes,
-    max_words: Annotated[int, _limit("--max-words", "max_words")] = ServerLimits.max_words,
-    max_chars: Annotated[int, _limit("--max-chars", "max_chars")] = ServerLimits.max_chars,
-    queue: Annotated[int, _limit("--queue", "queue")] = ServerLimits.queue,
-    seconds: Annotated[float, _limit("--seconds", "seconds")] = ServerLimits.seconds,
-    receive_seconds: Annotated[float, _limit("--receive-seconds", "receive")] = ServerLimits.receive,
-    connections: Annotated[int, _limit("--connections", "connections")] = ServerLimits.connections,
-    allowed_host: Annotated[
-        list[str] | None,
-        _option(
-            "--allowed-host",
-            "NAME",
-            "Also accept requests for this host name; * accepts all. Can be repeated.",
-            show_default="only IP addresses and localhost",
-        ),
-    ] = None,
-    allow_origin: Annotated[
-        list[str] | None,
-        _option(
-            "--allow-origin",
-            "URL",
-            "Allow web pages of this origin to send requests (CORS); * allows all. Can be repeated.",
-            show_default="none",
-        ),
-    ] = None,
-    root_path: Annotated[
-        str, _option("--root-path", "PATH", "URL path under which a reverse proxy serves treefine, such as /treefine.")
-    ] = "",
-    options: ParserOptions = ParserOptions(),  # noqa: B008 - replaced by one parameter for each option
-    threads: ThreadsOption = None,
-    workers: Annotated[
-        int | None,
-        _option(
-            "--workers",
-            "N",
-            "Processes per model that parse on a CPU; they share the threads. Each takes the memory of a model; "
-            "0 parses in the process of the server.",
-            min=0,
-            show_default=f"one per thread, at most {_MOST_WORKERS}; 0 with one thread",
-        ),
-    ] = None,
+    models: list[str] | None = option(
+        None,
+        "--model [NAME=]NAME|DIR",
+        "Bundled model, model folder, or OWNER/NAME on the Hugging Face hub; NAME= sets its name for clients. "
+        "Can be repeated; the first model is the default one.",
+        shown="en, and multi if it is installed",
+        names=bundled_models,
+    ),
+    host: str = option(
+        "127.0.0.1", "--host ADDRESS", "Address to listen on; 0.0.0.0 accepts connections from other machines."
+    ),
+    port: int = option(8080, "--port PORT", "Port to listen on; 0 picks a free one.", min=0, max=65535),
+    *,
+    limits: ServerLimits,
+    allowed_host: list[str] | None = option(
+        None,
+        "--allowed-host NAME",
+        "Also accept requests for this host name; * accepts all. Can be repeated.",
+        shown="only IP addresses and localhost",
+    ),
+    allow_origin: list[str] | None = option(
+        None,
+        "--allow-origin URL",
+        "Allow web pages of this origin to send requests (CORS); * allows all. Can be repeated.",
+        shown="none",
+    ),
+    root_path: str = option(
+        "", "--root-path PATH", "URL path under which a reverse proxy serves treefine, such as /treefine."
+    ),
+    options: ParserOptions,
+    threads: int | None = THREADS,
+    workers: int | None = option(
+        None,
+        "--workers N",
+        "Processes per model that parse on a CPU; they share the threads. Each takes the memory of a model; "
+        "0 parses in the process of the server.",
+        shown=f"one per thread, at most {_MOST_WORKERS}; 0 with one thread",
+        min=0,
+    ),
 ) -> None:
     """Serve parsers over HTTP: web page, JSON API, UDPipe API.
 
@@ -119,15 +88,8 @@ def serve_command(
     from treefine.parsing.parser import Parser  # loads torch
 
     named = _named(models or [each for each in _DEFAULT_MODELS if each in bundled_models()] or ["en"])
-    limits = ServerLimits(
-        max_bytes=max_bytes,
-        max_words=max_words,
-        max_chars=max_chars,
-        queue=queue,
-        seconds=seconds,
-        receive=receive_seconds,
-        connections=min(connections, raise_file_limit() * 3 // 4),  # the server needs files for itself too
-    )
+    n_files = raise_file_limit()  # the server needs files for itself too
+    limits = replace(limits, connections=min(limits.connections, n_files * 3 // 4))
     with bound_socket(host, port) as bound:  # before loading models, to report a used port at once
         use_threads(threads)
         with torch_threads(1):  # with more, OpenMP threads of this thread would compete with those that parse
@@ -145,7 +107,7 @@ def serve_command(
             access_log=False,
             server_header=False,
             timeout_keep_alive=75,  # longer than any Retry-After
-            timeout_graceful_shutdown=math.ceil(seconds) + 1,
+            timeout_graceful_shutdown=math.ceil(limits.seconds) + 1,
         )
         bound.listen(config.backlog)
         address = f"[{host}]" if ":" in host else host

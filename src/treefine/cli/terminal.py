@@ -1,11 +1,11 @@
-"""Work with the terminal: complete names, print messages, and show a progress bar."""
+"""Print messages on the terminal, and show a progress bar."""
 
 from __future__ import annotations
 
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from enum import IntEnum
@@ -16,15 +16,6 @@ from treefine.drawing.characters import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress
-
-
-def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Return a function that completes these names in a shell; without a match the shell completes file names."""
-
-    def complete(incomplete: str) -> list[str]:
-        return [each for each in names() if each.startswith(incomplete)]
-
-    return complete
 
 
 class Detail(IntEnum):
@@ -60,6 +51,11 @@ def choose_detail(detail: Detail) -> None:
 def is_quiet() -> bool:
     """Return whether the running command prints only errors."""
     return _detail == Detail.QUIET
+
+
+def is_verbose() -> bool:
+    """Return whether the running command prints details."""
+    return _detail == Detail.VERBOSE
 
 
 def say(text: str, *, detail: Detail = Detail.NORMAL) -> None:

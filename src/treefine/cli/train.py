@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
-from treefine.cli.parse import DeviceOption, ThreadsOption
-from treefine.cli.terminal import completing, is_quiet, warn
+from treefine.cli.options import DEVICE, THREADS, argument, option
+from treefine.cli.terminal import is_quiet, warn
 from treefine.cores import use_threads
 from treefine.errors import TreefineError
 from treefine.model.bundled import bundled_models
@@ -23,58 +23,33 @@ if TYPE_CHECKING:
     from treefine.training.prepare import Prepared
     from treefine.training.train import Progress
 
-_BUNDLED, _MODELS = completing(bundled_recipes), completing(bundled_models)
-
 
 def train_command(
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            metavar="[RECIPE]",
-            help="TOML file, or the name of a bundled recipe. Not needed with --from.",
-            autocompletion=_BUNDLED,
-        ),
-    ] = "",
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="MODEL",
-            help="Fine-tune this model, such as multi, on --train with settings that suit its size.",
-            autocompletion=_MODELS,
-        ),
-    ] = "",
-    treebanks: Annotated[
-        list[str] | None,
-        typer.Option("--train", metavar="FILE", help="With --from: treebank to train on. Can be repeated."),
-    ] = None,
-    dev: Annotated[
-        str, typer.Option("--dev", metavar="FILE", help="With --from: treebank for choosing the best epoch.")
-    ] = "",
-    output: Annotated[
-        str,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="DIR",
-            help="New folder for the results; with --resume, the folder to continue. Required without --dry-run.",
-        ),
-    ] = "",
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Override a setting, such as training.seed=2. Can be repeated."
-        ),
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Continue an interrupted run in DIR; start a new one if DIR does not exist."),
-    ] = False,
-    device: DeviceOption = None,
-    threads: ThreadsOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the recipe and its files, print all settings, and exit.")
-    ] = False,
+    recipe: str = argument(
+        "", "[RECIPE]", "TOML file, or the name of a bundled recipe. Not needed with --from.", names=bundled_recipes
+    ),
+    start: str = option(
+        "",
+        "--from MODEL",
+        "Fine-tune this model, such as multi, on --train with settings that suit its size.",
+        names=bundled_models,
+    ),
+    treebanks: list[str] | None = option(None, "--train FILE", "With --from: treebank to train on. Can be repeated."),
+    dev: str = option("", "--dev FILE", "With --from: treebank for choosing the best epoch."),
+    output: str = option(
+        "",
+        "-o --output DIR",
+        "New folder for the results; with --resume, the folder to continue. Required without --dry-run.",
+    ),
+    changes: list[str] | None = option(
+        None, "--set KEY=VALUE", "Override a setting, such as training.seed=2. Can be repeated."
+    ),
+    resume: bool = option(
+        False, "--resume", "Continue an interrupted run in DIR; start a new one if DIR does not exist."
+    ),
+    device: str | None = DEVICE,
+    threads: int | None = THREADS,
+    dry_run: bool = option(False, "--dry-run", "Check the recipe and its files, print all settings, and exit."),
 ) -> None:
     """Train a parser.
 
@@ -139,17 +114,9 @@ def _prepared(recipe: str, start: str, train: Sequence[str], dev: str, changes: 
 
 
 def new_recipe_command(
-    out: Annotated[str, typer.Argument(metavar="OUT.toml", help="File to write; - is standard output.")],
-    kind: Annotated[
-        str,
-        typer.Option(
-            "--kind",
-            metavar="KIND",
-            help=f"Kind of training: {', '.join(TEMPLATES)}.",
-            autocompletion=completing(lambda: TEMPLATES),
-        ),
-    ] = "empty",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    out: str = argument(..., "OUT.toml", "File to write; - is standard output."),
+    kind: str = option("empty", "--kind KIND", f"Kind of training: {', '.join(TEMPLATES)}.", names=lambda: TEMPLATES),
+    force: bool = option(False, "--force", "Overwrite an existing file."),
 ) -> None:
     """Write a commented recipe for a kind of training, to be edited.
 

@@ -9,17 +9,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import typer
 
 from treefine import wording
-from treefine.cli.terminal import completing, progress, say
+from treefine.cli.options import (
+    FORCE,
+    FORMAT,
+    FORMAT_NAMES,
+    GOLD,
+    JSON,
+    NAMES,
+    RULE,
+    TREEBANK_KIND,
+    TREEBANKS,
+    argument,
+    option,
+)
+from treefine.cli.terminal import progress, say
 from treefine.drawing.characters import visible
 from treefine.errors import TreebankError, TreefineError
 from treefine.evaluation import tables
 from treefine.evaluation.agreement import agreement_of_pairs, sentence_pairs
-from treefine.evaluation.scores import RULES, evaluate_stretches, load_pairs, stretches
+from treefine.evaluation.scores import evaluate_stretches, load_pairs, stretches
 from treefine.jobs.inputs import Input, TreebankKind, files_in, files_named, find_treebank_inputs
 from treefine.jobs.outputs import (
     DrawnShape,
@@ -36,64 +49,21 @@ from treefine.treebank.files import COMPRESSED, name_of
 from treefine.treebank.formats import FORMATS, TREEBANK_SUFFIXES, format_of, suffix_of
 from treefine.treebank.sentence import CONLLU, Format, Sentence
 
-_FORMAT_NAMES = f"{', '.join([*FORMATS][:-1])} or {[*FORMATS][-1]}"
-RuleOption = Annotated[
-    str,
-    typer.Option(
-        "--rule",
-        metavar="RULE",
-        help="Scoring rule: conll18 (UD, aligns words by characters), conllx (skips punctuation by Unicode class), "
-        "ptb (skips punctuation by tag) or conll09 (scores all words).",
-        autocompletion=completing(RULES.keys),
-    ),
-]
-FormatOption = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar="FORMAT",
-        help=f"Input format: {_FORMAT_NAMES}.",
-        show_default="by the file names",
-        autocompletion=completing(FORMATS.keys),
-    ),
-]
-TreebankKindOption = Annotated[
-    TreebankKind | None,
-    typer.Option("--from", help="Input format.", show_default="by the file name, else conllu"),
-]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
-TREEBANKS_HELP = "Treebank files, folders or quoted patterns; - is standard input."
-NamesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--names",
-        metavar="NAME,…",
-        help="Name of each SYSTEM in the results, separated by commas. Can be repeated.",
-        show_default="the file names",
-    ),
-]
 _CONVERTED: tuple[Shape, ...] = ("json", "csv", "tsv", "parquet", "svg", "html")  # besides treebanks
 _FAULT_FIELDS = ("path", "line", "sent_id", "sentence", "word", "message", "hint")
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def evaluate_command(
-    gold: Annotated[str, typer.Argument(metavar="GOLD", help="Gold treebank, or a folder of gold treebanks.")],
-    system: Annotated[
-        str, typer.Argument(metavar="SYSTEM", help="Treebank to score, or a folder with GOLD's file names.")
-    ],
-    rule: RuleOption = "conll18",
-    labels: Annotated[bool, typer.Option("--labels", help="Also print the scores of each label.")] = False,
-    confusions: Annotated[
-        int,
-        typer.Option("--confusions", min=0, metavar="N", help="Also list the N most frequent confusions."),
-    ] = 0,
-    agreement: Annotated[
-        bool,
-        typer.Option("--agreement", help="Print the agreement of two annotators instead: GOLD and SYSTEM are equals."),
-    ] = False,
-    format: FormatOption = None,
-    as_json: JsonOption = False,
+    gold: str = GOLD,
+    system: str = argument(..., "SYSTEM", "Treebank to score, or a folder with GOLD's file names."),
+    rule: str = RULE,
+    labels: bool = option(False, "--labels", "Also print the scores of each label."),
+    confusions: int = option(0, "--confusions N", "Also list the N most frequent confusions.", min=0),
+    agreement: bool = option(
+        False, "--agreement", "Print the agreement of two annotators instead: GOLD and SYSTEM are equals."
+    ),
+    format: str | None = FORMAT,
+    as_json: bool = JSON,
 ) -> None:
     """Score a treebank against a gold treebank.
 
@@ -138,27 +108,21 @@ def evaluate_command(
 
 
 def compare_command(
-    gold: Annotated[str, typer.Argument(metavar="GOLD", help="Gold treebank, or a folder of gold treebanks.")],
-    systems: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SYSTEM",
-            help="Two or more treebanks to compare, or folders with GOLD's file names. Differences are relative to the "
-            "first.",
-        ),
-    ],
-    metric: Annotated[
-        str,
-        typer.Option("--metric", metavar="METRIC", help="Metric to compare: LAS, UAS or another metric of the rule."),
-    ] = "LAS",
-    rule: RuleOption = "conll18",
-    alpha: Annotated[float, typer.Option("--alpha", metavar="ALPHA", help="Significance level.", min=0, max=1)] = 0.01,
-    samples: Annotated[int, typer.Option("--samples", metavar="N", help="Number of resamplings.", min=1)] = 10_000,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed of the resamplings.", min=0)] = 1,
-    names: NamesOption = None,
-    format: FormatOption = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
-    as_json: JsonOption = False,
+    gold: str = GOLD,
+    systems: list[str] = argument(
+        ...,
+        "SYSTEM",
+        "Two or more treebanks to compare, or folders with GOLD's file names. Differences are relative to the first.",
+    ),
+    metric: str = option("LAS", "--metric METRIC", "Metric to compare: LAS, UAS or another metric of the rule."),
+    rule: str = RULE,
+    alpha: float = option(0.01, "--alpha ALPHA", "Significance level.", min=0, max=1),
+    samples: int = option(10_000, "--samples N", "Number of resamplings.", min=1),
+    seed: int = option(1, "--seed N", "Random seed of the resamplings.", min=0),
+    names: list[str] | None = NAMES,
+    format: str | None = FORMAT,
+    markdown: bool = option(False, "--markdown", "Print a Markdown table."),
+    as_json: bool = JSON,
 ) -> None:
     """Compare systems and test whether they differ significantly.
 
@@ -189,11 +153,9 @@ def compare_command(
 
 
 def validate_command(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="Treebanks to check, folders, or quoted patterns.")
-    ],
-    format: FormatOption = None,
-    as_json: JsonOption = False,
+    files: list[str] = argument(..., "FILE", "Treebanks to check, folders, or quoted patterns."),
+    format: str | None = FORMAT,
+    as_json: bool = JSON,
 ) -> None:
     """Check treebanks and list all errors.
 
@@ -230,31 +192,21 @@ def validate_command(
 
 
 def convert_command(
-    source: Annotated[str, typer.Argument(metavar="IN", help="Treebank to read.")],
-    target: Annotated[str, typer.Argument(metavar="OUT", help="File to write.")],
-    from_format: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="FORMAT",
-            help=f"Format of IN: {_FORMAT_NAMES}.",
-            show_default="by the file name",
-            autocompletion=completing(FORMATS.keys),
-        ),
-    ] = None,
-    to_format: Annotated[
-        str | None,
-        typer.Option(
-            "--to",
-            metavar="FORMAT",
-            help="Format of OUT: one of --from, json (one object per line), csv, tsv or parquet (one row per word), "
-            "svg or html (drawings).",
-            show_default="by the file name",
-            autocompletion=completing(lambda: [*FORMATS, *_CONVERTED]),
-        ),
-    ] = None,
-    skip: Annotated[bool, typer.Option("--skip", help="Skip invalid sentences instead of stopping.")] = False,
-    force: ForceOption = False,
+    source: str = argument(..., "IN", "Treebank to read."),
+    target: str = argument(..., "OUT", "File to write."),
+    from_format: str | None = option(
+        None, "--from FORMAT", f"Format of IN: {FORMAT_NAMES}.", shown="by the file name", names=FORMATS.keys
+    ),
+    to_format: str | None = option(
+        None,
+        "--to FORMAT",
+        "Format of OUT: one of --from, json (one object per line), csv, tsv or parquet (one row per word), "
+        "svg or html (drawings).",
+        shown="by the file name",
+        names=lambda: [*FORMATS, *_CONVERTED],
+    ),
+    skip: bool = option(False, "--skip", "Skip invalid sentences instead of stopping."),
+    force: bool = FORCE,
 ) -> None:
     """Convert treebanks to other formats, tables and drawings.
 
@@ -274,37 +226,22 @@ def convert_command(
 
 
 def draw_command(
-    sources: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE",
-            help=TREEBANKS_HELP,
-            show_default="standard input",
-        ),
-    ] = None,
-    output: Annotated[
-        str,
-        typer.Option("-o", "--output", metavar="OUT", help="Output file.", show_default="standard output"),
-    ] = "-",
-    shape: Annotated[
-        DrawnShape | None,
-        typer.Option(
-            "--format",
-            help="Output format: tree (drawn as text), svg (one picture) or html (a page).",
-            show_default="by the extension of OUT, else tree",
-        ),
-    ] = None,
-    sentences: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--sentence",
-            metavar="N|ID",
-            help="Draw only the sentence with this number or sent_id. Repeat the option for several sentences.",
-            show_default="all",
-        ),
-    ] = None,
-    kind: TreebankKindOption = None,
-    force: ForceOption = False,
+    sources: list[str] | None = TREEBANKS,
+    output: str = option("-", "-o --output OUT", "Output file.", shown="standard output"),
+    shape: DrawnShape | None = option(
+        None,
+        "--format",
+        "Output format: tree (drawn as text), svg (one picture) or html (a page).",
+        shown="by the extension of OUT, else tree",
+    ),
+    sentences: list[str] | None = option(
+        None,
+        "--sentence N|ID",
+        "Draw only the sentence with this number or sent_id. Repeat the option for several sentences.",
+        shown="all",
+    ),
+    kind: TreebankKind | None = TREEBANK_KIND,
+    force: bool = FORCE,
 ) -> None:
     """Draw the trees of a treebank.
 

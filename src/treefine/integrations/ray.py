@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from treefine.cli.parser_options import with_parser_options
+from treefine.cli.options import argument, option, with_options
 from treefine.errors import TreefineError
 from treefine.jobs.inputs import find_inputs
 from treefine.jobs.outputs import OutputFile, OutputOptions, Shape, plan_outputs
@@ -183,14 +183,14 @@ def _connected(ray: Any) -> Iterator[None]:
         ray.shutdown()
 
 
-@with_parser_options(without=["initial", "trust"])
+@with_options(without=["initial", "trust"])
 def corpus_command(
-    sources: Annotated[list[str], typer.Argument(metavar="INPUT", help="Files, folders or quoted patterns.")],
-    output: Annotated[str, typer.Option("-o", "--output", metavar="DIR", help="Folder for one output per input.")],
-    model: Annotated[str, typer.Option("--model", metavar="NAME|DIR", help="Bundled model or model folder.")] = "en",
-    shape: Annotated[Shape | None, typer.Option("--format", help="Output format.", show_default="conllu")] = None,
-    confidence: Annotated[bool, typer.Option("--confidence", help="Write the confidence of each word.")] = False,
-    actors: Annotated[int | None, typer.Option("--actors", min=1, metavar="N", help="Number of parsers.")] = None,
+    sources: list[str] = argument(..., "INPUT", "Files, folders or quoted patterns."),
+    output: str = option(..., "-o --output DIR", "Folder for one output per input."),
+    model: str = option("en", "--model NAME|DIR", "Bundled model or model folder."),
+    shape: Shape | None = option(None, "--format", "Output format.", shown="conllu"),
+    confidence: bool = option(False, "--confidence", "Write the confidence of each word."),
+    actors: int | None = option(None, "--actors N", "Number of parsers.", min=1),
     *,
     options: ParserOptions,
 ) -> None:

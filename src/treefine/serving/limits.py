@@ -18,22 +18,27 @@ _LONG_PROJECTIVE = 50  # words; from here on, finding the k best projective tree
 _SMALL_WORK = 6_000  # about a second on one core: always allowed
 
 
-def _limit(default: float, description: str) -> Any:
-    return field(default=default, metadata={"help": description})
+def _limit(default: float, description: str, usage: str = "") -> Any:
+    """Return a field and, if it has a usage, its option of `treefine serve`."""
+    least = 0.1 if usage.endswith("SECONDS") else 1
+    shown = {"usage": usage, "description": description, "min": least} if usage else {}
+    return field(default=default, metadata=shown)
 
 
 @dataclass(frozen=True)
 class ServerLimits:
     """The limits of a server. A request beyond a limit gets an error at once; other requests are not affected."""
 
-    max_bytes: int = _limit(1_000_000, "Maximum size of a request body, in bytes.")
-    max_words: int = _limit(1_000, "Maximum length of a sentence, in words; less with many steps or trees.")
-    max_chars: int = _limit(10_000, "Maximum length of a word, in characters.")
-    queue: int = _limit(256, "Maximum number of requests waiting for a model.")
+    max_bytes: int = _limit(1_000_000, "Maximum size of a request body, in bytes.", "--max-bytes N")
+    max_words: int = _limit(
+        1_000, "Maximum length of a sentence, in words; less with many steps or trees.", "--max-words N"
+    )
+    max_chars: int = _limit(10_000, "Maximum length of a word, in characters.", "--max-chars N")
+    queue: int = _limit(256, "Maximum number of requests waiting for a model.", "--queue N")
     queue_size: int = _limit(20_000_000, "Maximum number of characters in all these requests.")
-    seconds: float = _limit(60, "Time limit of a request, in seconds.")
-    receive: float = _limit(30, "Time limit for sending a request, in seconds.")
-    connections: int = _limit(1_000, "Maximum open connections; the one idle longest is closed.")
+    seconds: float = _limit(60, "Time limit of a request, in seconds.", "--seconds SECONDS")
+    receive: float = _limit(30, "Time limit for sending a request, in seconds.", "--receive-seconds SECONDS")
+    connections: int = _limit(1_000, "Maximum open connections; the one idle longest is closed.", "--connections N")
     gather: float = _limit(0.003, "Time to wait for another request that can join a batch, in seconds.")
 
     def __post_init__(self) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from treefine.cli.parse import ThreadsOption
-from treefine.cli.terminal import completing, is_quiet, say, warn
-from treefine.cli.treebanks import JsonOption
+from treefine.cli.options import JSON, THREADS, argument, option
+from treefine.cli.terminal import is_quiet, say, warn
 from treefine.cores import use_threads
 from treefine.errors import TreefineError
 from treefine.wording import count
@@ -28,76 +27,50 @@ def _names() -> list[str]:
     return [*TREEBANKS, *SYSTEMS]
 
 
-def _option(names: str, metavar: str, text: str, **more: Any) -> Any:
-    return typer.Option(*names.split(), metavar=metavar, help=text, **more)
-
-
 def reproduce_command(
-    treebanks: Annotated[
-        list[str],
-        typer.Argument(metavar="FOLDER", help="Folders with treebanks, as downloaded; searched four levels deep."),
-    ],
-    output: Annotated[
-        str, _option("-o --output", "DIR", "Folder for models, results and report. The same command continues.")
-    ] = "reproduction",
-    only: Annotated[
-        list[str] | None,
-        _option(
-            "--only",
-            "NAME",
-            "Only this treebank or system, such as tr_imst or syntr. Can be repeated.",
-            show_default="all",
-            autocompletion=completing(_names),
-        ),
-    ] = None,
-    encoder: Annotated[
-        list[str] | None,
-        _option(
-            "--encoder",
-            "[TREEBANK=]NAME",
-            "Pretrained encoder (name on the hub, or folder), for all treebanks or for one. Can be repeated.",
-            show_default="as in the paper",
-        ),
-    ] = None,
-    seeds: Annotated[str, _option("--seeds", "N,N", "Random seeds; the best on dev is tested.")] = "1",
-    settings: Annotated[
-        Literal["paper", "by-size"],
-        _option("--settings", None, "Settings of the paper's Appendix A, or shorter ones by the size of a treebank."),
-    ] = "paper",
-    start: Annotated[
-        Literal["encoder", "multi"],
-        _option("--start", None, "Weights to start from: the encoder, or one model trained on all UD treebanks."),
-    ] = "encoder",
-    files: Annotated[
-        str,
-        _option(
-            "--files",
-            "DIR",
-            "Folder with another parser's trees, such as UDify's, in files named as the treebanks are.",
-        ),
-    ] = "",
-    changes: Annotated[
-        list[str] | None,
-        _option(
-            "--set",
-            "[SYSTEM:]KEY=VALUE",
-            "Override a setting of all systems or of one, such as training.epochs=20. Can be repeated.",
-        ),
-    ] = None,
-    device: Annotated[
-        list[str] | None,
-        _option("--device", "DEVICE", "Device to use: cpu, cuda:0, … Can be repeated.", show_default="all GPUs"),
-    ] = None,
-    jobs: Annotated[int, _option("--jobs", None, "Trainings at the same time on each device.", min=1)] = 1,
-    keep_models: Annotated[
-        Literal["chosen", "all"], _option("--keep-models", None, "Keep the models of tested seeds, or all.")
-    ] = "chosen",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the trainings and their time, and exit.")] = False,
-    show: Annotated[
-        bool, typer.Option("--list", help="Print the treebanks, encoders and systems, with their places, and exit.")
-    ] = False,
-    as_json: JsonOption = False,
-    threads: ThreadsOption = None,
+    treebanks: list[str] = argument(..., "FOLDER", "Folders with treebanks, as downloaded; searched four levels deep."),
+    output: str = option(
+        "reproduction", "-o --output DIR", "Folder for models, results and report. The same command continues."
+    ),
+    only: list[str] | None = option(
+        None,
+        "--only NAME",
+        "Only this treebank or system, such as tr_imst or syntr. Can be repeated.",
+        shown="all",
+        names=_names,
+    ),
+    encoder: list[str] | None = option(
+        None,
+        "--encoder [TREEBANK=]NAME",
+        "Pretrained encoder (name on the hub, or folder), for all treebanks or for one. Can be repeated.",
+        shown="as in the paper",
+    ),
+    seeds: str = option("1", "--seeds N,N", "Random seeds; the best on dev is tested."),
+    settings: Literal["paper", "by-size"] = option(
+        "paper", "--settings", "Settings of the paper's Appendix A, or shorter ones by the size of a treebank."
+    ),
+    start: Literal["encoder", "multi"] = option(
+        "encoder", "--start", "Weights to start from: the encoder, or one model trained on all UD treebanks."
+    ),
+    files: str = option(
+        "", "--files DIR", "Folder with another parser's trees, such as UDify's, in files named as the treebanks are."
+    ),
+    changes: list[str] | None = option(
+        None,
+        "--set [SYSTEM:]KEY=VALUE",
+        "Override a setting of all systems or of one, such as training.epochs=20. Can be repeated.",
+    ),
+    device: list[str] | None = option(
+        None, "--device DEVICE", "Device to use: cpu, cuda:0, … Can be repeated.", shown="all GPUs"
+    ),
+    jobs: int = option(1, "--jobs", "Trainings at the same time on each device.", min=1),
+    keep_models: Literal["chosen", "all"] = option(
+        "chosen", "--keep-models", "Keep the models of tested seeds, or all."
+    ),
+    dry_run: bool = option(False, "--dry-run", "Print the trainings and their time, and exit."),
+    show: bool = option(False, "--list", "Print the treebanks, encoders and systems, with their places, and exit."),
+    as_json: bool = JSON,
+    threads: int | None = THREADS,
 ) -> None:
     r"""Train and test the systems of the paper on its treebanks.
 
