@@ -33,7 +33,8 @@ from treefine.treebank.sentence import Sentence, Word
 from treefine.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from treefine.drawing.sentences import to_html, to_svg
+    from treefine.drawing.html import to_html
+    from treefine.drawing.svg import to_svg
     from treefine.parsing.options import ParserOptions
     from treefine.parsing.parse import Parse, Parses
     from treefine.parsing.parser import Parser, load
@@ -77,8 +78,8 @@ _LATER = {
     "Parses": "parsing.parse",
     "Step": "parsing.results",
     "load": "parsing.parser",
-    "to_html": "drawing.sentences",
-    "to_svg": "drawing.sentences",
+    "to_html": "drawing.html",
+    "to_svg": "drawing.svg",
     "to_table": "parsing.table",
 }
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from tests.support.generated_pictures import ANY_TEXT, any_pictures
 from treefine import Graph
-from treefine.drawing.characters import visible
-from treefine.drawing.html import LONG, PRINTED, page_end, page_part, page_start, tree_figure
-from treefine.drawing.picture import Picture, step_pictures
+from treefine.drawing.html import LONG, PRINTED, html_of, page_part, tree_figure
+from treefine.drawing.picture import Drawing, Picture, step_pictures
 from treefine.drawing.text import draw_text
+from treefine.wording import visible
 
 INITIAL = Graph.of_words([0, 1], ["root", "obj"])
 FINAL = Graph.of_words([2, 0], ["nsubj", "root"])
@@ -51,15 +51,15 @@ class Reader(HTMLParser):
             self.cells[-1] += data
 
 
-def page(*parts: str, title: str = "Trees") -> str:
-    return page_start(title) + "".join(parts) + page_end()
+def drawing(*pictures: Picture, text: str = "", is_ranked: bool = False) -> Drawing:
+    return Drawing("", text, pictures, is_ranked=is_ranked)
 
 
 def test_a_sentence_has_a_heading_a_drawing_and_a_table():
     picture = Picture(("Dogs", "bark"), ("NOUN", "VERB"), FINAL, None, (0.874, 1.0))
 
-    part = page_part([picture])
-    reader = Reader(page(part))
+    part = page_part(drawing(picture))
+    reader = Reader(part)
 
     assert '<h2 dir="auto">Dogs bark</h2>' in part
     assert reader.names.count("section") == reader.names.count("svg") == reader.names.count("table") == 1
@@ -71,7 +71,7 @@ def test_a_sentence_has_a_heading_a_drawing_and_a_table():
 
 
 def test_the_last_graph_comes_first_without_marks_and_then_all_steps():
-    part = page_part(step_pictures(["Dogs", "bark"], [], [FINAL], initial=INITIAL), heading="Example 7")
+    part = page_part(drawing(*step_pictures(["Dogs", "bark"], [], [FINAL], initial=INITIAL), text="Example 7"))
 
     first, second = re.findall(r"<figure.*?</figure>", part, re.DOTALL)
     assert 'class="changed"' not in first
@@ -86,7 +86,7 @@ def test_the_last_graph_comes_first_without_marks_and_then_all_steps():
 
 @given(st.lists(st.lists(any_pictures(), min_size=1, max_size=3), max_size=2), ANY_TEXT)
 def test_any_words_make_a_valid_page(sentences, title):
-    text = page(*map(page_part, sentences), title=title)
+    text = "".join(html_of([drawing(*pictures) for pictures in sentences], title))
 
     text.encode()
     root = ElementTree.fromstring(text.replace("<!DOCTYPE html>", ""))
@@ -99,6 +99,16 @@ def test_any_words_make_a_valid_page(sentences, title):
         rows = [[cell.text or "" for cell in row] for row in table.iter("tr")]
         assert [row[1] for row in rows[1:]] == [visible(form) for form in pictures[-1].forms]
         assert len({len(row) for row in rows}) == 1
+
+
+def test_the_first_of_several_trees_is_the_graph_and_the_others_follow():
+    pictures = [Picture(("Dogs", "bark"), graph=graph) for graph in (FINAL, INITIAL, INITIAL)]
+
+    part = page_part(drawing(*pictures, is_ranked=True))
+
+    first, others = re.findall(r"<figure.*?</figure>", part, re.DOTALL)
+    assert [each.count("nsubj") > 0 for each in (first, others)] == [True, False]
+    assert "Next best trees (2)" in part
 
 
 def test_wide_drawings_also_have_a_version_with_one_word_per_line():

@@ -6,10 +6,10 @@ from rich.cells import cell_len
 
 from tests.support.generated_pictures import any_pictures, graphs, tree_pictures
 from treefine import Graph
-from treefine.drawing.characters import cells, wrapped
 from treefine.drawing.picture import Picture
 from treefine.drawing.text import arc_lines, bars_of, draw_text
 from treefine.treebank.sentence import Token
+from treefine.wording import cells, wrapped
 
 BOATS = Picture(
     ("The", "old", "man", "the", "boats", "."),

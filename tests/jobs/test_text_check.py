@@ -15,7 +15,7 @@ from treefine.segmenter.cut import sentences_of
 from treefine.segmenter.language import LanguageCheck
 from treefine.segmenter.line_ends import Scored, cuts_of
 from treefine.segmenter.network import WITHIN
-from treefine.treebank.multiword import Multiwords
+from treefine.treebank.raw_text import Multiwords
 
 ADVICE = "f.txt: The text looks like one sentence per line. If it is, use --from lines."
 PROSE = "The dog barked at the man who came to the door. Nobody knew him, so we waited. Then he left us alone again. "

@@ -12,7 +12,7 @@ from treefine import ModelError, Parser, Sentence, read_treebank
 from treefine.config import TagSettings
 from treefine.parsing.annotate import with_parse
 from treefine.treebank.graph import Arcs
-from treefine.treebank.tag_rules import UPOS
+from treefine.treebank.schemes import UPOS
 
 COLUMNS = ("upos", "xpos")
 TAGGER = Parser(tiny_model(tags=TagSettings("predicted", COLUMNS)), device="cpu")

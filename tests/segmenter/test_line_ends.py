@@ -11,7 +11,7 @@ from treefine.segmenter import line_ends
 from treefine.segmenter.cut import MANY_TOKENS, sentences_of
 from treefine.segmenter.line_ends import Scored, cuts_of
 from treefine.segmenter.network import WITHIN
-from treefine.treebank.multiword import Multiwords
+from treefine.treebank.raw_text import Multiwords
 
 PROSE = (
     "The committee will meet again on Tuesday afternoon because several members could not attend and nobody wants to "

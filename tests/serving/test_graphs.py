@@ -15,8 +15,8 @@ from treefine.parsing.parse import Parse
 from treefine.segmenter.cut import Segmented
 from treefine.serving.graphs import graphs_of
 from treefine.treebank.graph import Arcs
-from treefine.treebank.raw_text import own_text, spans_in
-from treefine.treebank.sentence import Sentence
+from treefine.treebank.raw_text import spans_in
+from treefine.treebank.sentence import Sentence, own_text
 
 WORDS = ("Dogs", "bark", "loudly")
 FIRST = Graph.of_words([2, 0, 1], ["nsubj", "root", "advmod"])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from treefine.config import SegmenterSettings
 from treefine.segmenter.network import Alphabet, SegmenterNetwork
 from treefine.segmenter.segmenter import Segmenter, TokenizationRules
-from treefine.treebank.multiword import Multiwords
+from treefine.treebank.raw_text import Multiwords
 
 TINY = SegmenterSettings(
     char_width=6, kind_width=4, char_hidden=5, n_hashes=50, hash_width=4, run_layers=1, run_hidden=5

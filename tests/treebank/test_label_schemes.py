@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treefine import TreebankError
-from treefine.treebank.label_schemes import OLDER_NAMES, read_as, read_label_map
+from treefine.treebank.schemes import OLDER_NAMES, read_as, read_label_map
 
 UD = ("acl", "acl:relcl", "appos", "aux:pass", "case", "csubj:pass", "dep", "nmod", "nsubj", "nsubj:pass", "obj", "obl")
 NAMES = st.sampled_from([*OLDER_NAMES, *OLDER_NAMES.values(), "prep", "foo", "obl:tmod", "nsubj:outer", "_", ""])

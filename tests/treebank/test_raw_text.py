@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from tests.treebank.test_conllu import parsed
 from treefine import Sentence
-from treefine.treebank.multiword import learn_multiwords
 from treefine.treebank.raw_text import (
     RawText,
     escaped,
     gap_of,
+    learn_multiwords,
     misc_of,
     raw_sentences,
     raw_text,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.support.tiny import sample
 from treefine.treebank.graph import Arcs
-from treefine.treebank.tag_rules import UPOS, allows, contradictions, follows_ud
+from treefine.treebank.schemes import UPOS, allows, contradictions, follows_ud
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from treefine.cli.options import FORCE, FORMAT, GOLD, NAMES, RULE, argument, mod
 from treefine.cli.terminal import progress, say
 from treefine.cli.treebanks import check_stdin, find_treebanks, system_names, total_size
 from treefine.cores import use_threads
-from treefine.drawing.characters import visible
 from treefine.errors import ModelError, TreebankError, TreefineError
 from treefine.evaluation.pairing import load_words
 from treefine.evaluation.scores import rule_of
@@ -24,6 +23,7 @@ from treefine.parsing.options import OPTIONS, ParserOptions
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import open_output
 from treefine.treebank.sentence import BLANK, Sentence
+from treefine.wording import visible
 
 if TYPE_CHECKING:
     from treefine.evaluation.analysis.refinement import Costs

@@ -28,9 +28,9 @@ from treefine.cli.treebanks import (
     validate_command,
 )
 from treefine.cores import limit_spinning
-from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
 from treefine.jobs.outputs import drop_stdout
+from treefine.wording import visible
 
 _STRING_TYPE = re.compile(r" <(?:str|list\[str\])>$")  # after the name of an argument in the help of newer Typer
 

@@ -28,7 +28,6 @@ from treefine.cli.options import (
     option,
 )
 from treefine.cli.terminal import progress, say
-from treefine.drawing.characters import visible
 from treefine.errors import TreebankError, TreefineError
 from treefine.evaluation import tables
 from treefine.evaluation.agreement import agreement_of_pairs, sentence_pairs
@@ -48,6 +47,7 @@ from treefine.treebank.conllu import read_treebank, validate
 from treefine.treebank.files import COMPRESSED, name_of
 from treefine.treebank.formats import FORMATS, TREEBANK_SUFFIXES, format_of, suffix_of
 from treefine.treebank.sentence import CONLLU, Format, Sentence
+from treefine.wording import visible
 
 _CONVERTED: tuple[Shape, ...] = ("json", "csv", "tsv", "parquet", "svg", "html")  # besides treebanks
 _FAULT_FIELDS = ("path", "line", "sent_id", "sentence", "word", "message", "hint")

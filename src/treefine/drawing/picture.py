@@ -1,12 +1,14 @@
-"""`Picture`: the words of one sentence and a graph over them, with its changes."""
+"""`Picture`: the words of one sentence and a graph over them. `Drawing`: the pictures of one sentence or parse."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
 
+from treefine.errors import TreefineError, described, is_list_like
 from treefine.treebank.graph import ROOT, Graph, changed_words
-from treefine.treebank.sentence import BLANK, Sentence, Token
+from treefine.treebank.sentence import BLANK, HasSentence, Sentence, Token, own_text, sentence_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,10 @@ class Picture:
     feats: tuple[str, ...] = ()  # the features, as the lemmas
 
     def __post_init__(self) -> None:
-        of_words = ("tags", "graph", "before", "confidence", "lemmas", "feats")
-        for name, values in ((name, getattr(self, name)) for name in of_words):
+        for name in ("tags", "graph", "before", "confidence", "lemmas", "feats"):
+            values = getattr(self, name)
             if values and len(values) != len(self.forms):
                 raise ValueError(f"{name}: {len(values)} values for {len(self.forms)} words")
-        if any(token.words.start < 1 or token.words.stop > len(self.forms) + 1 for token in self.tokens):
-            raise ValueError(f"tokens: words must be in 1..{len(self.forms)}")
 
     @property
     def changed(self) -> frozenset[int]:
@@ -55,11 +55,10 @@ class Picture:
     @property
     def text(self) -> str:
         """The words joined by spaces, with each multiword token in place of its words."""
-        said = dict(enumerate(self.forms, start=1))
-        for token in self.multiword_tokens:
-            said = {word: form for word, form in said.items() if word not in token.words}
-            said[token.words.start] = token.form
-        return " ".join(said[word] for word in sorted(said))
+        forms = list(self.forms)
+        for token in reversed(self.multiword_tokens):
+            forms[token.words.start - 1 : token.words.stop - 1] = [token.form]
+        return " ".join(forms)
 
 
 def picture_of(sentence: Sentence) -> Picture:
@@ -108,3 +107,41 @@ def step_pictures(
             title += f": {n_changed or 'no'} arc{'s' * (n_changed > 1)} changed"
         pictures.append(Picture(tuple(forms), tuple(tags), graph, before, tokens=tuple(tokens), title=title))
     return pictures
+
+
+class Drawing(NamedTuple):
+    """One sentence to draw."""
+
+    name: str  # its sent_id; empty if it has none
+    text: str
+    pictures: tuple[Picture, ...]
+    confidence: float | None = None
+    is_ranked: bool = False  # whether the pictures after the first are other trees, not steps
+
+
+def drawing_of(source: Sentence | HasSentence, *, steps: bool = False, marks_changes: bool = False) -> Drawing:
+    """Return the drawing of a sentence, or of a Parse: its tree, its k best trees, or its steps.
+
+    With `marks_changes`, the single tree of a Parse shows how it differs from the initial one.
+    """
+    if isinstance(source, Sentence):
+        return Drawing(source.sent_id, own_text(source), (picture_of(source),))
+    parse = cast(Any, source)
+    pictures = tuple(parse.pictures(steps=steps))
+    if marks_changes and len(pictures) == 1:
+        pictures = (parse.changed_picture(),)
+    confidence = None if parse.trees else parse.confidence  # each of several trees shows its own
+    return Drawing(parse.sentence.sent_id, parse.text, pictures, confidence, bool(parse.trees) and not steps)
+
+
+def drawings_of(sources: object, *, steps: bool) -> Iterator[Drawing]:
+    """Yield the drawings of one or several Sentences or Parses; raise an error for anything else."""
+    hint = "Pass Sentences or Parses."
+    if sentence_in(sources) is not None:
+        sources = [sources]
+    if not is_list_like(sources):
+        raise TreefineError(f"There are no trees to draw in {described(sources)}.", hint=hint)
+    for number, source in enumerate(sources, start=1):
+        if sentence_in(source) is None or not hasattr(source, "to_svg"):
+            raise TreefineError(f"Item {number} cannot be drawn: it is {described(source)}.", hint=hint)
+        yield drawing_of(source, steps=steps)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from treefine.drawing.characters import cells, is_right_to_left, shorten, visible, wrapped
 from treefine.drawing.picture import Picture
 from treefine.treebank.graph import ROOT, Graph, find_cycles
 from treefine.treebank.sentence import BLANK
+from treefine.wording import cells, is_right_to_left, shorten, visible, wrapped
 
-MAX_COLUMNS = 40  # deeper parts of a tree start again on the left, because a wider drawing does not fit the screen
+_MAX_COLUMNS = 40  # deeper parts of a tree start again on the left, because a wider drawing does not fit the screen
 _MAX_CELLS = 40  # maximum width of a form, tag or label, so that a long word does not push the others off the screen
 _MARGIN = 2  # columns; a root's line starts here
-TO_ASCII = str.maketrans("─┄│╭├╰┬┼┴", "-.|,|`v+^")
-GOES_UP = str.maketrans("─┄│╭├╰┬┼┴>", "  │ ││ ││ ")  # the bars of a line that continue into the line above
+_TO_ASCII = str.maketrans("─┄│╭├╰┬┼┴", "-.|,|`v+^")
+_GOES_UP = str.maketrans("─┄│╭├╰┬┼┴>", "  │ ││ ││ ")  # the bars of a line that continue into the line above
 _PLAIN, BOLD, _DIM, _LABEL, _CHANGED = "", "1", "2", "36", "1;35"  # ANSI codes, readable on dark and light terminals
-GAPS = ("", "  ", "  ", "  ", " ", "  ", "  ", "  ")  # before each of the cells
-WIDTH = 100  # columns of a caption, if the width of the terminal is not known
+_GAPS = ("", "  ", "  ", "  ", " ", "  ", "  ", "  ")  # before each of the cells
+_WIDTH = 100  # columns of a caption, if the width of the terminal is not known
 _HEAD_CELL = 3  # the index of the cell with the head, which is right-aligned
 _FEWEST_CELLS = 12  # of features that are cut off at the end of a line
 
@@ -60,38 +60,32 @@ def draw_text(
     >>> print(draw_text(Picture(("Dogs", "bark"), ("NOUN", "VERB"), graph)), end="")
     1   ╭─> Dogs  NOUN  2 nsubj
     2 ──┴─> bark  VERB  0 root
-    >>> print(
-    ...     draw_text(Picture(("Dogs", "bark"), graph=graph, lemmas=("dog", "bark"), feats=("Number=Plur", "_"))),
-    ...     end="",
-    ... )
-    1   ╭─> Dogs  dog   2 nsubj  Number=Plur
-    2 ──┴─> bark  bark  0 root
     """
     rows = _rows(picture, ascii_only=ascii_only)
     number_width = max((len(row.number) for row in rows), default=0)
     widths = [max(cells(cell.text) for cell in column) for column in zip(*(row.cells for row in rows), strict=True)]
     title = StyledText(visible(picture.title, ascii_only=ascii_only), BOLD).painted(color=color)
     caption = visible(picture.caption, ascii_only=ascii_only)
-    lines = [*wrapped(caption, width or WIDTH), *([title] if title else [])]
+    lines = [*wrapped(caption, width or _WIDTH), *([title] if title else [])]
     if width is not None and rows:
         bars = max(cells(row.bars + row.arc.text) for row in rows)
-        used = number_width + 1 + bars + sum(each + len(gap) for each, gap in zip(widths, GAPS, strict=True) if each)
+        used = number_width + 1 + bars + sum(each + len(gap) for each, gap in zip(widths, _GAPS, strict=True) if each)
         widths[-1] = max(widths[-1] - max(used - width, 0), min(widths[-1], _FEWEST_CELLS))
     for row in rows:
         drawn = row.bars + row.arc.painted(color=color)
         if ascii_only:
-            drawn = drawn.translate(TO_ASCII)
+            drawn = drawn.translate(_TO_ASCII)
         number = StyledText(row.number.rjust(number_width), _DIM).painted(color=color)
         line = f"{number} {drawn}"
         *others, feats = row.cells
         fitting = feats._replace(text=shorten(feats.text, widths[-1], ending="..." if ascii_only else "…"))
-        for index, (cell, of_column, gap) in enumerate(zip((*others, fitting), widths, GAPS, strict=True)):
+        for index, (cell, of_column, gap) in enumerate(zip((*others, fitting), widths, _GAPS, strict=True)):
             if of_column:
                 padding = " " * (of_column - cells(cell.text))
-                said = cell.painted(color=color)
+                painted = cell.painted(color=color)
                 if isolate and is_right_to_left(cell.text):
-                    said = f"\u2068{said}\u2069"  # start and end of the isolate
-                line += gap + (padding + said if index == _HEAD_CELL else said + padding)
+                    painted = f"\u2068{painted}\u2069"  # start and end of the isolate
+                line += gap + (padding + painted if index == _HEAD_CELL else painted + padding)
         lines.append(line.rstrip(" "))
     return "".join(line + "\n" for line in lines)
 
@@ -101,12 +95,11 @@ def _rows(picture: Picture, *, ascii_only: bool) -> list[Row]:
         return shorten(visible(text, ascii_only=ascii_only), _MAX_CELLS, ending="..." if ascii_only else "…")
 
     graph, changed = picture.graph, picture.changed
-    arcs = (
-        [""] * (len(picture.forms) + 1)
-        if graph is None
-        else [f"{line} " for line in arc_lines(graph, picture.unattached)]
-    )
+    arcs = [""] * (len(picture.forms) + 1)
+    if graph is not None:
+        arcs = [f"{line} " for line in arc_lines(graph, picture.unattached)]
     notes = _notes(picture)
+    feats = ["" if each == BLANK else visible(each, ascii_only=ascii_only) for each in picture.feats]
     starts = {token.words.start: token for token in picture.multiword_tokens}
     rows = []
     for word, form in enumerate(picture.forms, start=1):
@@ -114,9 +107,9 @@ def _rows(picture: Picture, *, ascii_only: bool) -> list[Row]:
         bars = arcs[word].removesuffix(arc)
         if word in starts:
             number, name = f"{word}-{starts[word].words[-1]}", StyledText(shown(starts[word].form), _DIM)
-            blank = [StyledText("")] * (len(GAPS) - 1)
-            rows.append(Row(number, arcs[word].translate(GOES_UP), StyledText(""), (name, *blank)))
-        said = (
+            blank = [StyledText("")] * (len(_GAPS) - 1)
+            rows.append(Row(number, arcs[word].translate(_GOES_UP), StyledText(""), (name, *blank)))
+        described = (
             StyledText(shown(form)),
             StyledText(shown(picture.lemmas[word - 1]) if picture.lemmas else "", _DIM),
             StyledText(shown(picture.tags[word - 1]) if picture.tags else "", _DIM),
@@ -124,16 +117,10 @@ def _rows(picture: Picture, *, ascii_only: bool) -> list[Row]:
             StyledText(shown(graph.labels[word]) if graph else "", _CHANGED if word in changed else _LABEL),
             StyledText(f"{picture.confidence[word - 1]:.2f}" if picture.confidence else "", _DIM),
             StyledText(shown(notes[word]), _CHANGED),
-            StyledText(_shown_feats(picture, word, ascii_only=ascii_only), _DIM),
+            StyledText(feats[word - 1] if feats else "", _DIM),
         )
-        rows.append(Row(str(word), bars, StyledText(arc, _CHANGED if word in changed else _PLAIN), said))
+        rows.append(Row(str(word), bars, StyledText(arc, _CHANGED if word in changed else _PLAIN), described))
     return rows
-
-
-def _shown_feats(picture: Picture, word: int, *, ascii_only: bool) -> str:
-    """Return the features of a word; empty if it has none."""
-    feats = picture.feats[word - 1] if picture.feats else BLANK
-    return "" if feats == BLANK else visible(feats, ascii_only=ascii_only)
 
 
 def _notes(picture: Picture) -> list[str]:
@@ -168,27 +155,16 @@ def arc_lines(graph: Graph, unattached: Collection[int] = ()) -> list[str]:
         for word in range(bar.low, bar.high + 1):
             lines[word][_MARGIN + 2 * bar.column] = "│"
     for word, head in enumerate(graph.heads[1:], start=1):
-        line = lines[word]
-        start = 0
-        if word in unattached:
-            if word in bars:
-                start, own = _MARGIN + 2 * bars[word].column, bars[word]
-                first = "╭" if word == own.low else "╰" if word == own.high else "├"
-                line[start:] = [first, *["─" if each == " " else each for each in line[start + 1 :]], "─"]
-            else:
-                line.append(" ")
+        line, own, is_attached = lines[word], bars.get(word), word not in unattached
+        if own is None and not is_attached:
+            line.append(" ")
             continue
-        if word in loose:
-            first = "┄"
-        elif head == ROOT:
-            first = "─"
-        else:
-            start = _MARGIN + 2 * bars[head].column
-            first = "╭" if word == bars[head].low else "╰" if word == bars[head].high else "├"
-        line[start:] = [first, *["─" if each == " " else each for each in line[start + 1 :]], ">"]
-        if word in bars:
-            own = bars[word]
-            line[_MARGIN + 2 * own.column] = "┬" if word == own.low else "┴" if word == own.high else "┼"
+        above = own if not is_attached else None if word in loose or head == ROOT else bars[head]
+        start = 0 if above is None else _MARGIN + 2 * above.column
+        first = above.at(word, "╭├╰") if above is not None else "┄" if word in loose else "─"
+        line[start:] = [first, *["─" if each == " " else each for each in line[start + 1 :]], "─>"[is_attached]]
+        if own is not None and is_attached:
+            line[_MARGIN + 2 * own.column] = own.at(word, "┬┼┴")
     return ["", *map("".join, lines[1:])]
 
 
@@ -199,8 +175,12 @@ class Bar(NamedTuple):
     low: int
     high: int
 
+    def at(self, word: int, characters: str) -> str:
+        """Return the character for the first word of the line, a word between, or the last."""
+        return characters[0 if word == self.low else 2 if word == self.high else 1]
 
-def bars_of(heads: Sequence[int], *, max_columns: int = MAX_COLUMNS) -> tuple[dict[int, Bar], frozenset[int]]:
+
+def bars_of(heads: Sequence[int], *, max_columns: int = _MAX_COLUMNS) -> tuple[dict[int, Bar], frozenset[int]]:
     """Return the bar of each head, and the loose words, whose arcs have no line.
 
     The bar of a word is to the right of the bar that the word is attached to, so lines lead from left to right, from

@@ -13,15 +13,14 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from treefine.config import COLUMNS
-from treefine.drawing.characters import visible
 from treefine.drawing.html import page_end, page_start, tree_figure
 from treefine.errors import TreebankError, TreefineError
 from treefine.treebank.files import linked_file, open_output
 from treefine.treebank.formats import suffix_of
 from treefine.treebank.graph import Arcs
+from treefine.treebank.schemes import UPOS, contradictions, follows_ud
 from treefine.treebank.sentence import BLANK
-from treefine.treebank.tag_rules import UPOS, contradictions, follows_ud
-from treefine.wording import count
+from treefine.wording import count, visible
 
 if TYPE_CHECKING:
     from treefine.parsing.parse import Change, Parse

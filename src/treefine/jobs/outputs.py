@@ -15,8 +15,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
-from treefine.drawing.characters import visible
-from treefine.drawing.sentences import Drawing, drawing_of, html_of, svg_of
+from treefine.drawing.html import html_of
+from treefine.drawing.picture import Drawing, drawing_of
+from treefine.drawing.svg import svg_of
 from treefine.drawing.text import BOLD, StyledText, draw_text
 from treefine.errors import TreebankError, TreefineError
 from treefine.jobs.changes import check_changes
@@ -34,9 +35,10 @@ from treefine.treebank.files import (
     open_output,
 )
 from treefine.treebank.formats import CONLL09, FORMATS, format_by_name, losses, suffix_of
-from treefine.treebank.raw_text import own_text, spans_in
-from treefine.treebank.sentence import BLANK, CONLLU, Format, Sentence
+from treefine.treebank.raw_text import spans_in
+from treefine.treebank.sentence import BLANK, CONLLU, Format, Sentence, own_text
 from treefine.version import __version__
+from treefine.wording import visible
 
 if TYPE_CHECKING:
     from treefine.parsing.parse import Parse

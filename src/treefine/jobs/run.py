@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from treefine.drawing.characters import shorten, visible
 from treefine.drawing.html import GENERATOR
 from treefine.errors import EmptyError, LongSentenceWarning, TreebankError, TreefineError
 from treefine.fast.file_workers import FileParser, FilePart, FileReport, missing_tags
@@ -36,10 +35,10 @@ from treefine.treebank.conllu import cut_treebank, read_treebank, texts_in_file
 from treefine.treebank.constraints import decisions_in, label_warning
 from treefine.treebank.files import name_of
 from treefine.treebank.formats import FORMATS, convert, losses
-from treefine.treebank.label_schemes import read_label_map
+from treefine.treebank.schemes import read_label_map
 from treefine.treebank.sentence import Format, Sentence
 from treefine.wording import count as counted
-from treefine.wording import losses_line
+from treefine.wording import losses_line, shorten, visible
 
 if TYPE_CHECKING:
     from treefine.parsing.options import ParserOptions

@@ -14,8 +14,8 @@ from jaxtyping import Int
 from treefine.config import COLUMNS, Column, TagSettings
 from treefine.errors import TreebankError
 from treefine.treebank.graph import Arcs
-from treefine.treebank.label_schemes import read_as
 from treefine.treebank.lemmas import LemmaRules, case_of, lemma_of, script_of
+from treefine.treebank.schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence
 
 UNSEEN = -1  # the id of a label that the model has no name for

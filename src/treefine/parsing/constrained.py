@@ -15,7 +15,7 @@ from treefine.model.vocabulary import UNSEEN, Vocabulary
 from treefine.parsing.decode import Decoder
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.graph import ROOT, Arcs, find_cycles
-from treefine.treebank.label_schemes import read_as
+from treefine.treebank.schemes import read_as
 from treefine.treebank.sentence import Sentence
 
 Mask = NDArray[np.bool_]

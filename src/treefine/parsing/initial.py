@@ -9,7 +9,7 @@ from functools import partial
 from treefine.treebank.align import transferred
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import Arcs
-from treefine.treebank.label_schemes import read_as
+from treefine.treebank.schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence
 
 InitialParser = Callable[[Iterable[Sentence]], Iterator[Arcs]]

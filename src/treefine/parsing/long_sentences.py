@@ -20,7 +20,7 @@ from treefine.parsing.parse import Parse, tags_of
 from treefine.parsing.plan import ParseInput, Plan
 from treefine.treebank.constraints import FREE
 from treefine.treebank.graph import ROOT, Arcs, Graph
-from treefine.treebank.label_schemes import read_as
+from treefine.treebank.schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence, Token
 
 _ENDS, _BREAKS = frozenset(".!?…。！？؟।"), frozenset(";:,")  # punctuation after which a sentence can be cut

@@ -10,8 +10,9 @@ from itertools import chain
 from typing import Any, ClassVar, NamedTuple, SupportsIndex, overload
 
 from treefine.config import COLUMNS, Column
+from treefine.drawing.html import to_html
 from treefine.drawing.picture import Picture, shown_tags, step_pictures
-from treefine.drawing.sentences import to_html, to_svg
+from treefine.drawing.svg import to_svg
 from treefine.drawing.text import draw_text
 from treefine.errors import TreefineError, is_list_like
 from treefine.model.vocabulary import language_of
@@ -20,8 +21,8 @@ from treefine.parsing.confidence import Confidence, RankedTree, agreement
 from treefine.parsing.table import Content, import_package, table_of
 from treefine.treebank.conllu import texts_in_file
 from treefine.treebank.graph import Arcs, Graph
-from treefine.treebank.raw_text import Span, own_text
-from treefine.treebank.sentence import BLANK, Sentence, Word, shown_text
+from treefine.treebank.raw_text import Span
+from treefine.treebank.sentence import BLANK, Sentence, Word, own_text, shown_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,9 +55,9 @@ from treefine.segmenter.language import LanguageCheck, code_of
 from treefine.segmenter.segmenter import Segmenter
 from treefine.treebank.constraints import Constraints, Keep, unknown_labels
 from treefine.treebank.files import Source, path_of
-from treefine.treebank.label_schemes import label_map_of
-from treefine.treebank.raw_text import own_text, spans_in
-from treefine.treebank.sentence import HasSentence, Sentence, sentence_in
+from treefine.treebank.raw_text import spans_in
+from treefine.treebank.schemes import label_map_of
+from treefine.treebank.sentence import HasSentence, Sentence, own_text, sentence_in
 
 if TYPE_CHECKING:
     from treefine.fast.engine import Engine

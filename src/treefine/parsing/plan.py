@@ -40,8 +40,7 @@ from treefine.parsing.refine import BatchStep, Tags, expected_stability, refine
 from treefine.segmenter.language import SAMPLE, LanguageCheck, code_of, identify, table
 from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.graph import Arcs
-from treefine.treebank.raw_text import own_text
-from treefine.treebank.sentence import Sentence
+from treefine.treebank.sentence import Sentence, own_text
 
 AUTO: Literal["auto"] = "auto"
 DEVICES = ("cpu", "cuda", "mps", "xpu")

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
 from treefine.config import COLUMNS
 from treefine.errors import TreefineError, described, is_list_like
-from treefine.treebank.raw_text import Span, own_text, spans_in
-from treefine.treebank.sentence import Sentence, sentence_in
+from treefine.treebank.raw_text import Span, spans_in
+from treefine.treebank.sentence import Sentence, own_text, sentence_in
 
 if TYPE_CHECKING:
     from treefine.parsing.parse import Parse

@@ -12,8 +12,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from treefine.segmenter.network import ENDS_MULTIWORD, WITHIN
-from treefine.treebank.multiword import Multiwords
-from treefine.treebank.raw_text import RawText, Span, misc_of
+from treefine.treebank.raw_text import Multiwords, RawText, Span, misc_of
 from treefine.treebank.sentence import BLANK, Sentence
 
 MANY_TOKENS = 100  # tokens; a longer sentence also ends where `ends_sentence` is IF_LONG

@@ -25,7 +25,7 @@ from treefine.segmenter.cut import WHOLE_SPANS, Cuts, Scored, Segmented, is_gap,
 from treefine.segmenter.line_ends import are_clear, cuts_of
 from treefine.segmenter.network import ENDS, WITHIN, Alphabet, CutScores, SegmenterNetwork, Windows
 from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer
-from treefine.treebank.multiword import Multiwords
+from treefine.treebank.raw_text import Multiwords
 from treefine.version import __version__
 
 STRIDE = 1024  # characters in a window; windows start at multiples of this

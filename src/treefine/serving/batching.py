@@ -37,8 +37,8 @@ from treefine.serving.hosts import ParserHost, RemoteHost, ResultKind
 from treefine.serving.limits import BusyError, ServerLimits, ServingError, UnknownModelError, work_of
 from treefine.serving.metrics import ServerMetrics
 from treefine.treebank.constraints import Constraints, decisions_in
-from treefine.treebank.raw_text import own_text, spans_in
-from treefine.treebank.sentence import Sentence
+from treefine.treebank.raw_text import spans_in
+from treefine.treebank.sentence import Sentence, own_text
 from treefine.wording import count
 from treefine.worker_process import UnwantedError, WorkerDiedError
 

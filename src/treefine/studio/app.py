@@ -22,8 +22,7 @@ from treefine.studio.journal import Revision
 from treefine.studio.partner import DOUBTFUL
 from treefine.studio.project import Order, Project, Show
 from treefine.treebank.conllu import Unreadable
-from treefine.treebank.raw_text import own_text
-from treefine.treebank.sentence import Sentence
+from treefine.treebank.sentence import Sentence, own_text
 from treefine.version import __version__
 
 _MOST_ROWS = 200  # of the queue in one answer

@@ -31,7 +31,7 @@ from treefine.training.recipe import (
     TrainingSettings,
     TreebankSettings,
 )
-from treefine.treebank.label_schemes import read_as
+from treefine.treebank.schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence
 
 _DECIDED_SHARE = 0.25  # of the sentences: with decided arcs, so that the model keeps the ability to read them

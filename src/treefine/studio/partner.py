@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from treefine.errors import TreefineError
 from treefine.studio.actions import decisions_of, set_arcs
 from treefine.treebank.constraints import Constraints
-from treefine.treebank.label_schemes import read_as
+from treefine.treebank.schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from treefine.studio.partner import Partner
 from treefine.studio.project import Project, Reference
 from treefine.treebank.conllu import Unreadable
 from treefine.treebank.files import open_input, open_output
-from treefine.treebank.raw_text import own_text
+from treefine.treebank.sentence import own_text
 
 if TYPE_CHECKING:
     from treefine.parsing.parser import Parser

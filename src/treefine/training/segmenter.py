@@ -36,8 +36,16 @@ from treefine.training.data import balanced_shares, by_treebank
 from treefine.training.optimiser import rate_factor, update_ema
 from treefine.training.recipe import SegmenterTraining
 from treefine.treebank.graph import Graph
-from treefine.treebank.multiword import learn_multiwords
-from treefine.treebank.raw_text import PARAGRAPH, RawText, RawToken, documents, joined, raw_sentences, raw_text
+from treefine.treebank.raw_text import (
+    PARAGRAPH,
+    RawText,
+    RawToken,
+    documents,
+    joined,
+    learn_multiwords,
+    raw_sentences,
+    raw_text,
+)
 from treefine.treebank.sentence import BLANK, Sentence
 
 _Tokens: TypeAlias = "list[RawToken]"  # of one sentence

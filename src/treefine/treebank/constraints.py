@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from treefine.errors import TreebankError, TreefineError, described, is_whole_number, shortened
 from treefine.treebank.graph import Arcs
-from treefine.treebank.label_schemes import read_as
+from treefine.treebank.schemes import read_as
 from treefine.treebank.sentence import BLANK, HasSentence, Sentence
 
 Keep = Literal["marked", "given", "nothing"]

@@ -23,8 +23,8 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from treefine.errors import TreefineError, described, shortened
+from treefine.treebank.schemes import UPOS
 from treefine.treebank.sentence import BLANK, Sentence
-from treefine.treebank.tag_rules import UPOS
 
 _MOST_CHARACTERS = 2_000  # of a query
 _MOST_NODES = 8  # of a query

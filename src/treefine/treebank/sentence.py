@@ -323,13 +323,13 @@ class Sentence:
 
     def to_svg(self) -> str:
         """Return a complete SVG file that shows the text and the tree."""
-        from treefine.drawing.sentences import to_svg
+        from treefine.drawing.svg import to_svg
 
         return to_svg(self)
 
     def to_html(self) -> str:
         """Return a complete HTML page with a picture of the tree and a table of the words."""
-        from treefine.drawing.sentences import to_html
+        from treefine.drawing.html import to_html
 
         return to_html(self)
 
@@ -338,9 +338,14 @@ class Sentence:
         return f'<div style="overflow-x:auto">{self.to_svg()}</div>'
 
 
+def own_text(sentence: Sentence) -> str:
+    """Return the text of a sentence: the comment `# text` if it has one, or its tokens joined by spaces."""
+    return sentence.text if sentence.text is not None else " ".join(token.form for token in sentence.tokens())
+
+
 def shown_text(sentence: Sentence) -> str:
     """Return the text of a sentence for its repr, cut off if it is long."""
-    text = sentence.text if sentence.text is not None else " ".join(token.form for token in sentence.tokens())
+    text = own_text(sentence)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 

@@ -8,7 +8,8 @@ import pytest
 from tests.support.data import UD, ud_files
 from treefine import read_treebank
 from treefine.treebank.conllu import validate
-from treefine.treebank.raw_text import own_text, text_of
+from treefine.treebank.raw_text import text_of
+from treefine.treebank.sentence import own_text
 
 
 @pytest.mark.parametrize("path", ud_files("*/*.conllu.xz"))

@@ -13,7 +13,6 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from treefine.drawing.characters import shorten, visible
 from treefine.drawing.html import page_end, page_start, tree_figure
 from treefine.drawing.picture import Picture
 from treefine.evaluation.analysis.errors import EXAMPLES, Analysis, SentenceDifference
@@ -34,7 +33,7 @@ from treefine.evaluation.significance import Comparison
 from treefine.evaluation.tables import Table, TableCell, comparison_json, comparison_table, confusion_table, scores_json
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import BLANK, Sentence
-from treefine.wording import count
+from treefine.wording import count, shorten, visible
 
 DEFINITIONS = {  # of each property
     "dependency length": "the distance in words between a word and its head; neighbours have 1, root words have ROOT",
