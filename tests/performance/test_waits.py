@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_learner import learner_of
 from treefine.config import TagSettings
+from treefine.parsing.initial import empty
 from treefine.training.recipe import RefineSettings, TrainingSettings
 
 SHORT = [each for each in sample() if len(each) < 12][:12]
@@ -50,7 +51,7 @@ def learner_for(tags=None, **refine):
 @pytest.mark.parametrize("start", ["blank", "mixed"])
 def test_training_on_a_batch_reads_no_values_until_its_loss_is_read(tags, update, start):
     learner = learner_for(tags, stop=False, update=update)
-    graphs = learner.graphs.blank if start == "blank" else [*GOLD[:6], *learner.graphs.blank[6:]]
+    graphs = [*GOLD[:6], *empty(SHORT[6:])] if start == "mixed" else list(empty(SHORT))
 
     with Asked() as asked:
         loss = learner.learn_from(range(12), graphs, 0.5)
