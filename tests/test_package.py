@@ -115,6 +115,6 @@ def defined_in(module):
 
 
 def test_each_public_name_is_defined_in_only_one_module():
-    modules = Counter(name for module in PACKAGE.rglob("*.py") for name in defined_in(module))
+    modules = Counter(name for module in PACKAGE.rglob("*.py") for name in set(defined_in(module)))
 
     assert [name for name, number in modules.items() if number > 1] == []

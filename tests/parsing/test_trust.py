@@ -102,7 +102,7 @@ def test_an_error_in_the_sample_comes_after_the_sentences_before_it():
         yield from GOLD[:2]
         raise TreefineError("The file ends here.")
 
-    items = batches.inputs_of(PARSER.using(initial="given").plan(), sentences())
+    items = batches.parse_inputs(PARSER.using(initial="given").plan(), sentences())
 
     assert [item.sentence for item in islice(items, 2)] == GOLD[:2]
     with pytest.raises(TreefineError, match="ends here"):

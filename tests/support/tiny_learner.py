@@ -9,7 +9,7 @@ from treefine.model.attention import RelationAttention
 from treefine.model.scorer import SharedDropout
 from treefine.parsing.initial import empty
 from treefine.training.data import TrainingGraphs
-from treefine.training.epochs import Scorer
+from treefine.training.epochs import DevScorer
 from treefine.training.learner import Learner
 from treefine.training.processes import Processes
 from treefine.training.recipe import (
@@ -59,7 +59,7 @@ def learn(learner, *, epochs, first=1):
 def accuracy_of(learner, sentences, arcs, *, rule="conll18"):
     """Return the accuracy of the weights that a training would save, from these initial graphs."""
     learner.model.eval()
-    scorer = Scorer(sentences, learner.model.vocabulary.labels, rule=rule)
+    scorer = DevScorer(sentences, learner.model.vocabulary.labels, rule=rule)
     size = {"max_steps": learner.recipe.refine.max_steps, "batch_pieces": 4 * learner.recipe.training.batch_pieces}
     with learner.optimiser.averaged():
         return scorer.accuracy(learner.scoring_model, arcs, **size, device=learner.processes.device)

@@ -13,7 +13,7 @@ from treefine.config import DecodeSettings, TagSettings
 from treefine.evaluation.scores import RULES, evaluate
 from treefine.parsing.parser import Parser
 from treefine.training.data import noised
-from treefine.training.epochs import Accuracy, Scorer
+from treefine.training.epochs import Accuracy, DevScorer
 from treefine.training.recipe import OptimiserSettings, RefineSettings
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import Graph
@@ -52,7 +52,7 @@ def gold_and_system(draw, rule):
 @given(data=st.data())
 def test_counts_equal_those_of_evaluate_for_every_rule(rule, data):
     gold, system = data.draw(gold_and_system(rule))
-    scorer = Scorer(gold, KNOWN, rule=rule)
+    scorer = DevScorer(gold, KNOWN, rule=rule)
 
     right = [scorer.right(number, np.array(heads), np.array(ids)) for number, (heads, ids) in enumerate(system)]
 
@@ -73,7 +73,7 @@ def test_files_with_all_constructs_are_counted_correctly(name, rule):
     """Score a copy of gold as fully correct, with multiword tokens, empty nodes, spaces in forms, and older formats."""
     gold = list(read_treebank(DATA / name))
     labels = sorted({label for sentence in gold for label in sentence.labels})
-    scorer = Scorer(gold, labels, rule=rule)
+    scorer = DevScorer(gold, labels, rule=rule)
 
     right = [
         scorer.right(number, np.array(each.heads), np.array([labels.index(label) for label in each.labels]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from treefine.cli.options import FORCE, FORMAT, GOLD, NAMES, RULE, argument, model_option, option, with_options
+from treefine.cli.options import FORCE, GOLD, INPUT_FORMAT, NAMES, RULE, argument, model_option, option, with_options
 from treefine.cli.terminal import progress, say
 from treefine.cli.treebanks import check_stdin, find_treebanks, system_names, total_size
 from treefine.cores import use_threads
@@ -52,7 +52,7 @@ def analyse_command(
     force: bool = FORCE,
     names: list[str] | None = NAMES,
     rule: str = RULE,
-    format: str | None = FORMAT,
+    format: str | None = INPUT_FORMAT,
     examples: int = option(
         10,
         "--examples N",

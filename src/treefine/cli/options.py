@@ -57,7 +57,7 @@ RULE = option(
     "punctuation by tag) or conll09 (scores all words).",
     names=RULES.keys,
 )
-FORMAT = option(
+INPUT_FORMAT = option(
     None, "--format FORMAT", f"Input format: {FORMAT_NAMES}.", shown="by the file names", names=FORMATS.keys
 )
 TREEBANK_KIND = option(None, "--from", "Input format.", shown="by the file name, else conllu")

@@ -185,7 +185,7 @@ def _run(
             say(f"treefine: {n_all - len(files):,} of {count(n_all, 'output')} already finished")
         if not files:
             return
-    from treefine.jobs.run import Listener, load_parser, run, with_fitted_trust  # loads torch
+    from treefine.jobs.run import Listener, load_parser, with_fitted_trust, write_outputs  # loads torch
 
     use_threads(chosen.threads)
     start = time.monotonic()
@@ -202,7 +202,7 @@ def _run(
     is_shown = not (prints and sys.stdout is not None and sys.stdout.isatty())  # the output would mix with the bar
     with progress("Parsing", bytes_in(inputs), in_bytes=True, is_shown=is_shown) as advance:
         listener = Listener(say, warn, lambda text: say(f"treefine: {text}", detail=Detail.QUIET), advance)
-        is_complete = run(parser, files, wanted, listener, counts_changes=is_refined, workers=chosen.workers)
+        is_complete = write_outputs(parser, files, wanted, listener, counts_changes=is_refined, workers=chosen.workers)
     if not is_complete:
         raise typer.Exit(1)
 

@@ -16,9 +16,9 @@ import typer
 from treefine import wording
 from treefine.cli.options import (
     FORCE,
-    FORMAT,
     FORMAT_NAMES,
     GOLD,
+    INPUT_FORMAT,
     JSON,
     NAMES,
     RULE,
@@ -62,7 +62,7 @@ def evaluate_command(
     agreement: bool = option(
         False, "--agreement", "Print the agreement of two annotators instead: GOLD and SYSTEM are equals."
     ),
-    format: str | None = FORMAT,
+    format: str | None = INPUT_FORMAT,
     as_json: bool = JSON,
 ) -> None:
     """Score a treebank against a gold treebank.
@@ -120,7 +120,7 @@ def compare_command(
     samples: int = option(10_000, "--samples N", "Number of resamplings.", min=1),
     seed: int = option(1, "--seed N", "Random seed of the resamplings.", min=0),
     names: list[str] | None = NAMES,
-    format: str | None = FORMAT,
+    format: str | None = INPUT_FORMAT,
     markdown: bool = option(False, "--markdown", "Print a Markdown table."),
     as_json: bool = JSON,
 ) -> None:
@@ -154,7 +154,7 @@ def compare_command(
 
 def validate_command(
     files: list[str] = argument(..., "FILE", "Treebanks to check, folders, or quoted patterns."),
-    format: str | None = FORMAT,
+    format: str | None = INPUT_FORMAT,
     as_json: bool = JSON,
 ) -> None:
     """Check treebanks and list all errors.

@@ -53,7 +53,7 @@ AGREEMENTS = {
 CONTENT_METRICS = frozenset(["CLAS", "MLAS", "BLEX"])  # count content words only
 
 
-Value = TypeVar("Value", bound=Hashable)
+_Value = TypeVar("_Value", bound=Hashable)
 FunctionWord: TypeAlias = tuple[int, str, str, str]  # gold word, label, UPOS, FEATS
 
 
@@ -387,8 +387,8 @@ def _exact_match(pair: AlignedWords, found: Marks) -> Score:
 
 
 def scores_by_value(
-    pair: AlignedWords, found: Marks, gold_values: Sequence[Value], system_values: Sequence[Value]
-) -> dict[Value, Score]:
+    pair: AlignedWords, found: Marks, gold_values: Sequence[_Value], system_values: Sequence[_Value]
+) -> dict[_Value, Score]:
     """Return the score of each value of a property, from the value of each gold word and of each system word.
 
     Gold words are grouped by their value in the gold file and give recall; system words are grouped by their value in

@@ -22,7 +22,7 @@ from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pac
 from treefine.fast.packed_encoder import ROOMS, PackedEncoder, Room
 from treefine.fast.packed_step import ENDED, IS_SEARCHED, IS_TREE, PackedStep
 from treefine.model.batch import Batch, Graphs, PieceInputs, most_pieces_of_word
-from treefine.parsing.batches import free_memory, inputs_of, run_inputs
+from treefine.parsing.batches import free_memory, parse_inputs, run_inputs
 from treefine.parsing.plan import ParseInput, Plan, is_out_of_memory, refine_batch
 from treefine.parsing.refine import best_tags
 from treefine.parsing.results import trees
@@ -208,7 +208,7 @@ class Engine:
         """
         model = plan.model
         tags, vocabulary, subwords = model.settings.tags, model.vocabulary, model.subwords
-        items = islice(inputs_of(plan, sentences, constraints), skip, None)
+        items = islice(parse_inputs(plan, sentences, constraints), skip, None)
         held: deque[list[ParseInput]] = deque()
 
         def is_ours(item: ParseInput) -> bool:

@@ -126,7 +126,7 @@ class _CorpusActor:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
         """Write one file, and return what is to be reported."""
-        from treefine.jobs.run import Listener, run
+        from treefine.jobs.run import Listener, write_outputs
 
         (data,) = batch["file"]
         file: OutputFile = pickle.loads(data)
@@ -141,7 +141,9 @@ class _CorpusActor:
 
         try:
             if not file.is_finished:  # a worker that died may have written it
-                run(self._parser, [file], self._wanted, Listener(messages.append, warn, faults.append, advance))
+                write_outputs(
+                    self._parser, [file], self._wanted, Listener(messages.append, warn, faults.append, advance)
+                )
         except TreefineError as error:
             faults.append(str(error))
         outcome = {"path": file.path, "messages": messages, "faults": faults, "sentences": n_sentences}

@@ -79,10 +79,12 @@ def parse_files(
     Return whether every input was parsed and contained a sentence.
     """
     options = options or OutputOptions(k=parser.k)
-    return run(parser, plan_outputs(find_inputs(sources, output=output), output, shape, options), options, listener)
+    return write_outputs(
+        parser, plan_outputs(find_inputs(sources, output=output), output, shape, options), options, listener
+    )
 
 
-def run(
+def write_outputs(
     parser: Parser,
     files: Sequence[OutputFile],
     options: OutputOptions,

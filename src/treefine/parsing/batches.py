@@ -28,7 +28,7 @@ from treefine.treebank.constraints import Constraints, decisions_in
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
-Row = TypeVar("Row")
+_Row = TypeVar("_Row")
 Result = TypeVar("Result")
 Work = Callable[[Plan, Sequence[ParseInput]], list[Result]]  # such as `results.trees`, `parses` or `steps`
 
@@ -52,7 +52,7 @@ def run(
     their scores are the same to the last digit as without `skip`. With `one_by_one`, batches are not parsed at the same
     time on a CPU, so that `work` can measure its time.
     """
-    return run_inputs(plan, inputs_of(plan, sentences, constraints), work, skip=skip, one_by_one=one_by_one)
+    return run_inputs(plan, parse_inputs(plan, sentences, constraints), work, skip=skip, one_by_one=one_by_one)
 
 
 def run_inputs(
@@ -157,7 +157,7 @@ def batches(
 
 
 def retry_in_halves(
-    rows: Sequence[Row], parse: Callable[[Sequence[Row]], list[Result]], memory_error: Callable[[Row], TreefineError]
+    rows: Sequence[_Row], parse: Callable[[Sequence[_Row]], list[Result]], memory_error: Callable[[_Row], TreefineError]
 ) -> list[Result]:
     """Return the results of `parse`; if memory runs out, halve the rows and try again.
 
@@ -183,7 +183,7 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def inputs_of(
+def parse_inputs(
     plan: Plan, sentences: Iterable[Sentence], constraints: Iterable[Constraints] | None = None
 ) -> Iterator[ParseInput]:
     """Yield each sentence with its initial parse and its constraints; raise an error if they do not fit it.

@@ -84,7 +84,7 @@ class Option:
         return is_number and self.at_least <= value <= (self.at_most or float("inf"))
 
 
-def option(help: str, *, default: str, flag: str, **others: Any) -> Any:
+def parser_option(help: str, *, default: str, flag: str, **others: Any) -> Any:
     """Declare a field of `ParserOptions`; the arguments are the fields of `Option`."""
     return field(default=None, metadata={"help": help, "default": default, "flag": flag, **others})
 
@@ -125,7 +125,7 @@ def _trust_from_text(text: str) -> Trust | list[Trust]:
 class ParserOptions:
     """The options of a parser. An option that is None has its default, which may depend on the model."""
 
-    initial: Initial | Sequence[Initial] | None = option(
+    initial: Initial | Sequence[Initial] | None = parser_option(
         'The initial parse: "empty"; the folder of another model; or a file of the same text. Several are combined: '
         "the first one gives the initial graph, and the arcs of all are evidence.",
         in_python='"given" stands for the trees in the sentences. A Parser, a function from `treefine.parsing.initial` '
@@ -138,7 +138,7 @@ class ParserOptions:
         text_type=list[str],
         from_text=lambda values: values[0] if len(values) == 1 else values or None,
     )
-    trust: Trust | Sequence[Trust] | None = option(
+    trust: Trust | Sequence[Trust] | None = parser_option(
         "How much the arcs of the initial parse count: a weight that is added to the score of each of these arcs and "
         "of its label. 0 adds nothing, 3 suits trees that are better than the model's, and auto estimates the weight "
         "from the first sentences. Several initial parses may have one weight each, separated by commas.",
@@ -150,14 +150,14 @@ class ParserOptions:
         text_type=str,
         from_text=_trust_from_text,
     )
-    max_steps: int | None = option(
+    max_steps: int | None = parser_option(
         "Maximum number of refinement steps, T in the paper.",
         default="as in training; if the model does not record it, 3, or 4 from an empty graph",
         flag="--steps",
         metavar="N",
         at_least=1,
     )
-    stop_above: float | None = option(
+    stop_above: float | None = parser_option(
         "Stop refining a sentence when its mean word confidence exceeds this value. A lower value is faster and "
         "slightly less accurate; 1 refines until the tree no longer changes.",
         default="the model's setting (`en`: 1) if parsing starts from an empty graph, otherwise 1",
@@ -166,7 +166,7 @@ class ParserOptions:
         at_least=0,
         at_most=1,
     )
-    tags: TagChoice | None = option(
+    tags: TagChoice | None = parser_option(
         'The tags that the model reads: "given" reads those of the input and predicts missing ones if the model can; '
         '"predicted" predicts all tags in the first step and reads them in later ones; "none" uses no tags. Blank '
         "tags, features and lemmas of the input are filled in, and others stay, unless the trees of the input are "
@@ -175,23 +175,23 @@ class ParserOptions:
         default="as in training; the tags of the input stay",
         flag="--tags",
     )
-    is_projective: bool | None = option(
+    is_projective: bool | None = parser_option(
         "Find the best tree without crossing arcs.", default="False", flag="--projective"
     )
-    keep: Keep | None = option(
+    keep: Keep | None = parser_option(
         'The heads and labels of the input to keep: "marked" keeps those marked in MISC (Keep=Arc, Keep=Head, '
         'Keep=Label), "given" all that are filled in, "nothing" none.',
         default='"marked"',
         flag="--keep",
     )
-    k: int | None = option(
+    k: int | None = parser_option(
         "Return the K best trees of each sentence, with their probabilities.",
         default="1",
         flag="--k",
         metavar="K",
         at_least=1,
     )
-    language: str | None = option(
+    language: str | None = parser_option(
         'The language of the input, for a model of several: a code such as "sv", an English name, or a treebank such '
         'as "sv_talbanken", whose habits the model then follows.',
         default="identified from the text",
@@ -199,7 +199,7 @@ class ParserOptions:
         metavar="CODE",
         needs='a code or a name, such as "sv" or "Swedish"',
     )
-    device: Device | None = option(
+    device: Device | None = parser_option(
         'The device: "cpu", "cuda", "cuda:1", …',
         default="a GPU if there is one",
         flag="--device",
@@ -208,12 +208,12 @@ class ParserOptions:
         needs='a name such as "cpu", or a torch.device',
         text_type=str,
     )
-    precision: Precision | None = option(
+    precision: Precision | None = parser_option(
         'The precision of the model: "float32" or "int8" on a CPU; "float32", "float16" or "bfloat16" on a GPU.',
         default='the model\'s setting (`en`: int8 or float16), else "float32"',
         flag="--precision",
     )
-    batch_pieces: int | None = option(
+    batch_pieces: int | None = parser_option(
         "Maximum number of sub-words in a batch, padding included; at most 1,000 on a CPU. If memory runs out, the "
         "batch is halved.",
         default="4000",
@@ -298,7 +298,7 @@ def sentence_of(words: Words) -> Sentence:
     return Sentence.of_words(cast("Sequence[str]", words))  # which checks the words
 
 
-def sentences_of(sentences: Iterable[Words]) -> Iterator[Sentence]:
+def checked_sentences(sentences: Iterable[Words]) -> Iterator[Sentence]:
     """Return an iterator over these sentences; an error names the number of the sentence.
 
     The argument itself is checked before the first sentence is asked for.

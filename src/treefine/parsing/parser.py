@@ -38,13 +38,13 @@ from treefine.parsing.options import (
     Initial,
     Trust,
     Words,
+    checked_sentences,
     checked_strings,
     constraints_of,
     next_texts,
     one_or_several,
     options_of,
     sentence_of,
-    sentences_of,
     text_pairs,
 )
 from treefine.parsing.parse import Parse, Parses
@@ -315,13 +315,15 @@ class Parser:
         TreefineError if no sentence occurs in both.
         """
         parser = self.using(initial="given") if self.initial is empty else self
-        return fitted_weights(parser.using(trust=1.0).plan(), sentences_of(sentences), list(sentences_of(gold)))
+        return fitted_weights(
+            parser.using(trust=1.0).plan(), checked_sentences(sentences), list(checked_sentences(gold))
+        )
 
     def stream(
         self, sentences: Iterable[Words], *, constraints: Iterable[ConstraintsLike] | None = None
     ) -> Iterator[Parse]:
         """Yield the Parse of each sentence, in order, in constant memory. The arguments are as in `parse`."""
-        segmented = (Segmented(each, spans_in(own_text(each), each)) for each in sentences_of(sentences))
+        segmented = (Segmented(each, spans_in(own_text(each), each)) for each in checked_sentences(sentences))
         return self.stream_segmented(segmented, constraints=constraints)
 
     def stream_trees(
@@ -333,7 +335,7 @@ class Parser:
         """
         if not is_whole_number(skip) or skip < 0:
             raise TreefineError(f"skip must be a number of sentences, not {described(skip)}.")
-        plan, read, decided = self.plan(), sentences_of(sentences), constraints_of(constraints)
+        plan, read, decided = self.plan(), checked_sentences(sentences), constraints_of(constraints)
         if self.engine is not None:
             return self.engine.stream_sentences(plan, read, constraints=decided, skip=skip)
         return (parsed for _, parsed in run(plan, read, trees, constraints=decided, skip=skip))
@@ -437,7 +439,7 @@ class Parser:
         self, sentences: Iterable[Words], *, constraints: Iterable[ConstraintsLike] | None = None
     ) -> Iterator[tuple[Sentence, list[Step]]]:
         """Yield each sentence with all its steps, in order."""
-        return run(self.plan(), sentences_of(sentences), steps, constraints=constraints_of(constraints))
+        return run(self.plan(), checked_sentences(sentences), steps, constraints=constraints_of(constraints))
 
     def save(self, folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32, notes: str = "") -> None:
         """Write a self-contained model folder, which appears once it is complete and replaces an older model.

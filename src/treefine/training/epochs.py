@@ -71,7 +71,7 @@ class Accuracy:
         return cls(tuple(by_step), uas, las, {name: one.las for name, one in by_source.items()}, tags)
 
 
-class Scorer:
+class DevScorer:
     """Scores the trees and tags of a model on some sentences by the scoring rule of a recipe."""
 
     def __init__(self, sentences: Sequence[Sentence], labels: Sequence[str], *, rule: str) -> None:
@@ -200,7 +200,7 @@ class TrainingRun:
         self, model: ParserModel, sentences: Sequence[Sentence], graphs: Mapping[str, Sequence[Arcs]]
     ) -> Accuracy:
         """Return the mean accuracy of a model from each of these initial graphs of some sentences."""
-        scorer = Scorer(sentences, model.vocabulary.labels, rule=self.recipe.treebank.rule)
+        scorer = DevScorer(sentences, model.vocabulary.labels, rule=self.recipe.treebank.rule)
         size = {"max_steps": self.recipe.refine.max_steps, "batch_pieces": 4 * self.recipe.training.batch_pieces}
         device = self.processes.device
         return Accuracy.mean(

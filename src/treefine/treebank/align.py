@@ -44,7 +44,7 @@ def characters_of(form: str) -> str:
 
 
 @dataclass(slots=True)
-class Words:
+class WordSpans:
     """The words of several sentences in columns, numbered from 0. Spans count the characters of tokens."""
 
     sentences: Sequence[Sentence]
@@ -97,12 +97,14 @@ class Words:
         return f"{at.path}:{at.line}" if at.path else f"{title} (sentence {at.sentence})"
 
 
-_Words = TypeVar("_Words", bound=Words)
+_WordSpans = TypeVar("_WordSpans", bound=WordSpans)
 
 
-def words_of(
-    sentences: Sequence[Sentence], clean: Callable[[str], str] | None, columns: Callable[[Sequence[Sentence]], _Words]
-) -> _Words:
+def word_spans(
+    sentences: Sequence[Sentence],
+    clean: Callable[[str], str] | None,
+    columns: Callable[[Sequence[Sentence]], _WordSpans],
+) -> _WordSpans:
     """Return the words of the sentences in empty `columns`. `clean` drops or replaces single characters of a form.
 
     Without `clean`, all characters count, and multiword tokens are ignored.
@@ -179,7 +181,7 @@ def even_blocks(
                 pending = ["", ""]
         length = min(map(len, pending))
         if pending[0][:length] != pending[1][:length] or (sentence is None and any(pending)):
-            read, other = (words_of(block, clean, Words) for block in blocks)
+            read, other = (word_spans(block, clean, WordSpans) for block in blocks)
             raise text_error(read, other, title, path)
         pending = [text[length:] for text in pending]
         if not any(pending) and (sentence is None or (all(blocks) and n_words >= least)):
@@ -189,7 +191,7 @@ def even_blocks(
             return
 
 
-def text_error(ours: Words, theirs: Words, title: str, path: str = "") -> AlignmentError:
+def text_error(ours: WordSpans, theirs: WordSpans, title: str, path: str = "") -> AlignmentError:
     """Return an error that names the first place where the two files differ, or where one of them ends."""
     pairs = enumerate(zip(ours.text, theirs.text, strict=False))
     place = next((index for index, (a, b) in pairs if a != b), min(len(ours.text), len(theirs.text)))
@@ -205,7 +207,7 @@ def text_error(ours: Words, theirs: Words, title: str, path: str = "") -> Alignm
     return theirs.error(message, here, hint=hint, path=path)
 
 
-def same_words(ours: Words, theirs: Words) -> Iterator[tuple[int, int]]:
+def same_words(ours: WordSpans, theirs: WordSpans) -> Iterator[tuple[int, int]]:
     """Yield the pairs of words, numbered from 0, that are the same in both segmentations, from left to right.
 
     Words outside multiword tokens are the same if their spans are equal. Where either side has a multiword token, words
@@ -231,7 +233,7 @@ def same_words(ours: Words, theirs: Words) -> Iterator[tuple[int, int]]:
             b += 1
 
 
-def _multiword_stretch(ours: Words, theirs: Words, a: int, b: int) -> tuple[range, range]:
+def _multiword_stretch(ours: WordSpans, theirs: WordSpans, a: int, b: int) -> tuple[range, range]:
     """Return the words on each side from here to the first place that is outside multiword tokens on both sides."""
     if ours.in_multiword[a]:
         end = ours.spans[a][1]
@@ -241,7 +243,7 @@ def _multiword_stretch(ours: Words, theirs: Words, a: int, b: int) -> tuple[rang
         end = theirs.spans[b][1]
         a += not ours.in_multiword[a] and ours.spans[a][0] < theirs.spans[b][0]
 
-    def is_beyond(words: Words, index: int) -> bool:
+    def is_beyond(words: WordSpans, index: int) -> bool:
         if index >= len(words.forms):
             return True
         start, stop = words.spans[index]
@@ -257,7 +259,7 @@ def _multiword_stretch(ours: Words, theirs: Words, a: int, b: int) -> tuple[rang
     return range(first_a, a), range(first_b, b)
 
 
-def _same_by_form(ours: Words, theirs: Words, left: range, right: range) -> Iterator[tuple[int, int]]:
+def _same_by_form(ours: WordSpans, theirs: WordSpans, left: range, right: range) -> Iterator[tuple[int, int]]:
     """Match the words of a stretch along the longest common subsequence of their forms, in lower case."""
     a = [ours.forms[index].lower() for index in left]
     b = [theirs.forms[index].lower() for index in right]
@@ -296,10 +298,10 @@ def transferred(sentences: Iterable[Sentence], parses: Iterable[Sentence], path:
         if len(ours) == len(theirs) == 1 and have_same_forms(ours[0], theirs[0]):
             yield theirs[0].arcs
         else:
-            yield from _arcs_of_block(*(words_of(block, characters_of, Words) for block in (ours, theirs)))
+            yield from _arcs_of_block(*(word_spans(block, characters_of, WordSpans) for block in (ours, theirs)))
 
 
-def _arcs_of_block(ours: Words, theirs: Words) -> list[Arcs]:
+def _arcs_of_block(ours: WordSpans, theirs: WordSpans) -> list[Arcs]:
     pairs = list(same_words(ours, theirs))
     our_word = {their: our for our, their in pairs}
     arcs = [arc for sentence in theirs.sentences for arc in zip(*sentence.arcs, strict=True)]
@@ -317,7 +319,7 @@ def _arcs_of_block(ours: Words, theirs: Words) -> list[Arcs]:
     return [Arcs(tuple(each), tuple(names)) for each, names in zip(heads, labels, strict=True)]
 
 
-def _larger_word(words: Words, span: Span) -> int | None:
+def _larger_word(words: WordSpans, span: Span) -> int | None:
     """Return the word outside multiword tokens whose span contains this one, or None."""
     word = bisect_right(words.spans, span[0], key=lambda each: each[0]) - 1
     is_inside = word >= 0 and not words.in_multiword[word] and span[1] <= words.spans[word][1]

@@ -15,7 +15,7 @@ from treefine import Constraints, evaluate, read_treebank, write_treebank
 from treefine.parsing.initial import empty, from_file
 from treefine.parsing.parser import Parser
 from treefine.training.data import Data, noised
-from treefine.training.epochs import Accuracy, Scorer
+from treefine.training.epochs import Accuracy, DevScorer
 from treefine.training.initial_parses import ParseSource
 from treefine.training.prepare import prepare, settings_of
 from treefine.training.processes import Processes
@@ -110,7 +110,7 @@ def test_training_draws_from_the_parses_of_each_source_and_dev_is_measured_from_
         return Accuracy((0.5,), 0.5, 0.5)
 
     shutil.copytree(folder / "out" / "mix", tmp_path / "mix")
-    monkeypatch.setattr(Scorer, "accuracy", measure)
+    monkeypatch.setattr(DevScorer, "accuracy", measure)
     list(train(prepare(folder / "mixed.toml", ["training.epochs=1"]), tmp_path, device=CPU))
 
     gold = {name: list(read_treebank(folder / f"{name}.conllu")) for name in ("train", "dev")}
