@@ -376,17 +376,18 @@ class ModelServer:
     def _parse_batch(self, tickets: Sequence[Ticket], host: ParserHost | RemoteHost) -> None:
         started = monotonic()
         self._segment_together([each for each in tickets if each.segmented is None])
-        slices = self._take(tickets)
-        self._parse(slices, host)
-        parsed = [each.sentence for part in slices if not part.ticket.answer.cancelled() for each in part.segmented]
-        if parsed:
+        parsed = list(self._parse(self._take(tickets), host))
+        sentences = [each.sentence for part, _ in parsed for each in part.segmented]
+        if sentences:  # counted before the answers, so that a client that asks for the metrics finds its request there
             seconds = monotonic() - started
-            n_characters = sum(len(form) + 1 for sentence in parsed for form in sentence.forms)
+            n_characters = sum(len(form) + 1 for sentence in sentences for form in sentence.forms)
             self._speed += 0.2 * (n_characters / max(seconds, 1e-6) - self._speed)
-            self._metrics.batch_sentences.labels(self.name).observe(len(parsed))
+            self._metrics.batch_sentences.labels(self.name).observe(len(sentences))
             self._metrics.batch_seconds.labels(self.name).observe(seconds)
-            self._metrics.sentences.labels(self.name).inc(len(parsed))
-            self._metrics.words.labels(self.name).inc(sum(map(len, parsed)))
+            self._metrics.sentences.labels(self.name).inc(len(sentences))
+            self._metrics.words.labels(self.name).inc(sum(map(len, sentences)))
+        for part, results in parsed:
+            part.ticket.add(part.number, results)
 
     def _segment_together(self, tickets: Sequence[Ticket]) -> None:
         """Segment the short texts of several requests at once, which is faster; long ones are segmented piecemeal."""
@@ -440,8 +441,10 @@ class ModelServer:
             return SLICE_WORK
         return min(SLICE_WORK, -(-ticket.request.work // self._n_workers))
 
-    def _parse(self, slices: Sequence[Slice], host: ParserHost | RemoteHost, *, is_repeated: bool = False) -> None:
-        """Parse sentences of requests with the same options; if one of the requests fails, the others do not."""
+    def _parse(
+        self, slices: Sequence[Slice], host: ParserHost | RemoteHost, *, is_repeated: bool = False
+    ) -> Iterator[tuple[Slice, list[Any]]]:
+        """Yield slices of requests with the same options, and their results; one that fails does not affect others."""
         slices = [each for each in slices if not each.ticket.answer.done()]
         if not slices:
             return
@@ -456,24 +459,17 @@ class ModelServer:
                 results = iter(host.parse(request.result, request.options, segmented, constraints))
         except UnwantedError:
             return
-        except WorkerDiedError as error:  # starting a new process takes long: try each request only once more
-            if is_repeated:
-                self._fail(slices[0].ticket, RuntimeError(str(error)))  # an error of the server, not of its client
-                return
-            for each in slices:
-                self._parse([each], host, is_repeated=True)
-            return
         except Exception as error:
-            if len(slices) == 1:
-                self._fail(slices[0].ticket, error)
-                return
-            middle = len(slices) // 2
-            for half in (slices[:middle], slices[middle:]):
-                self._parse(half, host)
+            has_died = isinstance(error, WorkerDiedError)
+            if len(slices) > 1 or (has_died and not is_repeated):  # starting a new process is slow: retry only once
+                for each in slices:
+                    yield from self._parse([each], host, is_repeated=is_repeated or has_died)
+            else:  # the death of a worker is an error of the server, not of its client
+                self._fail(slices[0].ticket, RuntimeError(str(error)) if has_died else error)
             return
         self._n_failures = 0
         for each in slices:
-            each.ticket.add(each.number, list(islice(results, len(each.segmented))))
+            yield each, list(islice(results, len(each.segmented)))
 
     def _fail(self, ticket: Ticket, error: Exception) -> None:
         if not isinstance(error, TreefineError):
