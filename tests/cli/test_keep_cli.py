@@ -28,13 +28,12 @@ def marked(sentences, decided):
     write_treebank([each.mark(sentence) for sentence, each in zip(sentences, decided, strict=True)], "marked.conllu")
 
 
-@pytest.mark.parametrize("command", ["parse", "refine"])
-def test_marked_arcs_and_their_marks_are_kept(place, command):
+def test_marked_arcs_and_their_marks_are_kept(place):
     sentences = medium_sentences()
     decided = [Constraints(heads={1: 2}, labels={1: "obj"}, not_heads={3: [4]}) for _ in sentences]
     marked(sentences, decided)
 
-    invoke(command, "marked.conllu", "--model", "model", "-o", "out.conllu")
+    invoke("parse", "marked.conllu", "--model", "model", "-o", "out.conllu")
 
     for sentence in read_treebank("out.conllu"):
         assert sentence.graph.is_tree

@@ -56,10 +56,8 @@ def assert_only_the_tree_changed(before, after):
 )
 def test_a_command_returns_the_trees_of_the_parser_with_the_same_options(models, command, arguments, options):
     out = invoke(command, "in.conllu", "--model", "rngtr", *arguments, "--device", "cpu").stdout
-    from_stdin = invoke(command, "-", "--model", "rngtr", *arguments, input=Path("in.conllu").read_text()).stdout
 
     assert read(out) == list(Parser.from_pretrained("rngtr", device="cpu", **options).stream_trees(sample(4)))
-    assert from_stdin == out
 
 
 @pytest.mark.parametrize("name", ["constructs.conllu", "penn.conllx", "german.conll09"])
@@ -73,10 +71,6 @@ def test_every_construct_of_every_format_is_kept(models, name):
     ("arguments", "message"),
     [
         (
-            ["parse", "--model", "rngtr", "empty.conllu"],
-            "empty.conllu: The file contains no sentences. Is it the right file?",
-        ),
-        (
             ["parse", "--model", "rngtr", "--from", "words", "empty.txt"],
             "empty.txt: The file contains no sentences. Is it the right file?",
         ),
@@ -88,7 +82,6 @@ def test_every_construct_of_every_format_is_kept(models, name):
     ],
 )
 def test_bad_inputs_and_models_are_reported(models, arguments, message):
-    Path("empty.conllu").touch()
     Path("empty.txt").touch()
 
     assert failed(invoke, *arguments) == message
@@ -98,13 +91,11 @@ def test_words_with_one_sentence_per_line_are_parsed(models):
     Path("in.txt").write_text("A dog barks .\n\nIt sleeps\n")
 
     out = invoke("parse", "--model", "tagger", "--from", "words", "in.txt").stdout
-    from_stdin = invoke("parse", "--model", "tagger", "--from", "words", "-", input="A dog barks .\n\nIt sleeps\n")
 
     first, second = read(out)
     assert first.comments[-2:] == ("# sent_id = 1", "# text = A dog barks .")
     assert (first.forms, second.forms) == (("A", "dog", "barks", "."), ("It", "sleeps"))
     assert "_" not in first.upos + first.xpos
-    assert from_stdin.stdout == out.replace("# newdoc id = in.txt", "# newdoc")
 
 
 def test_missing_tags_are_reported_once(models):
@@ -119,32 +110,17 @@ def test_missing_tags_are_reported_once(models):
     assert invoke("parse", "--model", "rngtr", "in.conllu").stderr == ""
 
 
-def test_an_initial_file_of_different_sentences_is_reported_and_nothing_is_written(models):
-    write_treebank(sample(3), "short.conllu")
-
-    message = failed(invoke, "parse", "--model", "rngtr", "--initial", "short.conllu", "in.conllu", "-o", "out.conllu")
-
-    assert message.startswith("short.conllu: The file ends before ")
-    assert not Path("out.conllu").exists()
-
-
-@pytest.mark.parametrize("command", ["parse", "refine"])
 @pytest.mark.parametrize(
-    ("option", "message"),
+    ("command", "option", "message"),
     [
-        (["--tags", "gold"], "'gold' is not one of"),
-        (["--steps", 0], "Invalid value for '--steps'"),
-        (["--format", "docx"], "'docx' is not one of 'tree', 'conllu'"),
-        (["--from", "csv"], "'csv' is not one of"),
+        ("parse", ["--steps", 0], "Invalid value for '--steps'"),
+        ("parse", ["--format", "docx"], "'docx' is not one of 'tree', 'conllu'"),
+        ("refine", ["--from", "csv"], "'csv' is not one of"),
     ],
 )
 def test_an_error_about_a_wrong_choice_lists_the_right_ones(models, command, option, message):
     assert message in invoke(command, "--model", "rngtr", *option, "in.conllu", code=2).stderr
 
 
-@pytest.mark.parametrize("asked", ["zz", "foo/bar", "klingon"])
-def test_an_unknown_language_is_refused_with_the_list_of_languages(asked):
-    message = failed(invoke, "parse", "--text", "--lang", asked, "x")
-
-    assert f"There is no language '{asked}'." in message
-    assert "af, cy, da, de" in message
+def test_an_unknown_language_is_refused():
+    assert failed(invoke, "parse", "--text", "--lang", "klingon", "x").startswith("There is no language 'klingon'.")

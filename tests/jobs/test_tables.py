@@ -1,5 +1,7 @@
-"""Parquet tables from the command line, read back with pyarrow, pandas and Polars."""
+"""CSV and TSV tables as Python reads them, and Parquet tables as pyarrow and pandas do."""
 
+import csv
+import io
 import re
 import sys
 from itertools import chain, islice, repeat
@@ -8,13 +10,17 @@ from pathlib import Path
 import pandas
 import pyarrow.parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.commands import failed, invoke
 from tests.support.data import DATA
+from tests.support.generated import conllu_files
 from tests.support.tiny import sample
-from treefine import write_treebank
+from treefine import read_treebank, write_treebank
 from treefine.jobs.outputs import write_table
-from treefine.parsing.table import ROWS, Content, table_of
+from treefine.parsing.table import ROWS, Content, csv_texts, table_of
+from treefine.treebank.sentence import Sentence
 
 TEXT = "The old man the boats. Nobody came.\n\nReally? Yes"
 OTHER = "Dogs bark."
@@ -42,9 +48,32 @@ def rows(path):
     return found
 
 
-def columns(path, *names):
-    found = pyarrow.parquet.read_table(path).to_pydict()
-    return list(zip(*(found[name] for name in names), strict=True))
+def csv_rows(sentences, delimiter):
+    text = "".join(csv_texts(sentences, Content(), delimiter=delimiter))
+    return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
+
+
+@given(content=conllu_files(), delimiter=st.sampled_from([",", "\t"]))
+def test_csv_holds_every_word_as_it_is(content, delimiter):
+    sentences = list(read_treebank(io.BytesIO(content)))
+
+    found = csv_rows(sentences, delimiter)
+
+    words = [(number, each, word) for number, each in enumerate(sentences, start=1) for word in each.words]
+    for row, (number, sentence, word) in zip(found, words, strict=True):
+        assert (row["sentence"], row["word"], row["head"]) == (str(number), str(word.number), str(word.head))
+        for name in ("form", "lemma", "upos", "xpos", "feats", "label"):
+            assert row[name] == getattr(word, name)
+        assert row["sent_id"] == sentence.sent_id
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_words_that_look_like_formulas_are_written_unchanged(delimiter):
+    forms = ["-LRB-", "--", "@user", "=)", "+1", '"', "'"]
+
+    rows = csv_rows([Sentence.of_words(forms, lemma=forms)], delimiter)
+
+    assert [row["form"] for row in rows] == [row["lemma"] for row in rows] == forms
 
 
 def without_names(found):

@@ -33,6 +33,7 @@ from treefine.jobs.outputs import drop_stdout
 from treefine.wording import visible
 
 _STRING_TYPE = re.compile(r" <(?:str|list\[str\])>$")  # after the name of an argument in the help of newer Typer
+_LITERAL_DEFAULT = re.compile(r'(?<=\[default: )\((?:"(\w+)"|([\d.]+))\)')  # a value, not a description
 
 
 @cache
@@ -118,10 +119,11 @@ class _Command(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         write = formatter.write_dl
 
-        def write_without_types(rows: Any, *places: Any, **options: Any) -> None:
-            write([(_STRING_TYPE.sub("", names), text) for names, text in rows], *places, **options)
+        def write_plainly(rows: Any, *places: Any, **options: Any) -> None:
+            rows = [(_STRING_TYPE.sub("", names), _LITERAL_DEFAULT.sub(r"\1\2", text)) for names, text in rows]
+            write(rows, *places, **options)
 
-        formatter.write_dl = write_without_types
+        formatter.write_dl = write_plainly
         super().format_options(ctx, formatter)
 
 

@@ -120,7 +120,7 @@ def parse_command(
     _run(inputs, chosen, options, also_read=[str(path) for path in initial if path and Path(str(path)).is_file()])
 
 
-@with_options(without=["initial"], defaults={"stop_above": "1", "trust": "auto"})
+@with_options(without=["initial"], defaults={"stop_above": "1", "trust": '"auto"'})
 def refine_command(
     sources: list[str] | None = TREEBANKS,
     kind: TreebankKind | None = TREEBANK_KIND,
