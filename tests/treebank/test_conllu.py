@@ -11,7 +11,7 @@ from tests.support.generated import conllu_files, conllu_lines
 from treefine import Sentence, TreebankError, read_treebank, write_treebank
 from treefine.errors import EmptyError
 from treefine.treebank import conllu
-from treefine.treebank.conllu import cut_treebank, line_faults, read_blocks, read_stretch, read_words
+from treefine.treebank.conllu import cut_sentences, cut_treebank, line_faults, read_blocks, read_words
 from treefine.treebank.sentence import CONLLU
 
 ROW = b"1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n"
@@ -30,18 +30,6 @@ def rewritten(content: bytes) -> bytes:
 @given(conllu_files())
 def test_every_valid_file_comes_back_byte_for_byte(content):
     assert rewritten(content) == content
-
-
-@given(conllu_files(), st.integers(3, 40))
-def test_chunk_boundaries_do_not_change_the_sentences(content, chunk):
-    whole = list(read_treebank(io.BytesIO(content)))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(conllu, "_CHUNK", chunk)
-        cut = list(read_treebank(io.BytesIO(content)))
-
-    assert cut == whole
-    assert [(s.line, s.number) for s in cut] == [(s.line, s.number) for s in whole]
 
 
 @pytest.mark.parametrize(
@@ -143,53 +131,43 @@ def test_a_file_of_blank_lines_is_rejected_early(before):
     assert stream.tell() < 1 << 18
 
 
-# A file read in stretches has the same sentences and faults as the whole file
+# A file is read in stretches of whole sentences, wherever they are cut
 
 PARTS = [b"\n", b"\r\n", b"\r", b"\xef\xbb\xbf", b"# text", b"\0", b"\xff", b"2\tb\n", ROW, ROW + b"\n", ROW + b"\r\n"]
 
 
-def whole(data, form=CONLLU):
-    stream = io.BytesIO(data)
-    stream.name = "x"
-    return found(read_blocks(stream, format=form.name))
-
-
-def in_stretches(data, size, form=CONLLU):
-    def reads():
-        number = 1
-        for stretch in cut_treebank(io.BytesIO(data), "x", size=size):
-            for read in read_stretch(stretch, form, "x", number=number):
-                yield read
-                number = read.number + (read.has_words if isinstance(read, conllu.Unreadable) else 1)
-
-    return found(reads())
-
-
-def found(reads):
+def found(data: bytes, size: int = 1 << 16) -> list:
     """Return everything that is read: sentences, the text of faults, and the final error."""
     results = []
-    try:
-        for read in reads:
-            is_fault = isinstance(read, conllu.Unreadable)
-            place = (read.line, read.number)
-            results.append((place, tuple(map(str, read.faults)) if is_fault else (read, read.layout)))
-    except TreebankError as error:
-        results.append((type(error), str(error)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conllu, "_CHUNK", size)
+        try:
+            for read in read_blocks(io.BytesIO(data)):
+                is_fault = isinstance(read, conllu.Unreadable)
+                place = (read.line, read.number)
+                results.append((place, tuple(map(str, read.faults)) if is_fault else (read, read.layout)))
+        except TreebankError as error:
+            results.append((type(error), str(error)))
     return results
 
 
-@given(data=conllu_files(), size=st.integers(1, 600))
-def test_the_stretches_of_a_valid_file_have_its_sentences(data, size):
-    assert in_stretches(data, size) == whole(data)
-    assert b"".join(each.data for each in cut_treebank(io.BytesIO(data), "x", size=size)) == data
-
-
-@given(data=st.lists(st.sampled_from(PARTS), max_size=12).map(b"".join), size=st.integers(1, 80))
+@given(data=conllu_files() | st.lists(st.sampled_from(PARTS), max_size=12).map(b"".join), size=st.integers(1, 600))
 @example(data=b"\n\n\xef\xbb\xbf" + ROW, size=1)
 @example(data=ROW + b"\n\xef\xbb\xbf" + ROW, size=1)
 @example(data=ROW + b"\n\r\n\n" + ROW + b"\n", size=len(ROW) + 1)
-def test_the_stretches_of_any_bytes_have_the_faults_of_the_whole_file(data, size):
-    assert in_stretches(data, size) == whole(data)
+def test_the_sizes_of_stretches_do_not_change_sentences_faults_and_places(data, size):
+    assert found(data, size) == found(data)
+
+
+@given(conllu_files(), st.integers(1, 600))
+def test_stretches_and_single_blocks_give_back_every_byte(data, size):
+    stretches = list(cut_treebank(io.BytesIO(data), "x", size=size))
+
+    assert b"".join(each.data for each in stretches) == data
+    assert b"".join(each.data for each in cut_sentences(data, "x")) == data
+    assert [each.line for each in stretches] == [
+        1 + b"".join(each.data for each in stretches[:number]).count(b"\n") for number in range(len(stretches))
+    ]
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\r\n", b"\xef\xbb\xbf\n"])

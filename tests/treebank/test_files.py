@@ -81,24 +81,6 @@ def test_two_runs_that_write_the_same_file_do_not_disturb_each_other(tmp_path):
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("out.html", b"first")]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
-@pytest.mark.parametrize(("name", "code"), [("fcntl.flock", errno.ENOLCK), ("os.open", errno.EMFILE)])
-def test_a_run_that_cannot_lock_the_temporary_file_leaves_it_to_the_run_that_writes_it(
-    tmp_path, monkeypatch, name, code
-):
-    def fail(*_):
-        raise OSError(code, os.strerror(code))
-
-    with open_output(tmp_path / "out.html") as first:
-        first.write(b"first")
-        monkeypatch.setattr(name, fail)
-        with open_output(tmp_path / "out.html") as second:
-            second.write(b"second")
-        assert (tmp_path / "out.html").read_bytes() == b"second"
-
-    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("out.html", b"first")]
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows reports such errors earlier")
 def test_an_error_of_closing_is_reported_before_the_old_file_is_replaced(tmp_path, monkeypatch):
     (tmp_path / "out.html").write_bytes(b"old")

@@ -9,17 +9,14 @@ import codecs
 import json
 import os
 import shutil
-import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from filelock import lock_descriptor
-
 from treefine.errors import AlignmentError, TreefineError
-from treefine.treebank.files import COMPRESSED, linked_file, not_written, open_output
+from treefine.treebank.files import COMPRESSED, linked_file, not_written, open_locked, open_output
 from treefine.wording import count
 
 
@@ -135,37 +132,14 @@ def _next_step(file: BinaryIO, path: Path) -> str:
 
 def _locked(path: Path, name: str) -> BinaryIO:
     """Open the part file and lock it for this process."""
-    while True:
-        try:
-            file = open(path, "a+b", opener=_opened)
-        except OSError as error:
-            raise not_written(error.strerror or str(error), name) from error
-        with suppress(OSError):  # a file system without locks raises it
-            if not lock_descriptor(file.fileno(), blocking=False):
-                file.close()
-                hint = "Wait until it ends, or stop it and continue with --resume."
-                raise TreefineError("Another run is writing this file.", hint=hint, path=name)
-        with suppress(FileNotFoundError):
-            if path.stat().st_ino == os.fstat(file.fileno()).st_ino:
-                return file
-        file.close()  # another process just renamed it to the target
-
-
-def _opened(name: str, flags: int) -> int:
-    """Open or create a part file; refuse a link, anything that is no file, and a file of another user.
-
-    Otherwise another user could choose the file that this run overwrites, or change it meanwhile.
-    """
-    path = Path(name)
-    if path.is_symlink():
-        raise PermissionError(f"{path.name} is a link")
-    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # do not wait for the reader of a named pipe
-    descriptor = os.open(name, flags, 0o666)
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_uid != getattr(os, "geteuid", lambda: 0)():
-        os.close(descriptor)
-        raise PermissionError(f"{path.name} is not a file of this user alone")
-    return descriptor
+    try:
+        file = open_locked(path)
+    except OSError as error:
+        raise not_written(error.strerror or str(error), name) from error
+    if file is None:
+        hint = "Wait until it ends, or stop it and continue with --resume."
+        raise TreefineError("Another run is writing this file.", hint=hint, path=name)
+    return file
 
 
 def _last_sentence(file: BinaryIO, *, is_json: bool) -> _LastSentence | None:

@@ -108,8 +108,6 @@ class Document:
                 raise TreebankError("This copy of the original file was changed.", path=str(self._original), hint=hint)
         blocks = cut_sentences(content, str(self.path))
         self._texts = {key: each.data.decode(errors="surrogateescape") for key, each in enumerate(blocks, start=1)}
-        if not self._texts:
-            raise TreebankError("The file contains no sentences.", path=str(self.path), hint="Is it the right file?")
         self._first_texts = dict(self._texts)
         self.keys = list(self._texts)
         self._places: dict[int, int] | None = None

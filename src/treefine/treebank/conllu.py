@@ -89,15 +89,13 @@ def read_blocks(
     name: str | None = None,
 ) -> Iterator[Sentence | Unreadable]:
     """Yield the blocks between blank lines, in order: sentences, and blocks that are not valid sentences."""
-    path = name or name_of(source)
+    path, number = name or name_of(source), 1
     form = format_of(path, format)
-    is_empty = True
     with open_input(source, on_bytes=on_bytes) as stream:
-        for read in _sentences(_blocks(stream, path), form, path):
-            yield read
-            is_empty = False
-    if is_empty:
-        raise _no_sentence(path)
+        for stretch in cut_treebank(stream, path, size=_CHUNK):
+            for read in read_stretch(stretch, form, path, number=number):
+                yield read
+                number = read.number + (isinstance(read, Sentence) or read.has_words)
 
 
 class Stretch(NamedTuple):
@@ -128,14 +126,17 @@ def cut_treebank(stream: BinaryIO, path: str, *, size: int = _STRETCH) -> Iterat
 
 def cut_sentences(data: bytes, path: str) -> Iterator[Stretch]:
     """Cut the content of a file into single blocks; joined, they give back every byte."""
-    for block in _blocks(BytesIO(data), path):
-        yield Stretch(block.start + block.body + block.end, block.line - block.start.count(b"\n"))
+    for stretch in cut_treebank(BytesIO(data), path):
+        for block in _blocks(stretch, path):
+            yield Stretch(block.start + block.body + block.end, block.line - block.start.count(b"\n"))
 
 
 def read_stretch(stretch: Stretch, form: Format, path: str, *, number: int = 1) -> Iterator[Sentence | Unreadable]:
     """Yield the blocks of this part of a file, as `read_blocks` does; `number` is that of its first sentence."""
-    with BytesIO(stretch.data) as stream:
-        yield from _sentences(_blocks(stream, path, stretch.line), form, path, number)
+    for block in _blocks(stretch, path):
+        read = _sentence(block, form, path, number)
+        yield read
+        number += isinstance(read, Sentence) or read.has_words
 
 
 def write_treebank(sentences: Iterable[Sentence | HasSentence], target: str | os.PathLike[str]) -> int:
@@ -197,36 +198,25 @@ class _Block(NamedTuple):
     end: bytes
 
 
-def _blocks(stream: BinaryIO, path: str, line: int = 1) -> Iterator[_Block]:
-    """Cut the stream at blank lines into blocks; joined, they give back every byte of the file."""
-    start, rest = b"", b""
-    for chunk in _chunks(stream, path, _CHUNK):
-        if line == 1 and not rest:
-            before = _start_of(chunk)
-            start, chunk = start + before, chunk[len(before) :]
-            line += before.count(b"\n")
-            if b"\0" in chunk.partition(b"\n")[0]:
-                compressed = f"If it is compressed, its name must end in {COMPRESSED_NAMES}"
-                hint = f"{compressed}; if it is UTF-16, convert it to UTF-8."
-                raise TreebankError("This is not a text file: it contains null bytes.", hint=hint, path=path)
-        *parts, rest = _BETWEEN_SENTENCES.split(rest + chunk)
-        _check_length(rest, path, line)
-        for body, end in zip(parts[::2], parts[1::2], strict=True):
-            if body.endswith(b"\r"):
-                body, end = body[:-1], b"\r" + end
-            yield _Block(line, start, body, end)
-            line += body.count(b"\n") + end.count(b"\n")
-            start = b""
+def _blocks(stretch: Stretch, path: str) -> Iterator[_Block]:
+    """Cut a stretch at blank lines into blocks; joined, they give back every byte."""
+    data, line = stretch
+    start = _start_of(data) if line == 1 else b""
+    data, line = data[len(start) :], line + start.count(b"\n")
+    if stretch.line == 1 and b"\0" in data.partition(b"\n")[0]:
+        compressed = f"If it is compressed, its name must end in {COMPRESSED_NAMES}"
+        hint = f"{compressed}; if it is UTF-16, convert it to UTF-8."
+        raise TreebankError("This is not a text file: it contains null bytes.", hint=hint, path=path)
+    *parts, rest = _BETWEEN_SENTENCES.split(data)
     if rest:
-        body = rest.removesuffix(b"\n").removesuffix(b"\r")
-        yield _Block(line, start, body, rest[len(body) :])
-
-
-def _sentences(blocks: Iterable[_Block], form: Format, path: str, number: int = 1) -> Iterator[Sentence | Unreadable]:
-    for block in blocks:
-        read = _sentence(block, form, path, number)
-        yield read
-        number += isinstance(read, Sentence) or read.has_words
+        body = rest.removesuffix(b"\n")
+        parts += body, rest[len(body) :]
+    for body, end in zip(parts[::2], parts[1::2], strict=True):
+        if body.endswith(b"\r"):
+            body, end = body[:-1], b"\r" + end
+        yield _Block(line, start, body, end)
+        line += body.count(b"\n") + end.count(b"\n")
+        start = b""
 
 
 def _start_of(data: bytes) -> bytes:

@@ -246,7 +246,7 @@ def _compressed(raw: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _renamed_at_end(path: Path, *, is_synced: bool) -> Iterator[BinaryIO]:
-    scratch, raw = _locked_scratch(path) or _new_scratch(path)
+    scratch, raw = _open_scratch(path)
     with raw:
         try:
             yield raw
@@ -267,48 +267,48 @@ def _renamed_at_end(path: Path, *, is_synced: bool) -> Iterator[BinaryIO]:
             raise
 
 
-def _new_scratch(path: Path) -> tuple[Path, BinaryIO]:
+def _open_scratch(path: Path) -> tuple[Path, BinaryIO]:
+    """Open the temporary file of a path, which a killed run may have left; if it is not ours, open a new one."""
+    scratch = path.with_name(f".{path.name}.tmp")
+    with suppress(OSError):
+        if (raw := open_locked(scratch)) is not None:
+            raw.truncate(0)
+            return scratch, raw
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     return scratch, scratch.open("xb")
 
 
-def _locked_scratch(path: Path) -> tuple[Path, BinaryIO] | None:
-    """Open and lock the temporary file of a path, which a killed run may have left, so that none is left at the end.
+def open_locked(path: Path) -> BinaryIO | None:
+    """Open or create a file and lock it for this process; return None if another process has locked it.
 
-    Return None if another process is writing it, if it belongs to another user, or if the file system has no locks.
+    Raises OSError for a link, for anything that is no file, and for a file of another user. Otherwise another user
+    could choose the file that is overwritten, or change it meanwhile.
     """
-    if sys.platform == "win32":
-        return None
-    import fcntl
+    from filelock import lock_descriptor
 
-    scratch = path.with_name(f".{path.name}.tmp")
-    with ExitStack() as stack, suppress(OSError):
-        raw, is_new = _open_scratch(scratch)
-        stack.enter_context(raw)
-        try:
-            fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return None
-        except OSError:
-            if is_new:  # otherwise another process may be writing it
-                scratch.unlink()
-            return None
-        status = os.fstat(raw.fileno())
-        is_own = is_new or (status.st_uid == os.geteuid() and stat.S_ISREG(status.st_mode))
-        if is_own and status.st_nlink == 1 and _is_at(scratch, raw):  # another process may have just renamed it
-            raw.truncate(0)
-            stack.pop_all()
-            return scratch, raw
-    return None
+    while True:
+        file = open(path, "a+b", opener=_open_own)
+        with suppress(OSError):  # a file system without locks raises it
+            if not lock_descriptor(file.fileno(), blocking=False):
+                file.close()
+                return None
+        with suppress(FileNotFoundError):
+            if _is_at(path, file):
+                return file
+        file.close()  # another process has just renamed it
 
 
-def _open_scratch(scratch: Path) -> tuple[BinaryIO, bool]:
-    """Open a temporary file without changing its content. Return it, and whether it is new."""
-    try:
-        return scratch.open("xb"), True
-    except FileExistsError:
-        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # do not wait for the reader of a named pipe
-        return open(scratch, "wb", opener=lambda name, _: os.open(name, flags)), False
+def _open_own(name: str, flags: int) -> int:
+    path = Path(name)
+    if path.is_symlink():
+        raise PermissionError(f"{path.name} is a link")
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # do not wait for the reader of a named pipe
+    descriptor = os.open(name, flags, 0o666)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or status.st_uid != getattr(os, "geteuid", lambda: 0)():
+        os.close(descriptor)
+        raise PermissionError(f"{path.name} is not a file of this user alone")
+    return descriptor
 
 
 def _is_at(path: Path, raw: BinaryIO) -> bool:
