@@ -10,12 +10,7 @@ TreefineError
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeIs
 
 NO_MEMORY = "There is not enough memory to parse this sentence."
 NO_MEMORY_HINT = "Use another device or a smaller model."
@@ -108,15 +103,6 @@ def described(value: object) -> str:
     if not look or len(look) > 40 or look.startswith("<") or "\n" in look:
         return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
     return f"the {name} {look}"
-
-
-def is_list_like(value: object) -> TypeIs[Iterable[Any]]:
-    """Return whether a value can be a list of words, texts or sentences: an iterable, but not a string or a mapping.
-
-    >>> is_list_like(["A", "dog"]), is_list_like(iter(())), is_list_like("A dog"), is_list_like({"A": 1})
-    (True, True, False, False)
-    """
-    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
 
 
 def is_whole_number(value: object) -> bool:

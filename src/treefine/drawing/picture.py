@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-from treefine.errors import TreefineError, described, is_list_like
+from treefine.errors import TreefineError, described
 from treefine.treebank.graph import ROOT, Graph, changed_words
-from treefine.treebank.sentence import BLANK, HasSentence, Sentence, Token, own_text, sentence_in
+from treefine.treebank.sentence import BLANK, HasSentence, Sentence, Token, is_list_like, own_text, sentence_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 
 from treefine.config import Precision, TagChoice
-from treefine.errors import TreefineError, described, is_list_like, is_whole_number
+from treefine.errors import TreefineError, described, is_whole_number
 from treefine.parsing.initial import InitialParser
 from treefine.treebank.constraints import Constraints, Keep
-from treefine.treebank.sentence import HasSentence, Sentence, sentence_in
+from treefine.treebank.sentence import HasSentence, Sentence, is_list_like, sentence_in
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,7 @@ from treefine.drawing.html import to_html
 from treefine.drawing.picture import Picture, shown_tags, step_pictures
 from treefine.drawing.svg import to_svg
 from treefine.drawing.text import draw_text
-from treefine.errors import TreefineError, is_list_like
+from treefine.errors import TreefineError
 from treefine.model.vocabulary import language_of
 from treefine.parsing.annotate import with_confidence, with_rank
 from treefine.parsing.confidence import Confidence, RankedTree, agreement
@@ -22,7 +22,7 @@ from treefine.parsing.table import Content, import_package, table_of
 from treefine.treebank.conllu import texts_in_file
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.raw_text import Span
-from treefine.treebank.sentence import BLANK, Sentence, Word, own_text, shown_text
+from treefine.treebank.sentence import BLANK, Sentence, Word, is_list_like, own_text, shown_text
 
 
 @dataclass(frozen=True, slots=True)

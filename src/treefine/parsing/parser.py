@@ -24,7 +24,6 @@ from treefine.errors import (
     TreefineError,
     UnknownLabelWarning,
     described,
-    is_list_like,
     is_whole_number,
 )
 from treefine.model.bundled import ABOUT, about, bundled_models, find_model, model_for
@@ -57,7 +56,7 @@ from treefine.treebank.constraints import Constraints, Keep, unknown_labels
 from treefine.treebank.files import Source, path_of
 from treefine.treebank.raw_text import spans_in
 from treefine.treebank.schemes import label_map_of
-from treefine.treebank.sentence import HasSentence, Sentence, own_text, sentence_in
+from treefine.treebank.sentence import HasSentence, Sentence, is_list_like, own_text, sentence_in
 
 if TYPE_CHECKING:
     from treefine.fast.engine import Engine

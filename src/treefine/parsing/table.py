@@ -15,9 +15,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
 from treefine.config import COLUMNS
-from treefine.errors import TreefineError, described, is_list_like
+from treefine.errors import TreefineError, described
 from treefine.treebank.raw_text import Span, spans_in
-from treefine.treebank.sentence import Sentence, own_text, sentence_in
+from treefine.treebank.sentence import Sentence, is_list_like, own_text, sentence_in
 
 if TYPE_CHECKING:
     from treefine.parsing.parse import Parse

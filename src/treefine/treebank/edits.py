@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from treefine.errors import is_list_like
 from treefine.treebank.graph import ROOT, Arcs
 from treefine.treebank.raw_text import Span, gap_of, spans_in
-from treefine.treebank.sentence import BLANK, Sentence, Token
+from treefine.treebank.sentence import BLANK, Sentence, Token, is_list_like
 
 _Row: TypeAlias = "list[str]"  # the cells of one line; the ID of a new word is "3+" if it was split from word 3
 _COLUMNS = ("form", "lemma", "upos", "xpos", "feats", "deps", "misc")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from treefine.errors import TreebankError, described, is_list_like
+from treefine.errors import TreebankError, described
 from treefine.treebank.graph import Arcs, Graph
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 BLANK = "_"
 _BREAK = re.compile("[\t\n\r\0]")  # characters that no cell can hold
@@ -378,6 +381,15 @@ def sentences_in(given: object, what: str) -> Iterator[Sentence]:
         if sentence is None:
             raise TreebankError(f"Item {number} of {what} is not a sentence but {described(each)}.", hint=hint)
         yield sentence
+
+
+def is_list_like(value: object) -> TypeIs[Iterable[Any]]:
+    """Return whether a value can be a list of words, texts or sentences: an iterable, but not a string or a mapping.
+
+    >>> is_list_like(["A", "dog"]), is_list_like(iter(())), is_list_like("A dog"), is_list_like({"A": 1})
+    (True, True, False, False)
+    """
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
 
 
 def _strings(values: object, what: str) -> tuple[str, ...]:
