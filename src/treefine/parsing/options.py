@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from numbers import Real
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
 
 from treefine.config import Precision, TagChoice
 from treefine.errors import TreefineError, described, is_whole_number
@@ -277,8 +277,8 @@ def options_from_text(values: Mapping[str, object]) -> ParserOptions:
     )
 
 
-_CHARACTERS_AT_ONCE = 1 << 16  # in the texts that `next_texts` reads, without the last one
-_Context = TypeVar("_Context")  # what belongs to a text of `Parser.pipe`
+_TEXTS_AT_FIRST = 16  # in the first group of a `pipe`, so that its results come early
+_CHARACTERS_AT_ONCE = 1 << 16  # in a group of texts, without the last one
 
 Words = Sentence | HasSentence | Sequence[str]
 """One sentence to parse: a Sentence, a Parse, or a list of words."""
@@ -367,8 +367,9 @@ def checked_strings(texts: Iterable[str], what: str) -> Iterator[str]:
     return checked()
 
 
-def text_pairs(items: Iterable[Any], *, as_tuples: bool) -> Iterator[tuple[str, Any]]:
-    """Yield each text of a `pipe` with its context, None by default."""
+def text_groups(items: Iterable[Any], most: int, *, as_tuples: bool) -> Iterator[list[tuple[str, Any]]]:
+    """Yield the texts of a `pipe` with their contexts, at most `most` at a time, and fewer if they are long."""
+    size, group, n_characters = min(most, _TEXTS_AT_FIRST), list[tuple[str, Any]](), 0
     for number, item in enumerate(items, start=1):
         if as_tuples and (not isinstance(item, tuple | list) or len(item) != 2):
             hint = "With as_tuples, pass pairs of a text and its context."
@@ -377,14 +378,10 @@ def text_pairs(items: Iterable[Any], *, as_tuples: bool) -> Iterator[tuple[str, 
         if not isinstance(text, str):
             hint = "Pass as_tuples=True for pairs." if isinstance(text, tuple) else ""
             raise TreefineError(f"Item {number} of the texts is not a string but {described(text)}.", hint=hint)
-        yield text, context
-
-
-def next_texts(pairs: Iterator[tuple[str, _Context]], most: int) -> list[tuple[str, _Context]]:
-    """Read the next texts of a `pipe`: at most this many, and fewer if they are long."""
-    group: list[tuple[str, _Context]] = []
-    n_characters = 0
-    while len(group) < most and n_characters < _CHARACTERS_AT_ONCE and (pair := next(pairs, None)) is not None:
-        group.append(pair)
-        n_characters += len(pair[0])
-    return group
+        group.append((text, context))
+        n_characters += len(text)
+        if len(group) == size or n_characters >= _CHARACTERS_AT_ONCE:
+            yield group
+            size, group, n_characters = min(most, 2 * size), [], 0
+    if group:
+        yield group

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, SupportsIndex, overload
 
 from treefine.config import COLUMNS, Column
@@ -93,6 +94,7 @@ class Change:
         return self.has_new_upos or self.has_new_xpos or self.has_new_feats or self.has_new_lemma
 
 
+_values_of: Callable[[Word], tuple[Any, ...]] = attrgetter(*(each.name for each in fields(Word)))
 _TAG_COLUMNS = ("upos", "xpos", "feats", "lemma")
 
 
@@ -108,6 +110,11 @@ class WordTags(NamedTuple):
 def tags_of(sentence: Sentence) -> tuple[WordTags, ...]:
     """Return the tags, features and lemma of each word."""
     return tuple(map(WordTags, sentence.upos, sentence.xpos, sentence.feats, sentence.lemma))
+
+
+def _column(name: str, doc: str) -> Any:
+    """Return a property of a Parse that is one of its sentence."""
+    return property(lambda parse: getattr(parse.sentence, name), doc=doc)
 
 
 @dataclass(frozen=True, repr=False)
@@ -173,31 +180,6 @@ class Parse:
         return language_of(self.sentence.treebank)
 
     @property
-    def forms(self) -> tuple[str, ...]:
-        """The words as written."""
-        return self.sentence.forms
-
-    @property
-    def upos(self) -> tuple[str, ...]:
-        """The universal tags."""
-        return self.sentence.upos
-
-    @property
-    def xpos(self) -> tuple[str, ...]:
-        """The treebank-specific tags."""
-        return self.sentence.xpos
-
-    @property
-    def feats(self) -> tuple[str, ...]:
-        """The features, such as Number=Plur."""
-        return self.sentence.feats
-
-    @property
-    def lemma(self) -> tuple[str, ...]:
-        """The lemmas."""
-        return self.sentence.lemma
-
-    @property
     def tree(self) -> Graph:
         """The heads and labels of the parse."""
         return self.sentence.graph
@@ -207,36 +189,24 @@ class Parse:
         """The head of each word, word 1 first; 0 is ROOT."""
         return self.tree.heads[1:]
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The label of each word, word 1 first."""
-        return self.sentence.labels
+    forms: ClassVar[tuple[str, ...]] = _column("forms", "The words as written.")
+    upos: ClassVar[tuple[str, ...]] = _column("upos", "The universal tags.")
+    xpos: ClassVar[tuple[str, ...]] = _column("xpos", "The treebank-specific tags.")
+    feats: ClassVar[tuple[str, ...]] = _column("feats", "The features, such as Number=Plur.")
+    lemma: ClassVar[tuple[str, ...]] = _column("lemma", "The lemmas.")
+    labels: ClassVar[tuple[str, ...]] = _column("labels", "The label of each word, word 1 first.")
 
     @cached_property
     def words(self) -> tuple[ParsedWord, ...]:
         """The words with their tags, arcs, offsets and confidences."""
         of_columns = zip(*map(self.confidences_in, COLUMNS), strict=True)
-        rows = zip(self.sentence.words, self.heads, self.spans, self.word_confidences, of_columns, strict=True)
-        return tuple(
-            ParsedWord(
-                word.number,
-                word.form,
-                word.lemma,
-                word.upos,
-                word.xpos,
-                word.feats,
-                head,
-                word.label,
-                word.deps,
-                word.misc,
-                start,
-                end,
-                confidence.arc,
-                confidence.label,
-                *of_tags,
+        values: Iterator[tuple[Any, ...]] = (
+            (*_values_of(word), *span, confidence.arc, confidence.label, *of_tags)
+            for word, span, confidence, of_tags in zip(
+                self.sentence.words, self.spans, self.word_confidences, of_columns, strict=True
             )
-            for word, head, (start, end), confidence, of_tags in rows
         )
+        return tuple(ParsedWord(*each) for each in values)
 
     def confidences_in(self, column: Column) -> Sequence[float | None]:
         """Return the confidence in each word's value of a column such as "lemma"; None where the input gave the value.
@@ -304,6 +274,7 @@ class Parse:
         """
         tags = self.given_tags or tags_of(self.sentence)
         before = zip(*self.initial, self.initial_confidences, tags, strict=True)
+        arcs = [tuple(zip(each.heads, each.labels, strict=True)) for each in self.steps]
         compared = (
             Change(
                 word.number,
@@ -314,7 +285,7 @@ class Parse:
                 word.label,
                 None if confidence is None else confidence.both,
                 word.confidence,
-                next((t for t, graph in enumerate(self.steps, start=1) if _has_arc(graph, word)), None),
+                next((t for t, step in enumerate(arcs, start=1) if step[word.number] == (word.head, word.label)), None),
                 *chain.from_iterable((getattr(old, column), getattr(word, column)) for column in _TAG_COLUMNS),
             )
             for word, (old_head, old_label, confidence, old) in zip(self.words, before, strict=True)
@@ -503,10 +474,6 @@ _JSON_NAMES = (  # of the values of a word
     *("arc_confidence", "label_confidence", "confidence"),
     *(f"{column}_confidence" for column in _TAG_COLUMNS),
 )
-
-
-def _has_arc(graph: Graph, word: ParsedWord) -> bool:
-    return (graph.heads[word.number], graph.labels[word.number]) == (word.head, word.label)
 
 
 def _rounded(value: Any) -> Any:

@@ -40,11 +40,10 @@ from treefine.parsing.options import (
     checked_sentences,
     checked_strings,
     constraints_of,
-    next_texts,
     one_or_several,
     options_of,
     sentence_of,
-    text_pairs,
+    text_groups,
 )
 from treefine.parsing.parse import Parse, Parses
 from treefine.parsing.plan import Plan, check_fork, find_device
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
 Context = TypeVar("Context")  # what belongs to a text in `Parser.pipe`
 TEXTS_AT_ONCE = 256  # texts that `pipe` reads and segments together, unless they are long
 _MOST_SHOWN = 3  # languages in the repr
-_TEXTS_AT_FIRST = 16  # fewer, so that the first results come early
 
 
 class _Running(list[ParserModel]):
@@ -106,10 +104,11 @@ class Parser:
             raise TreefineError(f"A Parser needs a model, not {described(model)}.", hint='Use treefine.load("en").')
         self.options = options_of(options)
         self.segmenter = segmenter
-        self.model = model.eval().to(find_device(self.options.device))
+        device = find_device(self.options.device)
+        self.model = model.eval().to(device)
         self.initial = self._initial_parser(self.options.initial)
         self.languages = tuple(languages) or model.settings.languages
-        self._plan = Plan.of(self.model, self.options, _trees_of(self.initial), languages=self.languages)
+        self._plan = Plan.of(self.model, self.options, _trees_of(self.initial), device, self.languages)
         self._running = _Running()  # filled on first use; shared with `using`
         self._language_check = self.new_language_check()  # shared with `using`
         self._name = ""  # of the model, as the user gave it
@@ -121,7 +120,7 @@ class Parser:
 
     def __repr__(self) -> str:
         """Return the name of the model, its kind and its main options."""
-        languages = self._plan.language.languages(self.languages)
+        languages = self._plan.language.languages
         parts = [
             "RNGTr" if self.model.settings.reads_graph else "SynTr",
             *(languages if len(languages) <= _MOST_SHOWN else [f"{len(languages)} languages"]),
@@ -225,13 +224,11 @@ class Parser:
         if not is_whole_number(batch_size) or batch_size < 1:
             raise TreefineError(f"batch_size must be a number of texts, at least 1, not {described(batch_size)}.")
         self.text_segmenter()  # raises an error if the model has none
-        pairs = self._pipe(text_pairs(texts, as_tuples=as_tuples), batch_size)
+        pairs = self._pipe(text_groups(texts, batch_size, as_tuples=as_tuples))
         return pairs if as_tuples else (parses for parses, _ in pairs)
 
-    def _pipe(self, pairs: Iterator[tuple[str, Context]], batch_size: int) -> Iterator[tuple[Parses, Context]]:
-        size = min(batch_size, _TEXTS_AT_FIRST)
-        while group := next_texts(pairs, size):
-            size = min(batch_size, 2 * size)
+    def _pipe(self, groups: Iterator[list[tuple[str, Any]]]) -> Iterator[tuple[Parses, Any]]:
+        for group in groups:
             for text, _ in group:
                 self._check_language(text, stacklevel=5)
             segmented = self.segment_all([text for text, _ in group])
@@ -410,7 +407,7 @@ class Parser:
 
     def new_language_check(self) -> LanguageCheck:
         """Return a check that warns about texts in other languages, or in a language that is hard to identify."""
-        return self._plan.language.check(self.languages)
+        return LanguageCheck(self._plan.language.languages, guesses=self._plan.language.guesses)
 
     def text_segmenter(self, treebank: str = "") -> Segmenter:
         """Return the segmenter, with the encoder of the model if the model finds sentences too.
@@ -472,7 +469,6 @@ class Parser:
     def plan(self) -> Plan:
         """Return the plan by which sentences are parsed, for code that runs them in another way."""
         check_fork(self.device)
-        self.running.settings = self.model.settings  # calibration may have changed them since
         return replace(self._plan, model=self.running)
 
     @property

@@ -37,7 +37,7 @@ from treefine.parsing.initial import InitialParser, empty, is_given, is_of_other
 from treefine.parsing.invariance import stable_scores
 from treefine.parsing.options import ParserOptions, Trust
 from treefine.parsing.refine import BatchStep, Tags, expected_stability, refine
-from treefine.segmenter.language import SAMPLE, LanguageCheck, code_of, identify, table
+from treefine.segmenter.language import SAMPLE, code_of, identify, table
 from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence, own_text
@@ -45,6 +45,7 @@ from treefine.treebank.sentence import Sentence, own_text
 AUTO: Literal["auto"] = "auto"
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 _SAMPLE_OF_SENTENCES = 1_000  # characters of consecutive sentences that are identified together
+Temperatures = Float[Tensor, "batch 1 1"]  # the numbers that divide the scores, so that probabilities are calibrated
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,18 @@ class Plan:
 
     @classmethod
     def of(
-        cls, model: ParserModel, options: ParserOptions, initial: InitialParser, *, languages: Sequence[str] = ()
+        cls,
+        model: ParserModel,
+        options: ParserOptions,
+        initial: InitialParser,
+        device: torch.device,
+        languages: Sequence[str],
     ) -> Plan:
-        """Resolve options for a model; raise an error for options that it does not support.
+        """Resolve options for a model on its device; raise an error for options that it does not support.
 
-        `languages` are those of the model, if its settings do not state them.
+        `languages` are those of the model, by name or code.
         """
-        device, starts_empty = find_device(options.device), initial is empty
+        starts_empty = initial is empty
         stop_above = model.settings.stop_above if starts_empty else 1.0  # which was measured from an empty graph
         return cls(
             model=model,
@@ -92,7 +98,7 @@ class Plan:
             precision=resolved_precision(options.precision, model, device),
             shape=fast.batch_shape(model, device, options.batch_pieces or BATCH_PIECES),
             most_words=MOST_WORDS,
-            language=LanguageChoice.of(model.settings, model.vocabulary, options.language, languages=languages),
+            language=LanguageChoice.of(model.vocabulary, model.settings, options.language, languages),
         )
 
     def confidence_of(self, sentence: Sentence) -> ConfidenceSettings:
@@ -100,14 +106,12 @@ class Plan:
         settings = self.model.settings
         return settings.calibration.get(sentence.treebank, settings.confidence)
 
-    def temperatures(self, sentences: Sequence[Sentence]) -> Temperatures:
-        """Return the temperatures of the scores of each sentence in a batch."""
+    def temperatures(self, sentences: Sequence[Sentence]) -> tuple[Temperatures, Temperatures]:
+        """Return the temperatures of the arc scores and of the label scores of each sentence in a batch."""
         settings = list(map(self.confidence_of, sentences))
-        arc, label = (
-            torch.tensor([getattr(each, name) for each in settings], device=self.device)[:, None, None]
-            for name in ("arc_temperature", "label_temperature")
-        )
-        return Temperatures(arc, label)
+        numbers = [[each.arc_temperature, each.label_temperature] for each in settings]
+        arc, label = torch.tensor(numbers, device=self.device).T[:, :, None, None]
+        return arc, label
 
     @property
     def predicts_tags(self) -> bool:
@@ -145,45 +149,37 @@ class LanguageChoice:
 
     treebanks: tuple[str, ...]  # codes such as sv_talbanken
     main: dict[str, str]  # by language: the treebank that it stands for
+    languages: tuple[str, ...]  # that a text may be in, by name or code
     named: str = ""
 
     @classmethod
     def of(
-        cls, settings: ModelSettings, vocabulary: Vocabulary, asked: str | None, *, languages: Iterable[str] = ()
+        cls, vocabulary: Vocabulary, settings: ModelSettings, asked: str | None, languages: Iterable[str] = ()
     ) -> LanguageChoice:
         """Return the choice for a model; raise an error if it does not know the language that the user asked for.
 
-        Nothing, or an empty string, asks for identification. `languages` are those of a model of one treebank whose
-        settings do not state them.
+        Nothing, or an empty string, asks for identification. `languages` are those of the model, by default those that
+        its settings state.
         """
-        main = {language_of(each): each for each in (*reversed(vocabulary.treebanks), *settings.main_treebanks)}
-        known = cls(vocabulary.treebanks, dict(sorted(main.items())))
+        treebanks, languages = vocabulary.treebanks, tuple(languages) or settings.languages
+        by_language = {language_of(each): each for each in (*reversed(treebanks), *settings.main_treebanks)}
+        main = dict(sorted(by_language.items()))
         if not asked:
-            return known
+            return cls(treebanks, main, tuple(main) or languages)
         code = code_of(asked) or usual_code(asked)
-        named = code if code in vocabulary.treebanks else main.get(code, "")
+        named = code if code in treebanks else main.get(code, "")
         if named:
-            return replace(known, named=named)
-        own = [code_of(each) or each for each in languages] or list(settings.languages)
-        if not vocabulary.treebanks and code in own:
-            return known
+            return cls(treebanks, main, (language_of(named),), named)
+        known = [*main] or [code_of(each) or each for each in languages]
+        if not treebanks and code in known:
+            return cls(treebanks, main, languages)
         names = table().names
-        raise unknown_language(asked, {each: names.get(each, each) for each in known.main or own})
+        raise unknown_language(asked, {each: names.get(each, each) for each in known})
 
     @property
     def guesses(self) -> bool:
         """Whether the language must be identified from the text."""
         return bool(self.treebanks) and not self.named
-
-    def languages(self, known: Iterable[str]) -> tuple[str, ...]:
-        """Return the codes of the languages that a text may be in; `known` are those of a model of one treebank."""
-        if not self.treebanks:
-            return tuple(known)
-        return (language_of(self.named),) if self.named else tuple(self.main)
-
-    def check(self, known: Iterable[str]) -> LanguageCheck:
-        """Return a new check of texts; the arguments are as in `languages`."""
-        return LanguageCheck(self.languages(known), guesses=self.guesses)
 
     def of_text(self, text: str) -> str:
         """Return the code of the treebank whose habits fit a text; empty if no language can be identified."""
@@ -215,29 +211,20 @@ class LanguageChoice:
             if not self.guesses:
                 yield each if each.treebank == self.named else replace(each, treebank=self.named)
                 continue
-            if each.treebank in self.treebanks or (group and each.path != group[0].path):
+            is_known = each.treebank in self.treebanks
+            if is_known or n_chars >= _SAMPLE_OF_SENTENCES or (group and each.path != group[0].path):
                 yield from self._identified(group)
                 group, n_chars = [], 0
-            if each.treebank in self.treebanks:
+            if is_known:
                 yield each
-                continue
-            group.append(each)
-            n_chars += len(own_text(each))
-            if n_chars >= _SAMPLE_OF_SENTENCES:
-                yield from self._identified(group)
-                group, n_chars = [], 0
+            else:
+                group.append(each)
+                n_chars += len(own_text(each))
         yield from self._identified(group)
 
     def _identified(self, group: Sequence[Sentence]) -> list[Sentence]:
         treebank = self.of_text(" ".join(map(own_text, group))) if group else ""
         return [replace(each, treebank=treebank) for each in group]
-
-
-class Temperatures(NamedTuple):
-    """The numbers that divide the scores of each sentence, so that probabilities are calibrated."""
-
-    arc: Float[Tensor, "batch 1 1"]
-    label: Float[Tensor, "batch 1 1"]
 
 
 def find_device(name: str | torch.device | None) -> torch.device:
@@ -303,7 +290,9 @@ def resolved_precision(precision: Precision | None, model: ParserModel, device: 
 
     A CPU without int8 instructions uses int8 only on request, because it is no faster there.
     """
-    known = precisions_of(device)
+    by_device = get_type_hints(PrecisionSettings)
+    has_choice = device.type in by_device and (device.type != "cuda" or fast.has_kernels(device))
+    known: tuple[Precision, ...] = get_args(by_device[device.type]) if has_choice else ("float32",)
     if precision is None:
         own: Precision = getattr(model.settings.precision, device.type, "float32")
         is_quick = own in known and (own != "int8" or fast.is_int8_quick())
@@ -312,14 +301,6 @@ def resolved_precision(precision: Precision | None, model: ParserModel, device: 
         message = f"Precision {precision!r} is not supported on {device.type}."
         raise TreefineError(message, hint=f"Use {' or '.join(known)}.")
     return precision
-
-
-def precisions_of(device: torch.device) -> tuple[Precision, ...]:
-    """Return the precisions that are supported on this device."""
-    by_device = get_type_hints(PrecisionSettings)
-    if device.type not in by_device or (device.type == "cuda" and not fast.has_kernels(device)):
-        return ("float32",)
-    return get_args(by_device[device.type])
 
 
 class WeightedArcs(NamedTuple):
@@ -348,26 +329,21 @@ def refine_inputs(plan: Plan, inputs: Sequence[ParseInput], *, wants_trees: bool
     model, vocabulary = plan.model, plan.model.vocabulary
     sentences, constraints = [each.sentence for each in inputs], [each.constraints for each in inputs]
     initial = Graphs.of([each.constraints.put_into(each.initial) for each in inputs], vocabulary)
-    if model.settings.relations.decided and any(constraints):
-        initial = with_decisions(initial, constraints, vocabulary)
+    allowed = evidence = None
+    if any(constraints):
+        allowed = allowed_of(constraints, list(map(len, sentences)), plan.decoder, vocabulary)
+        if model.settings.relations.decided:
+            initial = with_decisions(initial, constraints, vocabulary)
+    weights = tuple(each.weight for each in inputs[0].evidence)  # all sentences of a stream have the same ones
+    if any(weights):
+        sources = zip(*([each.arcs for each in one.evidence] for one in inputs), strict=True)
+        graphs = [Graphs.of(arcs, vocabulary) for arcs in sources]
+        heads, labels = (torch.stack([getattr(each, name) for each in graphs]) for name in ("heads", "labels"))
+        evidence = Evidence(heads, labels, weights)
     batch = model.batch_of(sentences, [each.pieces for each in inputs], padded_to=plan.shape.padded_to)
-    allowed = allowed_of(constraints, list(map(len, sentences)), plan.decoder, vocabulary) if any(constraints) else None
-    batch = replace(batch, allowed=allowed, evidence=evidence_of(inputs, vocabulary))
     tags = model.tag_inputs(sentences, read=plan.read_columns)
+    batch = replace(batch, allowed=allowed, evidence=evidence)
     return refine_batch(plan, batch, initial, tags, wants_trees=wants_trees)
-
-
-def evidence_of(inputs: Sequence[ParseInput], vocabulary: Vocabulary) -> Evidence | None:
-    """Return what other parsers found for each sentence of a batch, or None if their arcs have no weight.
-
-    All sentences of a stream have the same sources with the same weights.
-    """
-    weights = tuple(each.weight for each in inputs[0].evidence) if inputs else ()
-    if not any(weights):
-        return None
-    graphs = [Graphs.of([each.evidence[number].arcs for each in inputs], vocabulary) for number in range(len(weights))]
-    heads, labels = (torch.stack([getattr(each, name) for each in graphs]) for name in ("heads", "labels"))
-    return Evidence(heads, labels, weights)
 
 
 def refine_batch(

@@ -142,13 +142,11 @@ def _tags_of_step(
     for column, scores in zip(columns, step.scores.tags, strict=True):
         temperatures = scores.new_tensor([each.tag_temperature(column) for each in settings])[:, None, None]
         probabilities.append(log_best(scores / temperatures).exp().tolist())
-    return {
-        number: SentenceTags(
-            names[row],
-            _tag_confidences(plan, [each[row][1 : len(one) + 1] for each in probabilities], names[row], one),
-        )
-        for row, (number, one) in enumerate(zip(step.sentences, sentences, strict=True))
-    }
+    found = {}
+    for row, (number, sentence) in enumerate(zip(step.sentences, sentences, strict=True)):
+        own = [each[row][1 : len(sentence) + 1] for each in probabilities]
+        found[number] = SentenceTags(names[row], _tag_confidences(plan, own, names[row], sentence))
+    return found
 
 
 def _tag_confidences(
@@ -249,15 +247,22 @@ def _confidences(
 ) -> list[tuple[Confidence, ...]]:
     """Return a step's confidence in the arcs of graphs; a label that the user gave has confidence 1."""
     started = [inputs[number] for number in step.sentences]
-    temperatures = plan.temperatures([each.sentence for each in started])
-    pairs = word_confidences(step.scores, graphs, plan.decoder, *temperatures).tolist()
     return [
         tuple(
             Confidence(arc, 1.0 if word in each.constraints.labels else label)
-            for word, (arc, label) in enumerate(row[1 : len(each.sentence) + 1], start=1)
+            for word, (arc, label) in enumerate(row, start=1)
         )
-        for each, row in zip(started, pairs, strict=True)
+        for each, row in zip(started, _probabilities(plan, step, graphs, started), strict=True)
     ]
+
+
+def _probabilities(
+    plan: Plan, step: BatchStep, graphs: Graphs, started: Sequence[ParseInput]
+) -> list[list[tuple[float, float]]]:
+    """Return the probabilities of the head and the label of each word in graphs."""
+    temperatures = plan.temperatures([each.sentence for each in started])
+    rows = word_confidences(step.scores, graphs, plan.decoder, *temperatures).tolist()
+    return [row[1 : len(each.sentence) + 1] for row, each in zip(rows, started, strict=True)]
 
 
 def _initial_confidences(
@@ -271,14 +276,10 @@ def _initial_confidences(
     if all(head is None for each in started for head in each.initial.heads):
         return [(None,) * len(each.sentence) for each in started]
     graphs = Graphs.of([each.initial for each in started], plan.model.vocabulary).to(plan.device)
-    temperatures = plan.temperatures([each.sentence for each in started])
-    pairs = word_confidences(step.scores, graphs, plan.decoder, *temperatures).tolist()
-    is_read = (graphs.labels != UNSEEN).tolist()
+    is_read = (graphs.labels[:, 1:] != UNSEEN).tolist()
     return [
-        tuple(
-            Confidence(*pairs[row][word]) if is_read[row][word] else None for word in range(1, len(each.sentence) + 1)
-        )
-        for row, each in enumerate(started)
+        tuple(Confidence(*pair) if is_one else None for pair, is_one in zip(pairs, read, strict=False))
+        for pairs, read in zip(_probabilities(plan, step, graphs, started), is_read, strict=True)
     ]
 
 
@@ -294,40 +295,17 @@ def _ranked(plan: Plan, step: BatchStep, row: int, tree: Graph, item: ParseInput
     return (replace(own, tree=tree), *others)[: plan.k]
 
 
-class TimedTree(NamedTuple):
-    """The tree of one sentence after one step, and whether a further step would repeat that step."""
-
-    tree: Arcs
-    converged: bool
-
-
 @dataclass(frozen=True)
 class TimedSteps:
-    """The steps of all sentences and their times. A sentence that has converged has no further steps."""
+    """The trees of all sentences after each step, and the times of the steps."""
 
-    initial: list[Arcs] | None  # G⁰; None if no word of any sentence had a head
-    steps: list[list[TimedTree]]  # of each sentence, for t = 1 …
+    first: int  # the t of the first trees: 0 if some word has an initial head, else 1
+    trees: list[list[Arcs]]  # of each t from `first` on; a sentence that has converged keeps its last tree
+    converged: list[int]  # the number of sentences that had converged by each t after `first`
     initial_seconds: float
     seconds: tuple[float, ...]  # for t = 1 … T: scores, graphs and trees; t = 1 includes the split into pieces
     sentences: tuple[int, ...]  # how many sentences were refined in t = 1 … T
     predicts_tags: bool  # if so, a sentence that lacks tags cannot converge in t = 1
-
-    @property
-    def first(self) -> int:
-        """The t of the first trees: 0 with initial parses, else 1."""
-        return 1 if self.initial is None else 0
-
-    @property
-    def trees(self) -> list[list[Arcs]]:
-        """The trees of each t from `first` on; a sentence that has converged keeps its last tree."""
-        by_step = [[steps[min(t, len(steps) - 1)].tree for steps in self.steps] for t in range(len(self.seconds))]
-        return by_step if self.initial is None else [self.initial, *by_step]
-
-    @property
-    def converged(self) -> list[int]:
-        """The number of sentences that had converged by each t after `first`."""
-        stopped = [len(steps) for steps in self.steps if steps[-1].converged]
-        return [sum(each <= t for each in stopped) for t in range(self.first + 1, len(self.seconds) + 1)]
 
 
 def timed_steps(
@@ -337,20 +315,20 @@ def timed_steps(
 
     `on_sentences` is called with the number of sentences that have just been finished.
     """
-    plan = parser.using(keep="nothing").plan()
+    plan, n_steps = parser.using(keep="nothing").plan(), parser.max_steps
     start = _now(parser.device)
     arcs = list(plan.initial(sentences))
     initial_seconds = _now(parser.device) - start
-    seconds, refined = [0.0] * parser.max_steps, [0] * parser.max_steps
+    seconds, refined = [0.0] * n_steps, [0] * n_steps
 
     @torch.no_grad()
-    def timed(plan: Plan, inputs: Sequence[ParseInput]) -> list[list[TimedTree]]:
-        results: list[list[TimedTree]] = [[] for _ in inputs]
+    def timed(plan: Plan, inputs: Sequence[ParseInput]) -> list[list[tuple[Arcs, bool]]]:
+        results: list[list[tuple[Arcs, bool]]] = [[] for _ in inputs]
         ends = [_now(plan.device)]
         for step in refine_inputs(plan, inputs, wants_trees=True):
             trees = plan.decoder.trees(step.scores, step.graphs, step.batch.is_word).listed()
             for row, (number, converged) in enumerate(zip(step.sentences, step.converged.tolist(), strict=True)):
-                results[number].append(TimedTree(_graph(trees, row, inputs[number], plan).arcs, converged))
+                results[number].append((_graph(trees, row, inputs[number], plan).arcs, converged))
             ends.append(_now(plan.device))
         for t in range(len(ends) - 1):  # only now: a batch that runs out of memory is repeated in halves
             seconds[t] += ends[t + 1] - ends[t]
@@ -361,8 +339,17 @@ def timed_steps(
     plan = replace(plan, initial=lambda _: iter(arcs), trust=())
     steps = [found for _, found in run(plan, sentences, timed, one_by_one=True)]
     has_initial = any(head is not None for each in arcs for head in each.heads)
+    trees = [[each[min(t, len(each) - 1)][0] for each in steps] for t in range(n_steps)]
+    stopped = [len(each) for each in steps if each[-1][1]]
+    first = 0 if has_initial else 1
     return TimedSteps(
-        arcs if has_initial else None, steps, initial_seconds, tuple(seconds), tuple(refined), plan.predicts_tags
+        first,
+        [arcs, *trees] if has_initial else trees,
+        [sum(each <= t for each in stopped) for t in range(first + 1, n_steps + 1)],
+        initial_seconds,
+        tuple(seconds),
+        tuple(refined),
+        plan.predicts_tags,
     )
 
 

@@ -14,7 +14,6 @@ ArcScores = NDArray[Any]  # [dep, head], both 0..n with ROOT at 0; row 0 and the
 Weights = NDArray[np.float64]  # [dep, head]; -inf for an impossible arc
 Heads = NDArray[np.int64]  # [word]; heads[0] is 0
 HUGE = 1e280  # sums of larger scores could overflow
-_SMALLEST, _MOST_GROWTH = 1e-100, 300.0  # see _log_sum_scaled
 
 
 def maximum_tree(scores: ArcScores) -> Heads:
@@ -264,41 +263,6 @@ def log_sum_of_trees(weights: Weights) -> float:
     By the matrix-tree theorem this is a determinant, computed here without subtraction. See docs/design.md, 'The k best
     trees'.
     """
-    found = _log_sum_scaled(weights)
-    return _log_sum_in_logs(weights) if found is None else found
-
-
-def _log_sum_scaled(weights: Weights) -> float | None:
-    """Return the same, computed much faster with numbers instead of logarithms; None if they become too small.
-
-    A number that is too small counts as 0. That error is at most 1e-300, and `growth` is the logarithm of the factor
-    by which later steps can increase it.
-    """
-    within = weights[1:].copy()  # [dep, head]
-    np.fill_diagonal(within[:, 1:], -math.inf)
-    highest = within.max(-1, keepdims=True)
-    if not np.isfinite(highest).all():
-        return None
-    scaled = np.exp(within - highest)
-    roots, arcs = scaled[:, 0].copy(), scaled[:, 1:].copy()
-    log_sum, growth = float(highest.sum()), 0.0
-    for last in range(len(arcs) - 1, 0, -1):
-        totals = arcs[: last + 1, : last + 1].sum(1)
-        word = int(totals.argmax())
-        if totals[word] < _SMALLEST or growth > _MOST_GROWTH:
-            return None
-        for each in (arcs, arcs.T, roots, totals):  # eliminate it as the last one, as below
-            each[[word, last]] = each[[last, word]]
-        log_sum += math.log(totals[last])
-        growth += max(0.0, math.log(max(arcs[:last, last].max(), _SMALLEST) / totals[last]))
-        shares = arcs[last, :last] / totals[last]
-        roots[:last] += arcs[:last, last] * (roots[last] / totals[last])
-        arcs[:last, :last] += arcs[:last, last, None] * shares
-        np.fill_diagonal(arcs[:last, :last], 0.0)
-    return log_sum + math.log(roots[0]) if roots[0] > _SMALLEST and growth < _MOST_GROWTH else None
-
-
-def _log_sum_in_logs(weights: Weights) -> float:
     roots, arcs = weights[1:, 0].copy(), weights[1:, 1:].copy()  # [word], [dep, head]
     np.fill_diagonal(arcs, -math.inf)
     log_sum = 0.0

@@ -155,14 +155,14 @@ def beliefs_of(plan: Plan, inputs: Sequence[ParseInput]) -> list[Beliefs]:
     found: dict[int, Beliefs] = {}
     decoder, vocabulary = plan.decoder, plan.model.vocabulary
     for step in refine_inputs(plan, inputs, wants_trees=False):
-        temperatures = plan.temperatures([inputs[row].sentence for row in step.sentences])
-        heads = (step.scores.arcs / temperatures.arc).softmax(-1).cpu().numpy()
+        arc_temperatures, label_temperatures = plan.temperatures([inputs[row].sentence for row in step.sentences])
+        heads = (step.scores.arcs / arc_temperatures).softmax(-1).cpu().numpy()
         given = [inputs[number].evidence for number in step.sentences]
         labels = []
         for arcs in zip(*([each.arcs for each in evidence] for evidence in given), strict=True):
             graphs = Graphs.of(arcs, vocabulary).to(plan.device)
             scores = decoder.allowed_labels(step.scores, graphs.heads.clamp(min=0))
-            labels.append((scores / temperatures.label).softmax(-1).nan_to_num(0.0).cpu().numpy())
+            labels.append((scores / label_temperatures).softmax(-1).nan_to_num(0.0).cpu().numpy())
         for row, number in enumerate(step.sentences):
             words = slice(1, step.batch.lengths[row] + 1)
             of_heads = heads[row, words, : step.batch.lengths[row] + 1]

@@ -284,7 +284,7 @@ class ModelServer:
 
     def languages(self, name: str | None = None) -> LanguageChoice:
         """Return the treebanks of the model and the one that a client names; raise an error if it is unknown."""
-        return LanguageChoice.of(self.parser.model.settings, self.parser.model.vocabulary, name)
+        return LanguageChoice.of(self.parser.model.vocabulary, self.parser.model.settings, name)
 
     # In the event loop
 
