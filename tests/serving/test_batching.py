@@ -13,9 +13,9 @@ from treefine.errors import TreefineError
 from treefine.parsing.options import ParserOptions
 from treefine.segmenter import segmenter as segmenter_module
 from treefine.serving import batching
-from treefine.serving.batching import Models, ModelServer, ParseRequest
+from treefine.serving.batching import Models, ModelServer, ServerMetrics
 from treefine.serving.limits import BusyError, ServerLimits
-from treefine.serving.metrics import ServerMetrics
+from treefine.serving.requests import ParseRequest
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence

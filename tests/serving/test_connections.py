@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from tests.support.tiny_app import running
-from treefine.serving.connections import connection_class, raise_file_limit
+from treefine.serving.gate import connection_class, raise_file_limit
 from treefine.serving.limits import ServerLimits
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n0123456789"
@@ -17,7 +17,7 @@ GET = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 @contextmanager
 def server(app, monkeypatch, **limits):
     """Yield the port of a server with these limits on its connections."""
-    monkeypatch.setattr("treefine.serving.connections._GRACE", 0)
+    monkeypatch.setattr("treefine.serving.gate._GRACE", 0)
     connection = connection_class(ServerLimits(**limits))
     with running(app, http=connection, ws="none", lifespan="off", timeout_graceful_shutdown=1) as address:
         yield int(address.rpartition(":")[2])

@@ -13,7 +13,7 @@ from treefine.parsing.confidence import Confidence
 from treefine.parsing.initial import given as own
 from treefine.parsing.parse import Parse
 from treefine.segmenter.cut import Segmented
-from treefine.serving.graphs import graphs_of
+from treefine.serving.app import graphs_of
 from treefine.treebank.graph import Arcs
 from treefine.treebank.raw_text import spans_in
 from treefine.treebank.sentence import Sentence, own_text

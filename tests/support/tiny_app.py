@@ -15,7 +15,7 @@ from treefine.parsing.parser import Parser
 from treefine.segmenter.network import Alphabet
 from treefine.segmenter.segmenter import Segmenter, TokenizationRules
 from treefine.serving.app import create_app
-from treefine.serving.connections import connection_class
+from treefine.serving.gate import connection_class
 from treefine.serving.limits import ServerLimits
 
 PREDICTED = TagSettings("predicted", COLUMNS)

@@ -79,7 +79,7 @@ def serve_command(
         import uvicorn
 
         from treefine.serving.app import create_app
-        from treefine.serving.connections import connection_class, raise_file_limit
+        from treefine.serving.gate import connection_class, raise_file_limit
 
         import_module("python_multipart")  # Starlette imports it only when a form arrives
     except ImportError as error:

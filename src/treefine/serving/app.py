@@ -1,7 +1,7 @@
 """create_app: serve parsers through the JSON API, the UDPipe API and the page.
 
-The file has three parts: the app, the routes of the JSON API, and the JSON of sentences. `gate` has the middleware and
-the error responses.
+The file has four parts: the app, the routes of the JSON API, the JSON of sentences, and that of graphs. `gate` has the
+middleware and the error responses.
 """
 
 from __future__ import annotations
@@ -20,22 +20,21 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from treefine.drawing.svg import STYLE
+from treefine.drawing.picture import Picture
+from treefine.drawing.svg import STYLE, draw_frames
 from treefine.errors import TreefineError
 from treefine.model.vocabulary import language_of
 from treefine.parsing.parse import Parse
 from treefine.parsing.parser import Parser
 from treefine.segmenter.language import code_of, table
-from treefine.serving.batching import Models, ModelServer, ParseRequest
-from treefine.serving.gate import Gate, add_error_handlers, static_routes
-from treefine.serving.graphs import graphs_of
-from treefine.serving.hosts import ResultKind
+from treefine.serving.batching import Models, ModelServer, ServerMetrics
+from treefine.serving.gate import ERRORS, Gate, add_error_handlers, static_routes
 from treefine.serving.limits import ServerLimits
-from treefine.serving.metrics import ServerMetrics
-from treefine.serving.schema import ERRORS, ParseBody, RefineBody, StepsBody
+from treefine.serving.requests import ParseBody, ParseRequest, RefineBody, ResultKind, StepsBody
 from treefine.serving.udpipe_api import udpipe_routes
 from treefine.treebank.conllu import texts_in_file
 from treefine.treebank.constraints import unknown_labels
+from treefine.treebank.graph import Graph, changed_words
 from treefine.version import __version__
 
 _DESCRIPTION = (
@@ -71,10 +70,10 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        for server in models:
+        for server in models.values():
             await run_in_threadpool(server.start)
         yield
-        await asyncio.gather(*(run_in_threadpool(server.stop) for server in models))  # one time limit for all
+        await asyncio.gather(*(run_in_threadpool(server.stop) for server in models.values()))  # one time limit for all
 
     app = FastAPI(
         title="treefine",
@@ -125,7 +124,7 @@ def _api_routes(models: Models, metrics: ServerMetrics) -> APIRouter:
         return [
             {
                 "name": server.name,
-                "is_default": server.name == models.default,
+                "is_default": server is models.default,
                 "languages": _languages(server),
                 "labels": list(server.parser.model.vocabulary.labels),
                 "max_steps": server.parser.max_steps,
@@ -134,13 +133,13 @@ def _api_routes(models: Models, metrics: ServerMetrics) -> APIRouter:
                 "predicts_tags": server.parser.model.settings.tags.source == "predicted",
                 "has_initial_parser": isinstance(server.parser.initial, Parser),
             }
-            for server in models
+            for server in models.values()
         ]
 
     @router.get("/health", responses={503: {"description": "A model has failed."}}, tags=["server"])
     async def health() -> JSONResponse:
         """Report whether all models are ready: 200, otherwise 503."""
-        states = {server.name: "ok" if server.is_alive else "failed" for server in models}
+        states = {server.name: "ok" if server.is_alive else "failed" for server in models.values()}
         status = "failed" if "failed" in states.values() else "ok"
         content = {"status": status, "version": __version__, "models": states}
         return JSONResponse(content, 200 if status == "ok" else 503)
@@ -238,3 +237,60 @@ def _stepped_json(parse: Parse) -> dict[str, Any]:
 def _json_response(server: ModelServer, sentences: Iterable[dict[str, Any]]) -> Response:
     body = json.dumps({"model": server.name, "sentences": list(sentences)}, ensure_ascii=False)
     return Response(body, media_type="application/json")
+
+
+def graphs_of(parse: Parse) -> list[dict[str, Any]]:
+    """Return G⁰, the graph of each step, and the tree if it differs from the last step.
+
+    The words have the same positions in all drawings. In G⁰, some or all words may have no head.
+    """
+    pictures = _pictures(parse)
+    return [
+        _graph_json(t, picture, svg)
+        for t, (picture, svg) in enumerate(zip(pictures, draw_frames(pictures), strict=True))
+    ]
+
+
+def _graph_json(t: int, picture: Picture, svg: str) -> dict[str, Any]:
+    graph = picture.graph or Graph.of_words([], [])
+    heads = [None if word in picture.unattached else head for word, head in enumerate(graph.arcs.heads, start=1)]
+    return {
+        "t": t,
+        "title": picture.title,
+        "heads": heads,
+        "labels": list(graph.arcs.labels),
+        "changed": sorted(picture.changed),
+        "confidence": [round(each, 4) for each in picture.confidence] or None,
+        "svg": svg,
+    }
+
+
+def _pictures(parse: Parse) -> list[Picture]:
+    pictures = parse.pictures(steps=True)
+    if None in parse.initial.heads:  # `pictures` leaves out an incomplete initial graph
+        pictures[:1] = _incomplete_and_first(parse, pictures[0])
+    of_steps = parse.step_confidences or ((),) * len(parse.steps)
+    confidences = ((), *of_steps, parse.word_confidences)  # G⁰, each step, and the tree if it has its own picture
+    return [
+        replace(picture, confidence=picture.confidence or tuple(each.both for each in words), shows_confidence=True)
+        for picture, words in zip(pictures, confidences, strict=False)
+    ]
+
+
+def _incomplete_and_first(parse: Parse, first: Picture) -> list[Picture]:
+    """Return pictures of an incomplete G⁰ and of G¹, in which a word without an arc in G⁰ counts as unchanged."""
+    assert first.graph is not None
+    heads, labels = parse.initial
+    bare = frozenset(word for word, head in enumerate(heads, start=1) if head is None)
+    n_arcs = len(heads) - len(bare)
+    graph = Graph.of_words([head or 0 for head in heads], labels)
+    title = f"initial graph: {n_arcs} of {len(heads)} words have a head" if n_arcs else "initial graph: empty"
+    initial = replace(first, graph=graph, before=None, unattached=bare, title=title, confidence=())
+    if not n_arcs:
+        return [initial, replace(first, title=f"{first.title}: the first arcs")]
+    arcs = zip(heads, labels, *first.graph.arcs, strict=True)
+    pairs = [(new or 0, new_label) if old is None else (old, label) for old, label, new, new_label in arcs]
+    completed = Graph.of_words([head for head, _ in pairs], [label for _, label in pairs])
+    n_changed = len(changed_words(completed, first.graph))
+    title = f"{first.title}: {n_changed or 'no'} arc{'s' * (n_changed > 1)} changed"
+    return [initial, replace(first, before=completed, title=title)]

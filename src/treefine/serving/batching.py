@@ -1,7 +1,7 @@
-"""One model behind a server: it parses the requests of many clients in batches, here or in worker processes.
+"""The models of a server: each parses the requests of many clients in batches, here or in worker processes.
 
-A request waits as a `Ticket` in one queue. A batch consists of a `Slice` of each of the first tickets with the same
-options. A ticket whose sentences are not all parsed yet goes back to the end of the queue.
+A request waits as a `Ticket` in one queue. A batch has a `Slice` of each of the first tickets with the same options. A
+ticket with sentences that no slice has goes back to the end of the queue.
 """
 
 from __future__ import annotations
@@ -16,29 +16,25 @@ from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from io import StringIO
+from functools import cache
 from itertools import islice
 from threading import Condition, Thread
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from torch.utils.hooks import RemovableHandle
 
-from treefine.config import STEPS
 from treefine.errors import TreefineError
-from treefine.parsing.options import ParserOptions
 from treefine.parsing.parser import Parser
 from treefine.parsing.plan import LanguageChoice
 from treefine.segmenter.cut import Segmented
 from treefine.segmenter.segmenter import STRIDE
-from treefine.serving.hosts import ParserHost, RemoteHost, ResultKind
-from treefine.serving.limits import BusyError, ServerLimits, ServingError, UnknownModelError, work_of
-from treefine.serving.metrics import ServerMetrics
-from treefine.treebank.constraints import Constraints, decisions_in
-from treefine.treebank.raw_text import spans_in
-from treefine.treebank.sentence import Sentence, own_text
+from treefine.serving.limits import BusyError, ServerLimits, ServingError, UnknownModelError
+from treefine.serving.requests import ParseRequest
+from treefine.serving.workers import BatchParser, RemoteBatchParser
+from treefine.treebank.constraints import Constraints
 from treefine.wording import count
 from treefine.worker_process import UnwantedError, WorkerDiedError
 
@@ -48,94 +44,50 @@ LARGE_REQUEST = 20_000  # characters; longer requests are read and written in an
 MOST_FAILURES = 3  # the model counts as failed after this many unexpected failures in a row
 _MOST_LARGE = 2  # large requests per model that are read or written at once; the rest wait
 _MOST_GATHERS = 10  # a batch waits at most this many gathering times while more requests keep coming
-_SENTENCE_SIZE = 20  # characters added per sentence, because a sentence takes memory too
-_N_LANGUAGES = 64  # parsers with different languages kept in memory; they share the model
-_MOST_DRAWN = 100  # sentences whose graphs are drawn for one request
-_MOST_FORBIDDEN = 1_000  # heads and labels per sentence; finding contradictions among more takes too long
 
 _Value = TypeVar("_Value")
 _logger = logging.getLogger("treefine.serving")
 
 
-@dataclass(frozen=True)
-class ParseRequest:
-    """A text to segment and parse, or sentences divided into words, with options and constraints."""
+class ServerMetrics:
+    """The Prometheus metrics of one app; two apps in a process do not share them."""
 
-    text: str | None = None
-    sentences: tuple[Sentence, ...] = ()  # if there is no text
-    options: ParserOptions = ParserOptions()
-    constraints: Mapping[int, Constraints] = field(default_factory=dict)  # by the number of the sentence, from 1
-    result: ResultKind = "trees"
-    has_lines: bool = False  # the text has one sentence per line
-    language: str = ""  # for a model of several: the code of a treebank; empty: identified from the input
+    CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-    @cached_property
-    def size(self) -> int:
-        """The approximate amount of input, in characters."""
-        if self.text is not None:
-            return len(self.text)
-        return sum(_SENTENCE_SIZE + sum(map(len, each.forms)) for each in self.sentences)
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        seconds = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+        sentences = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
-    @property
-    def work(self) -> int:
-        """The approximate work of all sentences, as if each had 20 words of 5 characters."""
-        return 1 + self.work_of(20) * self.size // 100
+        def counter(name: str, help_text: str, *labels: str) -> Counter:
+            return Counter(f"treefine_{name}", help_text, labels, registry=registry)
 
-    @property
-    def steps(self) -> int:
-        """The maximum number of refinement steps."""
-        return self.options.max_steps or STEPS
+        def histogram(name: str, help_text: str, label: str, buckets: Sequence[float] = seconds) -> Histogram:
+            return Histogram(f"treefine_{name}", help_text, [label], buckets=buckets, registry=registry)
 
-    @property
-    def k(self) -> int:
-        """The number of trees to find per sentence; a result with trees only has one."""
-        return (self.options.k or 1) if self.result in ("parses", "steps") else 1
+        self.answers = counter("answers", "Responses by route and HTTP status.", "route", "status")
+        self.seconds = histogram("answer_seconds", "Time from request to response.", "route")
+        self.sentences = counter("sentences", "Sentences parsed.", "model")
+        self.words = counter("words", "Words parsed.", "model")
+        self.queue = Gauge(
+            "treefine_open_requests", "Requests that wait or are being parsed.", ["model"], registry=registry
+        )
+        self.refused = counter("refused", "Requests rejected because the queue was full.", "model")
+        self.batch_sentences = histogram("batch_sentences", "Sentences per batch.", "model", sentences)
+        self.batch_seconds = histogram("batch_seconds", "Seconds per batch.", "model")
 
-    def work_of(self, n_words: int) -> int:
-        """Return the approximate work of a sentence with this many words."""
-        return work_of(n_words, steps=self.steps, k=self.k, is_projective=bool(self.options.is_projective))
+    def text(self) -> bytes:
+        """Return all metrics in the text format of Prometheus."""
+        return generate_latest(self._registry)
 
-    def constraints_of(self, number: int, sentence: Sentence) -> Constraints:
-        """Return the constraints of a sentence; those of the request replace the marks of the same words."""
-        marked = decisions_in(sentence, self.options.keep or "marked")
-        requested = self.constraints.get(number)
-        if requested is None or not marked:
-            return requested or marked
-        words = {word for column in vars(requested).values() for word in column}
-        kept = [
-            {word: value for word, value in column.items() if word not in words} for column in vars(marked).values()
-        ]
-        return Constraints(*({**old, **new} for old, new in zip(kept, vars(requested).values(), strict=True)))
 
-    def segment(self, parser: Parser) -> Iterator[Segmented]:
-        """Yield the sentences; a text is segmented on the way. The parser has the language of the request as an option.
+class Slice(NamedTuple):
+    """The sentences of a request that one batch parses."""
 
-        The sentences get the treebank of their language, so that they can be parsed together with those of others.
-        """
-        if self.text is None:
-            sentences = parser.plan().language.of_sentences(self.sentences)
-            return (Segmented(each, spans_in(own_text(each), each)) for each in sentences)
-        if self.has_lines:
-            return parser.segment_lines(StringIO(self.text, newline="\n"))
-        return parser.segment([self.text])
-
-    def check_sentence(self, number: int, sentence: Sentence, limits: ServerLimits) -> None:
-        """Raise an error if a sentence exceeds a limit."""
-        is_projective = bool(self.options.is_projective)
-        most = limits.max_sentence_words(steps=self.steps, k=self.k, is_projective=is_projective)
-        if len(sentence) > most:
-            hint = f"The limit is {most:,} words. Split it, or parse it with `treefine parse`."
-            if most < limits.max_words:
-                needs = f"{self.steps} steps and k = {self.k}{', projective' if is_projective else ''}"
-                hint = f"With {needs}, the limit is {most:,} words. Use fewer steps or trees."
-            raise ServingError(f"Sentence {number:,} has {len(sentence):,} words.", hint=hint, status=413)
-        longest = max(map(len, sentence.forms), default=0)
-        if longest > limits.max_chars:
-            hint = f"The limit is {limits.max_chars:,} characters."
-            raise ServingError(f"Sentence {number:,} has a word of {longest:,} characters.", hint=hint, status=413)
-        if self.result == "steps" and number > _MOST_DRAWN:
-            message = f"The request has more than {_MOST_DRAWN} sentences to draw."
-            raise ServingError(message, hint="Send fewer, or use /v1/parse.", status=413)
+    ticket: Ticket
+    number: int  # among the slices of the request, from 0
+    segmented: list[Segmented]
+    constraints: list[Constraints]
 
 
 @dataclass(eq=False)
@@ -150,39 +102,31 @@ class Ticket:
     is_all_taken: bool = False
     results: dict[int, list[Any]] = field(default_factory=dict)  # by the number of the slice
 
-    def take(self, parser: Parser, max_work: int, limits: ServerLimits) -> Slice:
-        """Take sentences until there is enough work, but at least one."""
-        taken = Slice(self, self.n_slices)
+    def take(self, parser: Parser, most_work: int, limits: ServerLimits) -> tuple[Slice, int]:
+        """Return sentences until there is enough work, but at least one, and their work."""
+        request, work, taken = self.request, 0, Slice(self, self.n_slices, [], [])
         self.n_slices += 1  # before `is_all_taken` is set: another thread may have parsed all earlier slices
         if self.segmented is None:
-            self.segmented = self.request.segment(parser)
-        while taken.work < max_work and not self.answer.done():
+            self.segmented = request.segment(parser)
+        while work < most_work and not self.answer.done():
             segmented = next(self.segmented, None)
             if segmented is None:
-                self._end()
+                self.is_all_taken = True
+                self._check_constraints()
                 break
             self.n_taken += 1
-            self.request.check_sentence(self.n_taken, segmented.sentence, limits)
-            constraints = self.request.constraints_of(self.n_taken, segmented.sentence)
-            if constraints.n_forbidden > _MOST_FORBIDDEN:
-                message = f"Sentence {self.n_taken:,} has more than {_MOST_FORBIDDEN:,} forbidden heads and labels."
-                raise ServingError(message, status=413)
+            constraints = request.constraints_of(self.n_taken, segmented.sentence)
+            request.check(self.n_taken, segmented.sentence, constraints, limits)
             taken.segmented.append(segmented)
             taken.constraints.append(constraints)
-            taken.work += self.request.work_of(len(segmented.sentence))
-        return taken
+            work += request.work_of(len(segmented.sentence))
+        return taken, work
 
-    def _end(self) -> None:
-        self.is_all_taken = True
+    def _check_constraints(self) -> None:
         beyond = [number for number in self.request.constraints if not 1 <= number <= self.n_taken]
         if beyond:
             message = f"There are constraints for sentence {beyond[0]:,}, but only {count(self.n_taken, 'sentence')}."
             raise TreefineError(message, hint="Sentences are counted from 1.")
-
-    def fail(self, error: Exception) -> None:
-        """Answer with an error, if the client is still waiting."""
-        with suppress(InvalidStateError):
-            self.answer.set_exception(error)
 
     def add(self, number: int, results: list[Any]) -> None:
         """Add the results of a slice, and answer if all slices are parsed and the client is still waiting."""
@@ -191,17 +135,6 @@ class Ticket:
             in_order = [result for number in range(self.n_slices) for result in self.results[number]]
             with suppress(InvalidStateError):  # the client may leave at this moment
                 self.answer.set_result(in_order)
-
-
-@dataclass(eq=False)
-class Slice:
-    """The sentences of a request that one batch parses."""
-
-    ticket: Ticket
-    number: int  # among the slices of the request, from 0
-    segmented: list[Segmented] = field(default_factory=list)
-    constraints: list[Constraints] = field(default_factory=list)
-    work: int = 0
 
 
 # The requests that the current thread, or the thread that started it, is segmenting or parsing.
@@ -228,8 +161,8 @@ class ModelServer:
         self.name, self.limits, self._metrics = name, limits, metrics
         default = parser.plan().language.named  # the language of requests that name none
         self.parser = shared = parser.using(language="") if default else parser
-        self._parser_for = lru_cache(maxsize=_N_LANGUAGES)(  # only for segmenting
-            lambda language: shared.using(language=language or default) if language or default else shared
+        self._parser_for = cache(  # by the treebank of a request; only for segmenting
+            lambda treebank: shared.using(language=treebank or default) if treebank or default else shared
         )
         self._condition = Condition()  # guards the next four
         self._queue: deque[Ticket] = deque()  # requests with sentences that no worker has taken
@@ -241,7 +174,7 @@ class ModelServer:
         self._n_failures = 0
         self._n_processes, self._n_workers = workers, max(1, workers)  # without processes, one thread parses
         self._workers: list[Thread] = []
-        self.hosts: list[ParserHost | RemoteHost] = []  # one per worker
+        self.parsers: list[BatchParser | RemoteBatchParser] = []  # one per worker
         self._hooks: list[RemovableHandle] = []
 
     def start(self) -> None:
@@ -249,15 +182,15 @@ class ModelServer:
         self._is_stopping = False
         if self.parser.segmenter is not None:
             self._hooks = [self.parser.segmenter.network.register_forward_pre_hook(_check_waiting)]
-        self.hosts = [self._new_host() for _ in range(self._n_workers)]
+        self.parsers = [self._new_parser() for _ in range(self._n_workers)]
         try:
             with ThreadPoolExecutor(self._n_workers) as pool:
-                list(pool.map(lambda host: host.warm_up(), self.hosts))
+                list(pool.map(lambda parser: parser.warm_up(), self.parsers))
         except Exception:
             self.stop()
             raise
         self._workers = [
-            Thread(target=self._run, args=[host], name=f"treefine {self.name}", daemon=True) for host in self.hosts
+            Thread(target=self._run, args=[each], name=f"treefine {self.name}", daemon=True) for each in self.parsers
         ]
         for worker in self._workers:
             worker.start()
@@ -270,11 +203,11 @@ class ModelServer:
         until = monotonic() + self.limits.seconds
         for worker in self._workers:
             worker.join(max(0, until - monotonic()))
-        for host in self.hosts:
-            host.close()
+        for parser in self.parsers:
+            parser.close()
         for hook in self._hooks:
             hook.remove()
-        self.hosts, self._workers, self._hooks = [], [], []
+        self.parsers, self._workers, self._hooks = [], [], []
 
     @property
     def is_alive(self) -> bool:
@@ -339,16 +272,16 @@ class ModelServer:
 
     # In the threads of the workers
 
-    def _new_host(self) -> ParserHost | RemoteHost:
+    def _new_parser(self) -> BatchParser | RemoteBatchParser:
         if not self._n_processes:
-            return ParserHost(self.parser, _check_waiting)
-        return RemoteHost(self.parser, max(1, torch.get_num_threads() // self._n_processes), _is_anybody_waiting)
+            return BatchParser(self.parser, _check_waiting)
+        return RemoteBatchParser(self.parser, max(1, torch.get_num_threads() // self._n_processes), _is_anybody_waiting)
 
-    def _run(self, host: ParserHost | RemoteHost) -> None:
+    def _run(self, parser: BatchParser | RemoteBatchParser) -> None:
         """Parse batch after batch until the server stops and nothing waits."""
         while tickets := self._next_tickets():
             try:
-                self._parse_batch(tickets, host)
+                self._parse_batch(tickets, parser)
             except Exception as error:  # unexpected, but it must not end the thread
                 for ticket in tickets:
                     self._fail(ticket, error)
@@ -367,16 +300,20 @@ class ModelServer:
                         self._condition.wait(self.limits.gather)
                 if self._queue:  # otherwise another worker has taken all
                     first = self._queue[0].request
-                    same = [each for each in self._queue if _can_join(first, each.request)]
+                    same = [
+                        each
+                        for each in self._queue
+                        if (each.request.result, each.request.options) == (first.result, first.options)
+                    ]
                     tickets = same[: -(-self._n_open // self._n_workers)]
                     self._queue = deque(each for each in self._queue if each not in tickets)
                     return tickets
         return []
 
-    def _parse_batch(self, tickets: Sequence[Ticket], host: ParserHost | RemoteHost) -> None:
+    def _parse_batch(self, tickets: Sequence[Ticket], parser: BatchParser | RemoteBatchParser) -> None:
         started = monotonic()
         self._segment_together([each for each in tickets if each.segmented is None])
-        parsed = list(self._parse(self._take(tickets), host))
+        parsed = list(self._parse(self._take(tickets), parser))
         sentences = [each.sentence for part, _ in parsed for each in part.segmented]
         if sentences:  # counted before the answers, so that a client that asks for the metrics finds its request there
             seconds = monotonic() - started
@@ -410,39 +347,34 @@ class ModelServer:
         """Take sentences from the requests until there is enough work for a batch; the rest stays in the queue."""
         slices: list[Slice] = []
         unfinished: list[Ticket] = []
-        work = n_tickets = 0
-        for ticket in tickets:
-            if work >= BATCH_WORK:
-                break
-            n_tickets += 1
+        waiting, work = deque(tickets), 0
+        while waiting and work < BATCH_WORK:
+            ticket = waiting.popleft()
             if ticket.answer.done():
                 continue
             _CURRENT.set([ticket])
+            most_work = SLICE_WORK
+            if self._n_open < self._n_workers:  # the idle workers take the rest; 20 words have about 100 characters
+                all_work = 1 + ticket.request.work_of(20) * ticket.request.size // 100
+                most_work = min(SLICE_WORK, -(-all_work // self._n_workers))
             try:
-                taken = ticket.take(self._parser_for(ticket.request.language), self._slice_work(ticket), self.limits)
+                taken, taken_work = ticket.take(self._parser_for(ticket.request.language), most_work, self.limits)
             except UnwantedError:
                 continue
             except Exception as error:
                 self._fail(ticket, error)
                 continue
             slices.append(taken)
-            work += taken.work
+            work += taken_work
             if not ticket.is_all_taken:
                 unfinished.append(ticket)
         with self._condition:
-            self._queue.extendleft(reversed(tickets[n_tickets:]))
-            self._queue.extend(unfinished)
+            self._queue = deque([*waiting, *self._queue, *unfinished])
             self._condition.notify_all()
         return slices
 
-    def _slice_work(self, ticket: Ticket) -> int:
-        """Return the most work to take from a request: less if other workers are idle and can take the rest."""
-        if self._n_open >= self._n_workers:
-            return SLICE_WORK
-        return min(SLICE_WORK, -(-ticket.request.work // self._n_workers))
-
     def _parse(
-        self, slices: Sequence[Slice], host: ParserHost | RemoteHost, *, is_repeated: bool = False
+        self, slices: Sequence[Slice], parser: BatchParser | RemoteBatchParser, *, is_repeated: bool = False
     ) -> Iterator[tuple[Slice, list[Any]]]:
         """Yield slices of requests with the same options, and their results; one that fails does not affect others."""
         slices = [each for each in slices if not each.ticket.answer.done()]
@@ -456,14 +388,14 @@ class ModelServer:
             if request.result == "sentences":
                 results = iter([each.sentence for each in segmented])
             else:
-                results = iter(host.parse(request.result, request.options, segmented, constraints))
+                results = iter(parser.parse(request.result, request.options, segmented, constraints))
         except UnwantedError:
             return
         except Exception as error:
             has_died = isinstance(error, WorkerDiedError)
             if len(slices) > 1 or (has_died and not is_repeated):  # starting a new process is slow: retry only once
                 for each in slices:
-                    yield from self._parse([each], host, is_repeated=is_repeated or has_died)
+                    yield from self._parse([each], parser, is_repeated=is_repeated or has_died)
             else:  # the death of a worker is an error of the server, not of its client
                 self._fail(slices[0].ticket, RuntimeError(str(error)) if has_died else error)
             return
@@ -472,18 +404,16 @@ class ModelServer:
             yield each, list(islice(results, len(each.segmented)))
 
     def _fail(self, ticket: Ticket, error: Exception) -> None:
+        """Answer with an error, if the client is still waiting."""
         if not isinstance(error, TreefineError):
             _logger.error("%s: a request failed", self.name, exc_info=error)
             self._n_failures += 1
-        ticket.fail(error)
+        with suppress(InvalidStateError):
+            ticket.answer.set_exception(error)
 
 
-def _can_join(first: ParseRequest, other: ParseRequest) -> bool:
-    return (first.result, first.options) == (other.result, other.options)
-
-
-class Models:
-    """The models of a server by name. Requests cannot load other models."""
+class Models(dict[str, ModelServer]):
+    """The models of a server by name, the default one first. Requests cannot load other models."""
 
     def __init__(
         self, parsers: Mapping[str, Parser], limits: ServerLimits, metrics: ServerMetrics, *, workers: int = 0
@@ -495,36 +425,28 @@ class Models:
         if len({id(each.model) for each in parsers.values()}) < len(parsers):
             hint = "Load it once per name: each name needs its own copy."
             raise TreefineError("Two names refer to the same model.", hint=hint)
-        self._servers = {
-            name: ModelServer(name, parser, limits, metrics, workers=workers) for name, parser in parsers.items()
-        }
+        super().__init__(
+            (name, ModelServer(name, parser, limits, metrics, workers=workers)) for name, parser in parsers.items()
+        )
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the models, the default first."""
-        return tuple(self._servers)
-
-    @property
-    def default(self) -> str:
-        """The name of the model for requests without a model."""
-        return self.names[0]
+    def default(self) -> ModelServer:
+        """The model for requests without a model."""
+        return next(iter(self.values()))
 
     def find(self, name: str = "", *, language: str | None = None) -> ModelServer:
         """Return the model of this name, else the first one that knows the language, else the default one.
 
         If no model knows the language, return the one with the most languages, whose error lists them.
         """
-        server = self._servers.get(name or self.default)
-        if server is None:
-            raise UnknownModelError(name, self.names)
-        if not name and language is not None:
-            for each in self:
-                with suppress(TreefineError):
-                    each.languages(language)
-                    return each
-            return max(self, key=lambda each: len(each.languages().main))
-        return server
-
-    def __iter__(self) -> Iterator[ModelServer]:
-        """Return the models, the default one first."""
-        return iter(self._servers.values())
+        if name:
+            if name not in self:
+                raise UnknownModelError(name, [*self])
+            return self[name]
+        if language is None:
+            return self.default
+        for each in self.values():
+            with suppress(TreefineError):
+                each.languages(language)
+                return each
+        return max(self.values(), key=lambda each: len(each.languages().main))

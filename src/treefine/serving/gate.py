@@ -1,4 +1,4 @@
-"""What protects an app: middleware, error responses and static files. This module does not import torch or a model.
+"""What protects an app: middleware, limits on connections, error responses, static files. It does not import torch.
 
 `create_app` and `treefine annotate` use it. Another app gets the same protection with
 `app.add_middleware(Gate, limits=…, hosts=…, origins=…)` and `add_error_handlers(app)`.
@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
+from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from treefine.errors import TreefineError
 from treefine.serving.limits import BusyError, ServerLimits, ServingError, UnknownModelError
@@ -28,7 +31,7 @@ from treefine.serving.limits import BusyError, ServerLimits, ServingError, Unkno
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-    from treefine.serving.metrics import ServerMetrics
+    from treefine.serving.batching import ServerMetrics
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 SAFE_HEADERS = {
@@ -43,7 +46,21 @@ _HOST = re.compile(r"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{0,5})?")
 _LINK = ("GET", "navigate", "document")  # method, Sec-Fetch-Mode and Sec-Fetch-Dest of a link that a person follows
 # Read and drop up to 32 times the limit of a body that is too large: many clients do not read the response earlier.
 _DRAIN_FACTOR = 32
+_GRACE = 1  # seconds, so that the app can answer with an error before the connection is closed
+_MOST_FILES = 65_536  # open files and connections; more are never needed
 _MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"description": "The input cannot be parsed; the error has the line or the sentence."},
+    403: {"description": "A web page of another origin sent the request."},
+    404: {"description": "Unknown model; the error lists the available ones."},
+    408: {"description": "The client took too long to send the request."},
+    413: {"description": "The request is larger than the server accepts."},
+    422: {"description": "The request does not match the schema."},
+    503: {"description": "The queue is full; retry after the number of seconds in Retry-After."},
+    504: {"description": "The request took too long."},
+}
 
 
 def add_error_handlers(app: FastAPI, *, hint: str = "") -> None:
@@ -290,3 +307,84 @@ def _file_route(content: str, media_type: str) -> Callable[[], Coroutine[Any, An
         return Response(content, media_type=f"{media_type}; charset=utf-8", headers={"Cache-Control": "no-cache"})
 
     return answer
+
+
+def connection_class(limits: ServerLimits) -> type[asyncio.Protocol]:
+    """Return uvicorn's class for HTTP connections with these limits added, which uvicorn lacks."""
+    order = count()  # of the moments at which connections start to wait for their clients
+
+    class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+        """A connection that is closed if the client is too slow, or if there are too many connections."""
+
+        _receiving: asyncio.TimerHandle | None = None  # closes the connection if no whole request arrives
+        _sending: asyncio.TimerHandle | None = None  # closes it if the client reads nothing of its answer
+        _has_part = False  # part of a request has arrived
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._waits_since = next(order)
+            self._receiving = self.loop.call_later(limits.receive + _GRACE, transport.abort)
+            if len(self.connections) > limits.connections:
+                waiting = [each for each in self.connections if each.waits_for_client]  # at least this one
+                oldest = min(waiting, key=lambda each: each._waits_since)
+                self.connections.discard(oldest)  # at once: more connections may follow in this turn of the loop
+                oldest.transport.abort()
+
+        def data_received(self, data: bytes) -> None:
+            had_part = self._has_part
+            super().data_received(data)
+            self._has_part = self.waits_for_client
+            if self._has_part and had_part:  # single bytes of a request do not extend its time
+                return
+            if self._receiving is not None:
+                self._receiving.cancel()
+            if self._has_part:
+                self._receiving = self.loop.call_later(limits.receive + _GRACE, self.transport.abort)
+
+        def on_response_complete(self) -> None:
+            self._waits_since = next(order)
+            super().on_response_complete()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._check_sending(math.inf)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._sending is not None:
+                self._sending.cancel()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            for timer in (self._receiving, self._sending):
+                if timer is not None:
+                    timer.cancel()
+            super().connection_lost(exc)
+
+        @property
+        def waits_for_client(self) -> bool:
+            """Whether no whole request waits for its answer."""
+            return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+        def _check_sending(self, n_before: float) -> None:
+            """Close the connection if the client has read nothing since there were this many unread bytes."""
+            n_unread = self.transport.get_write_buffer_size()
+            if n_unread >= n_before:
+                self.transport.abort()
+            else:
+                self._sending = self.loop.call_later(limits.receive, self._check_sending, n_unread)
+
+    return LimitedConnection
+
+
+def raise_file_limit() -> int:
+    """Raise the limit of open files of this process as far as allowed, and return it."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return _MOST_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return soft

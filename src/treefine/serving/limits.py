@@ -1,4 +1,4 @@
-"""The limits of a server, and the errors that it reports to its clients."""
+"""The limits of a server, and the errors that it reports to its clients. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -12,17 +12,13 @@ from treefine.config import MOST_WORDS
 from treefine.errors import TreefineError
 
 _MOST_STEPS = 8  # for a sentence of the maximum length; with more steps or several trees, the maximum is lower
-_LONG = 250  # words; here half of the time for a step grows with the square of the length
-_RANKING_STEPS, _TREE_STEPS = 10, 4  # finding the k best trees takes as long as about 10 + 4 k steps
-_LONG_PROJECTIVE = 50  # words; from here on, finding the k best projective trees takes longer than other trees
 _SMALL_WORK = 6_000  # about a second on one core: always allowed
 
 
 def _limit(default: float, description: str, usage: str = "") -> Any:
     """Return a field and, if it has a usage, its option of `treefine serve`."""
     least = 0.1 if usage.endswith("SECONDS") else 1
-    shown = {"usage": usage, "description": description, "min": least} if usage else {}
-    return field(default=default, metadata=shown)
+    return field(default=default, metadata={"usage": usage, "description": description, "min": least} if usage else {})
 
 
 @dataclass(frozen=True)
@@ -48,9 +44,7 @@ class ServerLimits:
                 raise TreefineError(f"{each.name} is {value}.", hint="Use a number above 0.")
 
     def max_sentence_words(self, *, steps: int, k: int = 1, is_projective: bool = False) -> int:
-        """Return the maximum length of a sentence with this many steps and trees.
-
-        It is as much work as a sentence of `max_words` in 8 steps.
+        """Return the length of a sentence that is as much work as one of `max_words` in 8 steps, but not longer.
 
         >>> ServerLimits().max_sentence_words(steps=3), ServerLimits().max_sentence_words(steps=20, k=20)
         (1000, 201)
@@ -67,11 +61,12 @@ def work_of(n_words: int, *, steps: int, k: int = 1, is_projective: bool = False
     (30, 1500, 10500, 180000)
     """
     at_once = min(n_words, MOST_WORDS)  # a longer sentence is parsed in parts
-    step = n_words + n_words * at_once // _LONG
+    step = n_words + n_words * at_once // 250  # at 250 words, half of the time grows with the square of the length
     if k == 1:
         return step * steps
-    ranking = step + n_words * at_once**2 // _LONG_PROJECTIVE**2 if is_projective else step
-    return step * steps + ranking * (_RANKING_STEPS + _TREE_STEPS * k)
+    # From 50 words on, finding the k best projective trees takes longer than other trees.
+    ranking = step + n_words * at_once**2 // 2_500 if is_projective else step
+    return step * steps + ranking * (10 + 4 * k)
 
 
 class ServingError(TreefineError):

@@ -22,8 +22,9 @@ from treefine.errors import TreefineError
 from treefine.model.vocabulary import language_of
 from treefine.parsing.parser import Parser
 from treefine.parsing.plan import LanguageChoice
-from treefine.serving.batching import Models, ModelServer, ParseRequest
-from treefine.serving.schema import ERRORS, conllu_sentences
+from treefine.serving.batching import Models, ModelServer
+from treefine.serving.gate import ERRORS
+from treefine.serving.requests import ParseRequest, conllu_sentences
 from treefine.treebank.graph import Arcs
 from treefine.treebank.raw_text import gap_of, raw_text, text_of
 from treefine.treebank.sentence import BLANK, PLAIN, Sentence
@@ -92,15 +93,16 @@ class UDPipeRequest:
 
 def udpipe_routes(models: Models) -> APIRouter:
     """Return the routes of UDPipe's API over these models."""
-    router = APIRouter(tags=["UDPipe"])
+    router, choices = APIRouter(tags=["UDPipe"]), {name: server.languages() for name, server in models.items()}
 
     async def process(request: Request) -> JSONResponse:
         """Segment, tag and parse like UDPipe. A stage runs if its parameter is present, even empty.
 
         The parameters can also be in the body of a POST request, as a form.
         """
-        wanted = UDPipeRequest.of(await _parameters(request, models.find().limits.max_bytes))
-        server, treebank = _server_meant(wanted.model, models)
+        wanted = UDPipeRequest.of(await _parameters(request, models.default.limits.max_bytes))
+        name, treebank = model_meant(wanted.model, choices)
+        server = models.find(name)
         wanted = replace(wanted, model=udpipe_name(treebank) if treebank else server.name)
         for stage, is_wanted in (("tokenizer", wanted.tokenizer is not None), ("tagger", wanted.is_tagged)):
             if is_wanted and stage not in _stages(server.parser):
@@ -112,13 +114,12 @@ def udpipe_routes(models: Models) -> APIRouter:
 
     async def list_models() -> dict[str, Any]:
         """List the models in the form of UDPipe's API: each model, then the treebanks of a model of several."""
-        stages = {server.name: _stages(server.parser) for server in models}
-        for server in models:
-            for treebank in server.languages().treebanks:
-                name = udpipe_name(treebank)
-                if _server_meant(name, models) == (server, treebank):  # not of another model in the list
-                    stages[name] = _stages(server.parser)
-        return {"models": stages, "default_model": models.default}
+        stages = {name: _stages(server.parser) for name, server in models.items()}
+        for name in models:
+            for treebank in choices[name].treebanks:
+                if model_meant(udpipe_name(treebank), choices) == (name, treebank):  # not of another model in the list
+                    stages[udpipe_name(treebank)] = stages[name]
+        return {"models": stages, "default_model": models.default.name}
 
     described: dict[str, Any] = {"responses": ERRORS, "openapi_extra": {"parameters": _QUERY}}
     for path, answer, description in (("/process", process, described), ("/models", list_models, {})):
@@ -127,17 +128,6 @@ def udpipe_routes(models: Models) -> APIRouter:
         for method in ("GET", "POST"):  # only for /openapi.json; the route above answers both
             router.add_api_route(path, answer, name=f"{path[1:]} {method}", methods=[method], **description)
     return router
-
-
-def _server_meant(name: str, models: Models) -> tuple[ModelServer, str]:
-    """Return the model that the client means, and the treebank in a model of several; empty if the name has none."""
-    model = model_meant(name, models.names)
-    if model and model not in models.names:
-        for server in models:
-            treebank = treebank_meant(name, server.languages())
-            if treebank:
-                return server, treebank
-    return models.find(model), ""
 
 
 async def _result(wanted: UDPipeRequest, server: ModelServer, treebank: str) -> str:
@@ -288,51 +278,39 @@ def _language_codes() -> Mapping[str, str]:
     return _CODES_OF_NORWEGIAN | {name: names[0] for names in (row.split("\t") for row in rows) for name in names}
 
 
-def model_meant(asked: str, names: Sequence[str]) -> str:
-    """Return the model that the client means, or `asked` itself if no model matches.
+def model_meant(asked: str, known: Mapping[str, LanguageChoice]) -> tuple[str, str]:
+    """Return the name of the model that the client means, or `asked` if there is none; and its treebank or "".
 
     A name is a language, optionally followed by a treebank and a version. As in UDPipe, the part before a hyphen is
     enough, and the first match wins. Any name of a language is accepted, versions are ignored, and a name without a
-    treebank matches a model with one.
+    treebank matches a model with one. In a model of several languages, the main treebank of a language stands for those
+    that the model does not have.
 
-    >>> model_meant("english-ewt-ud-2.5-191206", ["tr_imst", "en"])
-    'en'
-    >>> model_meant("tur", ["tr_boun", "tr_imst"]), model_meant("turkish-imst", ["tr_boun", "tr_imst"])
-    ('tr_boun', 'tr_imst')
-    >>> model_meant("turkish-penn", ["tr_boun", "tr_imst"]), model_meant("", ["en"])
-    ('turkish-penn', '')
-    >>> model_meant("en", ["en-gum", "en"]), model_meant("english-gum", ["en", "en_gum"])
-    ('en', 'en_gum')
+    >>> one, two = LanguageChoice((), {}), LanguageChoice(("nb_bokmaal", "tr_atis"), {"nb": "nb_bokmaal"})
+    >>> model_meant("tur", {"tr_boun": one, "tr_imst": one}), model_meant("en", {"en-gum": one, "en": one})
+    (('tr_boun', ''), ('en', ''))
+    >>> model_meant("english-gum", {"en": one, "en_gum": one}), model_meant("turkish-penn", {"tr_imst": one})
+    (('en_gum', ''), ('turkish-penn', ''))
+    >>> model_meant("turkish-atis-ud-2.15-241121", {"all": two}), model_meant("norwegian", {"all": two})
+    (('all', 'tr_atis'), ('all', 'nb_bokmaal'))
     """
-    if not asked or asked in names:
-        return asked
-    for name in names:
+    if not asked or asked in known:
+        return asked, ""
+    for name in known:
         if name.startswith(f"{asked}-"):
-            return name
+            return name, ""
     language, treebank = _language_and_treebank(asked)
-    same = [name for name in names if _language_and_treebank(name)[0] == language]
-    fitting = [name for name in same if not treebank or _language_and_treebank(name)[1] in ("", treebank)]
-    return min(fitting, key=lambda name: _language_and_treebank(name)[1] != treebank, default=asked)
-
-
-def treebank_meant(asked: str, known: LanguageChoice) -> str:
-    """Return the treebank of a model of several languages that the client means; empty if none matches.
-
-    If the model does not have the treebank of the name, the main treebank of the language is returned.
-
-    >>> known = LanguageChoice(
-    ...     ("nb_bokmaal", "nn_nynorsk", "tr_atis", "tr_boun"), {"nb": "nb_bokmaal", "tr": "tr_boun"}
-    ... )
-    >>> treebank_meant("turkish-atis-ud-2.15-241121", known), treebank_meant("tr_imst", known)
-    ('tr_atis', 'tr_boun')
-    >>> treebank_meant("norwegian-nynorsk-ud-2.5-191206", known), treebank_meant("nor", known)
-    ('nn_nynorsk', 'nb_bokmaal')
-    """
-    language, treebank = _language_and_treebank(asked)
-    same = [code for code in known.treebanks if language in (language_of(code), _NORWEGIAN.get(language_of(code)))]
-    named = [code for code in same if code.partition("_")[2] == treebank]
-    main = [code for code in same if code in known.main.values()]
-    return next(iter((*named, *main)), "")
+    treebank_of = {name: own for name in known for code, own in [_language_and_treebank(name)] if code == language}
+    fitting = [name for name, own in treebank_of.items() if not treebank or own in ("", treebank)]
+    if fitting:
+        return min(fitting, key=lambda name: treebank_of[name] != treebank), ""
+    for name, choice in known.items():
+        same = [code for code in choice.treebanks if language in (language_of(code), _NORWEGIAN.get(language_of(code)))]
+        named = [code for code in same if code.partition("_")[2] == treebank]
+        main = [code for code in same if code in choice.main.values()]
+        if named or main:
+            return name, (named or main)[0]
+    return asked, ""
 
 
 def udpipe_name(treebank: str) -> str:

@@ -16,9 +16,9 @@ from tests.serving.test_batching import CYCLE, SENTENCES, ask_all, n_batches, re
 from tests.support.tiny import tiny_parser
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine.errors import TreefineError
-from treefine.serving.batching import ModelServer, ParseRequest
+from treefine.serving.batching import ModelServer, ServerMetrics
 from treefine.serving.limits import ServerLimits
-from treefine.serving.metrics import ServerMetrics
+from treefine.serving.requests import ParseRequest
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_a_request_alone_is_divided_among_the_workers_and_keeps_its_order(server
 
 
 def test_killed_worker_processes_are_replaced_without_an_error(server):
-    for host in server.hosts:
+    for host in server.parsers:
         host._process.kill()
     answers = ask_all(server, [request(each) for each in SENTENCES[:4]])
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from time import monotonic
-from typing import Any, Literal
+from typing import Any
 
 from treefine.cores import give_back_memory
 from treefine.parsing.options import ParserOptions
@@ -17,15 +17,11 @@ from treefine.worker_process import WorkerDiedError, WorkerProcess, check_wanted
 
 _N_VARIANTS = 8  # parsers with different options kept in memory; on a GPU each has its own buffers
 _GIVE_BACK_SECONDS = 5  # between two times at which free memory is given back, which takes some 20 ms
-_WARM_UP_WORDS = 60  # length of the sentence that warms up a model
 
 _logger = logging.getLogger("treefine.serving")
 
-ResultKind = Literal["sentences", "trees", "parses", "steps"]
-"""Sentences that are only segmented, sentences with trees, parses, or parses with the confidences of each step."""
 
-
-class ParserHost:
+class BatchParser:
     """A parser and its variants with other options. `check` is called before each step of the model on a CPU."""
 
     def __init__(self, parser: Parser, check: Callable[..., None] = check_wanted) -> None:
@@ -40,17 +36,13 @@ class ParserHost:
 
     def warm_up(self) -> None:
         """Parse a first sentence, which is slow."""
-        for _ in self._parser.stream([["."] * _WARM_UP_WORDS]):
+        for _ in self._parser.stream([["."] * 60]):
             pass
 
     def parse(
-        self,
-        kind: ResultKind,
-        options: ParserOptions,
-        segmented: Sequence[Segmented],
-        constraints: Sequence[Constraints],
+        self, kind: str, options: ParserOptions, segmented: Sequence[Segmented], constraints: Sequence[Constraints]
     ) -> list[Any]:
-        """Return the results of this kind, one for each sentence."""
+        """Return the trees of these sentences, or with the kinds "parses" and "steps" their parses."""
         parser = self._variant(options)
         if monotonic() > self._give_back_after:
             give_back_memory()
@@ -65,8 +57,8 @@ class ParserHost:
             hook.remove()
 
 
-class RemoteHost:
-    """A ParserHost in another process, which is started again if it dies."""
+class RemoteBatchParser:
+    """A BatchParser in another process, which is started again if it dies."""
 
     def __init__(self, parser: Parser, threads: int, is_wanted: Callable[[], bool]) -> None:
         self._parser, self._threads, self._is_wanted = parser, threads, is_wanted
@@ -75,7 +67,7 @@ class RemoteHost:
 
     def _start(self) -> WorkerProcess:
         hint = "Use 0 workers; a parser with workers must be picklable."
-        return WorkerProcess(ParserHost, self._parser, threads=self._threads, hint=hint)
+        return WorkerProcess(BatchParser, self._parser, threads=self._threads, hint=hint)
 
     def _run(self, method: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -89,11 +81,11 @@ class RemoteHost:
 
     def warm_up(self) -> None:
         """Wait until the process has parsed a first sentence."""
-        self._run(ParserHost.warm_up)
+        self._run(BatchParser.warm_up)
 
-    def parse(self, kind: ResultKind, *arguments: Any) -> list[Any]:
-        """Return what `ParserHost.parse` returns."""
-        results: list[Any] = self._run(ParserHost.parse, kind, *arguments)
+    def parse(self, *arguments: Any) -> list[Any]:
+        """Return what `BatchParser.parse` returns."""
+        results: list[Any] = self._run(BatchParser.parse, *arguments)
         return results
 
     def close(self) -> None:

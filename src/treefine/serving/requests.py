@@ -1,23 +1,111 @@
-"""The JSON of requests: FastAPI validates them with it and describes them in /openapi.json."""
+"""What a client asks for: JSON that FastAPI validates and describes in /openapi.json, and the request made of it."""
 
 from __future__ import annotations
 
-from io import BytesIO
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from io import BytesIO, StringIO
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import Self
 
-from treefine.config import TagChoice
+from treefine.config import STEPS, TagChoice
 from treefine.parsing.options import CAUTIOUS_TRUST, MOST_TRUST, OPTIONS, ParserOptions
-from treefine.serving.batching import ParseRequest
-from treefine.serving.hosts import ResultKind
+from treefine.parsing.parser import Parser
+from treefine.segmenter.cut import Segmented
+from treefine.serving.limits import ServerLimits, ServingError, work_of
 from treefine.treebank.conllu import read_treebank
-from treefine.treebank.constraints import Constraints, Keep
-from treefine.treebank.sentence import Sentence
+from treefine.treebank.constraints import Constraints, Keep, decisions_in
+from treefine.treebank.raw_text import spans_in
+from treefine.treebank.sentence import Sentence, own_text
 
 _MAX_STEPS, _MAX_TREES = 20, 20  # the largest T and k that a request may ask for
+_MOST_DRAWN = 100  # sentences whose graphs are drawn for one request
+_MOST_FORBIDDEN = 1_000  # heads and labels per sentence; finding contradictions among more takes too long
 _EXAMPLE = "1\tDogs\t_\t_\t_\t_\t0\troot\t_\t_\n2\tbark\t_\t_\t_\t_\t1\tobj\t_\t_\n\n"
+
+ResultKind = Literal["sentences", "trees", "parses", "steps"]
+"""Sentences that are only segmented, sentences with trees, parses, or parses with the confidences of each step."""
+
+
+@dataclass(frozen=True)
+class ParseRequest:
+    """A text to segment and parse, or sentences divided into words, with options and constraints."""
+
+    text: str | None = None
+    sentences: tuple[Sentence, ...] = ()  # if there is no text
+    options: ParserOptions = ParserOptions()
+    constraints: Mapping[int, Constraints] = field(default_factory=dict)  # by the number of the sentence, from 1
+    result: ResultKind = "trees"
+    has_lines: bool = False  # the text has one sentence per line
+    language: str = ""  # for a model of several: the code of a treebank; empty: identified from the input
+
+    @cached_property
+    def size(self) -> int:
+        """The approximate amount of input, in characters; a sentence counts 20 more, because it takes memory too."""
+        if self.text is not None:
+            return len(self.text)
+        return sum(20 + sum(map(len, each.forms)) for each in self.sentences)
+
+    @cached_property
+    def _cost(self) -> dict[str, Any]:
+        """The options that change the work of a sentence."""
+        k = (self.options.k or 1) if self.result in ("parses", "steps") else 1
+        is_projective = bool(self.options.is_projective)
+        return {"steps": self.options.max_steps or STEPS, "k": k, "is_projective": is_projective}
+
+    def work_of(self, n_words: int) -> int:
+        """Return the approximate work of a sentence with this many words."""
+        return work_of(n_words, **self._cost)
+
+    def segment(self, parser: Parser) -> Iterator[Segmented]:
+        """Yield the sentences; a text is segmented on the way. The parser has the language of the request as an option.
+
+        The sentences get the treebank of their language, so that they can be parsed together with those of others.
+        """
+        if self.text is None:
+            sentences = parser.plan().language.of_sentences(self.sentences)
+            return (Segmented(each, spans_in(own_text(each), each)) for each in sentences)
+        if self.has_lines:
+            return parser.segment_lines(StringIO(self.text, newline="\n"))
+        return parser.segment([self.text])
+
+    def constraints_of(self, number: int, sentence: Sentence) -> Constraints:
+        """Return the constraints of a sentence; those of the request replace the marks of the same words."""
+        marked = decisions_in(sentence, self.options.keep or "marked")
+        requested = self.constraints.get(number)
+        if requested is None or not marked:
+            return requested or marked
+        words = {word for column in vars(requested).values() for word in column}
+        kept = [
+            {word: value for word, value in column.items() if word not in words} for column in vars(marked).values()
+        ]
+        return Constraints(*({**old, **new} for old, new in zip(kept, vars(requested).values(), strict=True)))
+
+    def check(self, number: int, sentence: Sentence, constraints: Constraints, limits: ServerLimits) -> None:
+        """Raise an error if a sentence exceeds a limit."""
+        most = limits.max_sentence_words(**self._cost)
+        longest = max(map(len, sentence.forms), default=0)
+        message = hint = ""
+        if len(sentence) > most:
+            message = f"Sentence {number:,} has {len(sentence):,} words."
+            hint = f"The limit is {most:,} words. Split it, or parse it with `treefine parse`."
+            if most < limits.max_words:
+                needs = "{steps} steps and k = {k}".format(**self._cost)
+                needs += ", projective" if self._cost["is_projective"] else ""
+                hint = f"With {needs}, the limit is {most:,} words. Use fewer steps or trees."
+        elif longest > limits.max_chars:
+            message = f"Sentence {number:,} has a word of {longest:,} characters."
+            hint = f"The limit is {limits.max_chars:,} characters."
+        elif self.result == "steps" and number > _MOST_DRAWN:
+            message = f"The request has more than {_MOST_DRAWN} sentences to draw."
+            hint = "Send fewer, or use /v1/parse."
+        elif constraints.n_forbidden > _MOST_FORBIDDEN:
+            message = f"Sentence {number:,} has more than {_MOST_FORBIDDEN:,} forbidden heads and labels."
+        if message:
+            raise ServingError(message, hint=hint, status=413)
 
 
 def _is_text(value: str) -> str:
@@ -33,6 +121,9 @@ _Text = Annotated[str, AfterValidator(_is_text)]
 _Number = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}$")]  # of a word; the names of a JSON object are strings
 _Head = Annotated[int, Field(ge=0, le=999_999)]
 _Label = Annotated[_Text, Field(min_length=1, max_length=100)]
+_Format = Annotated[
+    Literal["json", "conllu"], Field(description="json; or conllu, which is faster but has only trees.")
+]
 
 
 def _option(name: str, *, le: float | None = None) -> Any:
@@ -136,11 +227,6 @@ class StepsBody(_Body):
         return self._request(result, initial, sentences=conllu_sentences(self.conllu or ""))
 
 
-_Format = Annotated[
-    Literal["json", "conllu"], Field(description="json; or conllu, which is faster but has only trees.")
-]
-
-
 class ParseBody(StepsBody):
     """The input is exactly one of text, words and conllu."""
 
@@ -166,15 +252,3 @@ class RefineBody(_Body):
 def conllu_sentences(conllu: str) -> tuple[Sentence, ...]:
     """Return the sentences of a request; an error names the line."""
     return tuple(read_treebank(BytesIO(conllu.encode()), format="conllu"))
-
-
-ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "The input cannot be parsed; the error has the line or the sentence."},
-    403: {"description": "A web page of another origin sent the request."},
-    404: {"description": "Unknown model; the error lists the available ones."},
-    408: {"description": "The client took too long to send the request."},
-    413: {"description": "The request is larger than the server accepts."},
-    422: {"description": "The request does not match the schema."},
-    503: {"description": "The queue is full; retry after the number of seconds in Retry-After."},
-    504: {"description": "The request took too long."},
-}
