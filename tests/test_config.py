@@ -22,7 +22,6 @@ from treefine.errors import ConfigError
 SHAPE = TransformerSettings("bert", 100, 64, 2, 16, 4, 24, 16)
 ENCODER = {"encoder": asdict(SHAPE)}
 FAMILIES = 'choose "bert" or "roberta" or "electra" or "mpnet"'
-SOURCES = 'choose "given" or "predicted" or "none"'
 
 
 # Round trips
@@ -69,15 +68,6 @@ def model_settings(draw):
 PARTS = [TransformerSettings, RelationSettings, TagSettings, ScorerSettings, DecodeSettings]
 
 
-@pytest.mark.parametrize("kind", PARTS)
-@given(data=st.data())
-def test_settings_as_json_are_read_back(kind, data):
-    written = data.draw(settings_of(kind))
-
-    assert read_settings(kind, asdict(written)) == written
-    assert read_settings(kind, json.loads(json.dumps(asdict(written)))) == written
-
-
 @given(settings=model_settings())
 def test_the_settings_of_a_model_as_json_are_read_back(settings):
     read = read_settings(ModelSettings, json.loads(json.dumps(asdict(settings))))
@@ -86,18 +76,12 @@ def test_the_settings_of_a_model_as_json_are_read_back(settings):
     assert read.reads_graph == (settings.relations.graph != "none")
 
 
-@pytest.mark.parametrize("kind", [RelationSettings, TagSettings, ScorerSettings, DecodeSettings])
-def test_omitted_settings_have_the_values_of_the_paper(kind):
+def test_omitted_settings_have_the_values_of_the_paper():
     read = read_settings(ModelSettings, ENCODER)
 
-    assert read_settings(kind, {}) == kind()
     assert read == ModelSettings(SHAPE) == with_preset(read, "paper")
     assert (read.scorer.arc_width, read.scorer.label_width, read.scorer.dropout) == (500, 100, 0.33)  # Appendix A
-
-
-def test_a_whole_number_is_read_as_a_float():
-    dropout = read_settings(ScorerSettings, {"dropout": 0}).dropout
-
+    dropout = read_settings(ScorerSettings, {"dropout": 0}).dropout  # a whole number is read as a float
     assert (dropout, type(dropout)) == (0.0, float)
 
 
@@ -114,25 +98,19 @@ def fault_of(kind, values, **place):
     ("kind", "values", "fault"),
     [
         (ScorerSettings, {"arc_with": 5}, "arc_with is unknown; did you mean arc_width?"),
-        (ScorerSettings, {"momentum": 5}, "momentum is unknown"),
         (ScorerSettings, {"two\nlines": 5}, '"two\\nlines" is unknown'),
         (ScorerSettings, {"arc_width": "5"}, 'arc_width = "5"; it must be a whole number'),
         (ScorerSettings, {"arc_width": 5.0}, "arc_width = 5.0; it must be a whole number"),
         (ScorerSettings, {"arc_width": True}, "arc_width = true; it must be a whole number"),
-        (ScorerSettings, {"arc_width": None}, "arc_width = null; it must be a whole number"),
         (ScorerSettings, {"arc_width": -5}, "arc_width = -5; it must not be negative"),
         (ScorerSettings, {"slope": "steep\nslope"}, 'slope = "steep\\nslope"; it must be a number'),
-        (ScorerSettings, {"slope": True}, "slope = true; it must be a number"),
         (ScorerSettings, {"slope": -0.1}, "slope = -0.1; it must not be negative"),
-        (ScorerSettings, {"slope": -1}, "slope = -1; it must not be negative"),
         (ScorerSettings, {"slope": float("nan")}, "slope = NaN; it must be a number"),
         (ScorerSettings, {"slope": float("inf")}, "slope = Infinity; it must be a number"),
         (ScorerSettings, {"dropout": 1}, "dropout = 1.0; it must be below 1"),
         (RelationSettings, {"graph": "labeled"}, 'graph = "labeled"; choose "labelled" or "unlabelled" or "none"'),
-        (RelationSettings, {"graph": ["none"]}, 'graph = ["none"]; choose "labelled" or "unlabelled" or "none"'),
         (RelationSettings, {"key_norm": 1}, "key_norm = 1; it must be true or false"),
         (DecodeSettings, {"root_label": 0}, "root_label = 0; it must be a string"),
-        (TagSettings, {"columns": "deps"}, 'columns = "deps"; choose "upos" or "xpos" or "feats" or "lemma"'),
         (TagSettings, {"columns": ["upos", "deps"]}, 'columns = "deps"; choose "upos" or "xpos" or "feats" or "lemma"'),
         (TagSettings, {"columns": 5}, "columns = 5; it must be a string or a list of strings"),
         (TagSettings, {"columns": []}, 'columns is empty; source = "given" needs upos, xpos, feats or lemma'),
@@ -140,41 +118,29 @@ def fault_of(kind, values, **place):
         (ModelSettings, {}, "encoder is missing"),
         (ModelSettings, {"encoder": "bert"}, '[encoder] "bert" is not a section of settings'),
         (TransformerSettings, asdict(SHAPE) | {"family": "gpt"}, f'family = "gpt"; {FAMILIES}'),
-        (ModelSettings, ENCODER | {"tags": {"source": "x"}}, f'[tags] source = "x"; {SOURCES}'),
         (ModelSettings, ENCODER | {"scorer": 5}, "[scorer] 5 is not a section of settings"),
-        (ModelSettings, ENCODER | {"scores": {}}, "scores is unknown; did you mean scorer?"),
         (
             TransformerSettings,
             asdict(SHAPE) | {"width": 15},
             "width = 15; it must be a multiple of n_attention_heads = 4",
         ),
-        (
-            TransformerSettings,
-            asdict(SHAPE) | {"n_attention_heads": 0},
-            "width = 16; it must be a multiple of n_attention_heads = 0",
-        ),
         (TransformerSettings, asdict(SHAPE) | {"n_buckets": 3}, "n_buckets = 3; it must be 0 or between 4 and 511"),
-        (TransformerSettings, asdict(SHAPE) | {"n_buckets": 512}, "n_buckets = 512; it must be 0 or between 4 and 511"),
         (
             TransformerSettings,
             asdict(SHAPE) | {"n_positions": 3},
             "n_positions = 3; it must be at least 4, for CLS, ROOT, one word and SEP",
         ),
-        (TransformerSettings, asdict(SHAPE) | {"dropout": 1.0}, "dropout = 1.0; it must be below 1"),
-        (TransformerSettings, asdict(SHAPE) | {"attention_dropout": 2}, "attention_dropout = 2.0; it must be below 1"),
     ],
 )
 def test_a_fault_is_named_with_its_section(kind, values, fault):
     assert fault_of(kind, values) == f"The settings have 1 fault: {fault}"
 
 
-def test_every_field_without_a_default_is_required():
-    values = asdict(SHAPE)
-    missing = ["n_pieces", "n_positions", "n_layers", "width", "n_attention_heads", "inner_width", "embedding_width"]
+@pytest.mark.parametrize("name", ["n_pieces", "embedding_width"])
+def test_a_field_without_a_default_is_required(name):
+    values = {key: value for key, value in asdict(SHAPE).items() if key != name}
 
-    for name in missing:
-        rest = {key: value for key, value in values.items() if key != name}
-        assert fault_of(TransformerSettings, rest) == f"The settings have 1 fault: {name} is missing"
+    assert fault_of(TransformerSettings, values) == f"The settings have 1 fault: {name} is missing"
 
 
 def test_all_faults_come_in_one_report_with_its_place():
@@ -237,8 +203,7 @@ def test_the_last_preset_wins_and_keeps_the_graph_of_the_model(settings, first, 
 
     assert changed == with_preset(settings, last)
     assert (changed.encoder, changed.scorer) == (settings.encoder, settings.scorer)
-    assert changed.reads_graph == settings.reads_graph
-    assert changed.tags.columns == settings.tags.columns
+    assert (changed.reads_graph, changed.tags.columns) == (settings.reads_graph, settings.tags.columns)
     assert changed.decode.root_label == settings.decode.root_label
 
 

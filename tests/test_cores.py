@@ -37,10 +37,8 @@ def run(*command, paths=(), **variables):
     ("given", "seen"),
     [
         ({}, {"GOMP_SPINCOUNT": "2000"}),
-        ({"OMP_NUM_THREADS": "2"}, {"GOMP_SPINCOUNT": "2000"}),
         ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
         ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
-        ({"KMP_BLOCKTIME": "0"}, {"KMP_BLOCKTIME": "0"}),
     ],
 )
 def test_a_command_limits_spinning_before_it_imports_torch_unless_the_user_has_chosen(tmp_path, given, seen):
@@ -62,11 +60,8 @@ def test_an_application_that_has_loaded_torch_keeps_its_environment(monkeypatch)
     variables = {}
     monkeypatch.setitem(sys.modules, "torch", object())
     limit_spinning(variables)
-    assert variables == {}
 
-    monkeypatch.delitem(sys.modules, "torch")
-    limit_spinning(variables)
-    assert variables == {"GOMP_SPINCOUNT": "2000"}
+    assert variables == {}
 
 
 NESTED = "0::/user.slice/app.service\n"
@@ -82,9 +77,7 @@ V1 = "4:memory:/docker/a\n3:cpu,cpuacct:/docker/a\n0::/\n"
         (NESTED, {"user.slice/app.service/cpu.max": "50000 100000\n", "user.slice/cpu.max": "max 100000\n"}, 0.5),
         (NESTED, {"user.slice/app.service/cpu.max": "300000 100000\n", "user.slice/cpu.max": "200000 100000\n"}, 2.0),
         (NESTED, {"cpu.max": "100000 50000\n"}, 2.0),  # a container that sees its own cgroup as the root
-        (NESTED, {"user.slice/other.service/cpu.max": "100000 100000\n"}, None),
         (V1, {"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4.0),
-        (V1, {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
         (
             V1,
             {"cpu,cpuacct/docker/a/cpu.cfs_quota_us": "150000\n", "cpu,cpuacct/docker/a/cpu.cfs_period_us": "100000\n"},
@@ -103,7 +96,7 @@ def test_the_smallest_quota_from_the_root_to_the_cgroup_of_the_process_applies(t
     assert quota_cores(tmp_path, tmp_path / "membership") == quota
 
 
-@pytest.mark.parametrize(("quota", "usable"), [(None, 8), (0.2, 1), (2.0, 2), (2.1, 3), (64.0, 8)])
+@pytest.mark.parametrize(("quota", "usable"), [(None, 8), (0.2, 1), (2.1, 3), (64.0, 8)])
 def test_usable_cores_are_limited_by_affinity_and_quota(monkeypatch, quota, usable):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
     monkeypatch.setattr(cores, "quota_cores", lambda: quota)
@@ -117,7 +110,6 @@ def test_usable_cores_are_limited_by_affinity_and_quota(monkeypatch, quota, usab
     [
         (None, {}, [2]),  # the quota
         (3, {}, [3]),
-        (4, {}, []),  # torch's own number
         (None, {"OMP_NUM_THREADS": "4"}, []),
         (3, {"OMP_NUM_THREADS": "4"}, [3]),
     ],
@@ -139,14 +131,7 @@ def test_threads_are_those_asked_for_or_in_the_environment_or_the_usable_cores(m
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        ("parse", "Nobody knew why."),
-        ("refine", SAMPLE),
-        ("serve", "--port", "0"),
-        ("analyse", SAMPLE, "--model", "en"),
-        ("train", "recipe.toml", "-o", "out"),
-    ],
+    "command", ["parse Yes.", "serve --port 0", f"analyse {SAMPLE} --model en", "train my.toml -o out"]
 )
 def test_a_command_that_runs_a_model_has_an_option_for_threads(monkeypatch, command):
     def stop(threads):
@@ -155,7 +140,7 @@ def test_a_command_that_runs_a_model_has_an_option_for_threads(monkeypatch, comm
     monkeypatch.setenv("RAYON_NUM_THREADS", "1")
     monkeypatch.setattr(torch, "set_num_threads", stop)
 
-    assert failed(invoke, *command, "--threads", 77) == "77 threads"
+    assert failed(invoke, *command.split(), "--threads", 77) == "77 threads"
 
 
 def test_tasks_run_at_once_and_share_the_threads_of_torch():

@@ -79,13 +79,6 @@ def test_arguments_that_cannot_be_sent_are_an_error_that_says_why():
     worker.close()
 
 
-def test_a_task_can_be_stopped_while_the_worker_still_starts():
-    worker = WorkerProcess(Counter, 0)
-    with pytest.raises(UnwantedError):
-        worker.run(Counter.wait, (), is_wanted=lambda: False)
-    worker.close()
-
-
 def test_a_worker_ignores_the_signals_that_stop_its_parent(worker):
     worker.run(Counter.add, (0,))
     for name in (signal.SIGTERM, signal.SIGINT):

@@ -4,6 +4,8 @@ import json
 import sys
 from pathlib import Path
 
+import torch
+
 from tests.support.commands import invoke
 from treefine.cli import info
 
@@ -16,27 +18,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_info_prints_what_a_bug_report_needs():
-    import torch
-
-    import treefine
-
-    out = invoke("info").stdout
-
-    lines = out.splitlines()
-    assert lines[0].split() == ["treefine", treefine.__version__]
-    assert [line.split()[0] for line in lines if not line.startswith(" ")][1:] == [
-        *["location", "python", "platform", "encoding", "cpu", "torch", "devices", "packages", "optional", "models"],
-        "environment",
-    ]
-    assert f"\n  version            {torch.__version__}\n" in out
-
-
-def test_info_is_available_as_json():
+    lines = invoke("info").stdout.splitlines()
     found = json.loads(invoke("info", "--json").stdout)
 
-    assert [*found["devices"]][0] == "cpu"
+    sections = ["treefine", "location", "python", "platform", "encoding", "cpu", "torch", "devices"]
+    assert [line.split()[0] for line in lines if not line.startswith(" ")] == [*found]
+    assert [*found] == [*sections, "packages", "optional", "models", "environment"]
+    assert f"  version            {torch.__version__}" in lines
     assert found["devices"]["cpu"]["precision"]["en"] in ("float32", "int8")
-    assert found["models"]["en"]["bytes"] > 1e6
     assert len(found["models"]["en"]["weights_sha256"]) == 64
     assert found["cpu"]["usable_cores"] >= 1
 

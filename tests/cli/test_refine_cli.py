@@ -1,6 +1,5 @@
 """The refine command: its output, its summary, and input with different labels and words."""
 
-import gzip
 import re
 from pathlib import Path
 
@@ -58,24 +57,22 @@ def test_the_trees_do_not_depend_on_changes_or_the_output_file(run_refine, refin
 def test_a_label_map_overrides_the_built_in_names(run_refine):
     write_treebank(renamed_labels(read_treebank("in.conllu"), {"case": "prep"}), "other.conllu")
     Path("labels.tsv").write_text("prep\tcase\n")
-    expected = run_refine("in.conllu", "--steps", 1).stdout
 
     mapped = run_refine("other.conllu", "--steps", 1, "--label-map", "labels.tsv")
 
-    assert mapped.stdout == expected
+    assert mapped.stdout == run_refine("in.conllu", "--steps", 1).stdout
     assert summary(mapped)["labels renamed"].startswith("prep → case ")
-    assert run_refine("other.conllu", "--steps", 1).stdout != expected
 
 
 @pytest.mark.parametrize(
-    ("columns", "row", "count", "cell"),
+    ("columns", "count", "cell"),
     [
-        (slice(7, 8), ("_", "_"), ("new labels", "on arcs that had no label"), ": no label</td>"),
-        (slice(6, 8), ("_", "_"), ("new arcs", "on words that had no arc"), ">no arc</td>"),
+        (slice(7, 8), ("new labels", "on arcs that had no label"), ": no label</td>"),
+        (slice(6, 8), ("new arcs", "on words that had no arc"), ">no arc</td>"),
     ],
     ids=["labels", "heads and labels"],
 )
-def test_new_arcs_and_labels_are_not_counted_as_changes(run_refine, columns, row, count, cell):
+def test_new_arcs_and_labels_are_not_counted_as_changes(run_refine, columns, count, cell):
     lines = [line.split("\t") for line in Path("in.conllu").read_text().splitlines()]
     for line in lines:
         line[columns] = ["_"] * len(line[columns])
@@ -93,22 +90,10 @@ def test_new_arcs_and_labels_are_not_counted_as_changes(run_refine, columns, row
     assert printed["labels changed"].startswith("0 ")
     assert printed["heads changed"] == str(n_moved)
     assert bool(n_moved) != is_head_blank
-    assert not {"old and new label", "same label, new head", "labels ignored", "new arcs", "new labels"} - {name} & set(
-        printed
-    )
     assert len(rows) == n_words
-    assert {(each["file"], each["old_label"], each["before"]) for each in rows} == {("<stdin>", *row)}
+    assert {(each["file"], each["old_label"], each["before"]) for each in rows} == {("<stdin>", "_", "_")}
     assert {each["old_head"] == "_" for each in rows} == {is_head_blank}
     assert Path("changes.html").read_text().count(cell) == n_words
-
-
-@pytest.mark.parametrize("command", ["refine", "parse"])
-def test_standard_input_can_be_compressed(run_refine, command):
-    content = Path("in.conllu").read_bytes()
-
-    packed = run_refine("-", command=command, input=gzip.compress(content))
-
-    assert packed.stdout == run_refine("-", command=command, input=content).stdout
 
 
 def test_trust_is_fitted_to_correct_trees_of_some_sentences(run_refine):
@@ -127,7 +112,6 @@ def test_trust_is_fitted_to_correct_trees_of_some_sentences(run_refine):
         (["--trust", "1,2"], "trust has 2 values, but the number of initial parses is 1."),
         (["--trust", "1", "--trust-from", "in.conllu"], "--trust and --trust-from cannot be combined."),
         (["--trust-from", "other.conllu"], "other.conllu: None of the 1 sentences with correct trees occurs"),
-        (["--trust-from", "missing.conllu"], "missing.conllu: "),
     ],
 )
 def test_wrong_trust_is_reported(run_refine, options, message):

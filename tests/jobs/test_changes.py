@@ -3,6 +3,7 @@
 import json
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -28,42 +29,14 @@ def test_tsv_has_a_row_per_change(run_refine, refiner):
     run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.tsv")
 
     sentences = list(read_treebank("in.conllu"))
-    expected = [
-        {
-            "file": "in.conllu",
-            "line": str(sentence.line),
-            "sentence": str(sentence.number),
-            "sent_id": sentence.sent_id,
-            "word": str(change.word),
-            "form": change.form,
-            "old_head": str(change.old_head),
-            "old_label": change.old_label,
-            "head": str(change.head),
-            "label": change.label,
-            "before": f"{change.before:.4f}",
-            "after": f"{change.after:.4f}",
-            "step": "_" if change.step is None else str(change.step),
-            "old_upos": change.old_upos,
-            "upos": change.upos,
-            "old_xpos": change.old_xpos,
-            "xpos": change.xpos,
-            "old_feats": change.old_feats,
-            "feats": change.feats,
-            "old_lemma": change.old_lemma,
-            "lemma": change.lemma,
-        }
-        for sentence, parse in zip(sentences, refiner.stream(sentences), strict=True)
-        for change in parse.changes
-    ]
-    found = rows_of("changes.tsv")
-    assert [without_numbers(row) for row in found] == [without_numbers(row) for row in expected]
-    for row, other in zip(found, expected, strict=True):
-        assert float(row["before"]) == pytest.approx(float(other["before"]), abs=2e-4)
-        assert float(row["after"]) == pytest.approx(float(other["after"]), abs=2e-4)
-
-
-def without_numbers(row):
-    return {name: value for name, value in row.items() if name not in ("before", "after")}
+    parses = zip(sentences, refiner.stream(sentences), strict=True)
+    expected = [(sentence, change) for sentence, parse in parses for change in parse.changes]
+    for row, (sentence, change) in zip(rows_of("changes.tsv"), expected, strict=True):
+        numbers = {name: float(row.pop(name)) for name in ("before", "after")}
+        values = asdict(change)
+        assert numbers == pytest.approx({name: values.pop(name) for name in numbers}, abs=2e-4)
+        place = {"file": "in.conllu", "line": sentence.line, "sentence": sentence.number, "sent_id": sentence.sent_id}
+        assert row == {name: "_" if value is None else str(value) for name, value in (place | values).items()}
 
 
 def test_json_has_the_counts_and_all_changes(run_refine):
@@ -72,19 +45,15 @@ def test_json_has_the_counts_and_all_changes(run_refine):
 
     document = json.loads(Path("changes.json").read_text())
 
-    rows = [{name: str(value) for name, value in change.items()} for change in document["changes"]]
-    expected = rows_of("changes.tsv")
-    assert [row["word"] for row in rows] == [row["word"] for row in expected]
-    assert [row["old_label"] for row in rows] == [row["old_label"] for row in expected]
+    rows = [(str(change["word"]), change["old_label"]) for change in document["changes"]]
+    assert rows == [(row["word"], row["old_label"]) for row in rows_of("changes.tsv")]
     counts = document["summary"]
-    assert counts["sentences"] == 10
     assert f"10, {counts['changed_sentences']} of them changed" == printed["sentences"]
     assert str(counts["heads"]) == printed["heads changed"]
     assert counts["heads"] + counts["labels"] == len(rows)
-    moved = sum(counts["same_label"].values())
     replaced = sum(each["times"] for each in counts["other_head_and_label"])
-    assert counts["heads"] == moved + replaced
-    assert sum(counts["converged"].values()) + sum(counts["not_converged"].values()) == 10
+    assert counts["heads"] == sum(counts["same_label"].values()) + replaced
+    assert sum(counts["converged"].values()) + sum(counts["not_converged"].values()) == counts["sentences"] == 10
 
 
 def test_the_page_draws_only_the_changed_sentences(run_refine, refiner):
@@ -113,24 +82,17 @@ def test_the_page_draws_only_the_changed_sentences(run_refine, refiner):
             "changes.csv: --changes cannot write this kind of file. Choose a file name that ends in .html, .json or "
             ".tsv.",
         ),
-        (["--changes", "-"], "-: --changes cannot write this kind of file. Choose a file name that ends in .html"),
         (
             ["--changes", "a.tsv", "--resume"],
             "--changes cannot be combined with --resume: it would miss the sentences of the earlier run. Leave out one "
             "of them.",
         ),
-        (
-            ["--changes", "no/a.tsv"],
-            "no/a.tsv: The output could not be written: No such file or directory. Create the folder no first.",
-        ),
-        (["--changes", "folder.tsv"], "folder.tsv: This is a directory. Name a file to write."),
         (["--changes", "linked.tsv"], "linked.tsv: The output would overwrite an input. Choose"),
         (["--changes", "./out.json"], "./out.json: The output would overwrite an input. Choose"),
     ],
 )
 def test_an_impossible_file_of_changes_is_reported_before_work_starts(run_refine, arguments, message, monkeypatch):
     monkeypatch.setattr("treefine.jobs.run.load_parser", None)  # a call would fail
-    Path("folder.tsv").mkdir()
     Path("linked.tsv").symlink_to("in.conllu")
 
     assert failed(run_refine, "in.conllu", "-o", "out.json", *arguments).startswith(message)
@@ -193,42 +155,28 @@ BLANKS = ["_", "_"]
 UD = ("root", "det", "case", "cc", "mark", "aux", "punct", "nsubj")
 
 
-def retagged():
-    """Return the counts of a sentence whose first word became a determiner, with a new tag, features and lemma."""
+def test_replaced_tags_and_contradictions_are_counted():
+    """The first word becomes a determiner, with a new tag, features and lemma."""
     given = Arcs((3, 3, 0), ("case", "nsubj", "root"))
     words = ["The", "dog", "barks"]
-    old = Sentence.of_words(
-        words,
-        upos=["ADV", "NOUN", "VERB"],
-        xpos=["RB", "NN", "VBZ"],
-        feats=["Degree=Pos", *BLANKS],
-        lemma=["teh", *BLANKS],
-    )
-    new = Sentence.of_words(
-        words,
-        upos=["DET", "NOUN", "VERB"],
-        xpos=["DT", "NN", "VBZ"],
-        feats=["Definite=Def", *BLANKS],
-        lemma=["the", "dog", "bark"],
-    )
+    tags = {"upos": ["ADV", "NOUN", "VERB"], "xpos": ["RB", "NN", "VBZ"]}
+    old = Sentence.of_words(words, **tags, feats=["Degree=Pos", *BLANKS], lemma=["teh", *BLANKS])
+    tags = {"upos": ["DET", "NOUN", "VERB"], "xpos": ["DT", "NN", "VBZ"]}
+    new = Sentence.of_words(words, **tags, feats=["Definite=Def", *BLANKS], lemma=["the", "dog", "bark"])
     tree = Graph.of_words([2, 3, 0], ["det", "nsubj", "root"])
-    places = ((0, 3), (4, 7), (8, 13))
-    parse = Parse(
-        new.with_graph(tree), places, (SURE,) * 3, 0.5, (tree,), given, (SURE,) * 3, True, given_tags=tags_of(old)
-    )
+    places, sure = ((0, 3), (4, 7), (8, 13)), (SURE,) * 3
+    parse = Parse(new.with_graph(tree), places, sure, 0.5, (tree,), given, sure, True, given_tags=tags_of(old))
+
     changes = Changes(UD)
-    return changes, changes.add(parse, given)
+    changes.add(parse, given)
 
-
-def test_replaced_tags_and_contradictions_are_counted():
-    changes, _ = retagged()
-
-    assert ("tags replaced", "UPOS 1, XPOS 1, FEATS 1, LEMMA 1") in changes.rows()
-    assert ("old and new tag", "ADV → DET 1") in changes.rows()
-    assert "label against tag" not in dict(changes.rows())  # ADV is allowed for case, and DET for det
-    assert changes.values()["upos"] == [{"old": "ADV", "new": "DET", "times": 1}]
-    assert [changes.values()[each] for each in ("xpos", "feats", "lemma", "replaced_with_feats")] == [1, 1, 1, 0]
-    assert changes.values()["contradictions"] == {"before": 0, "after": 0}
+    rows, values = changes.rows(), changes.values()
+    assert ("tags replaced", "UPOS 1, XPOS 1, FEATS 1, LEMMA 1") in rows
+    assert ("old and new tag", "ADV → DET 1") in rows
+    assert "label against tag" not in dict(rows)  # ADV is allowed for case, and DET for det
+    assert values["upos"] == [{"old": "ADV", "new": "DET", "times": 1}]
+    assert [values[each] for each in ("xpos", "feats", "lemma", "replaced_with_feats")] == [1, 1, 1, 0]
+    assert values["contradictions"] == {"before": 0, "after": 0}
 
 
 LABELS = st.sampled_from(["nsubj", "obj", "root", "dobj", "prep", "_"])

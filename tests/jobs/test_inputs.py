@@ -27,9 +27,7 @@ ROW = "1\tDogs" + "\t_" * 8 + "\n"
         ("-", Input("-")),
         ("Hello.", Input("", "Hello.", "text")),
         ("and/or", Input("", "and/or", "text")),
-        ("see notes.txt", Input("", "see notes.txt", "text")),
         ("3.14", Input("", "3.14", "text")),
-        ("…", Input("", "…", "text")),
         ("x" * 5000, Input("", "x" * 5000, "text")),
     ],
 )
@@ -57,7 +55,6 @@ def test_the_size_is_unknown_if_an_input_is_a_stream(tmp_path):
         ("1-2" + ROW[1:], "conllu"),
         ("0.1" + ROW[1:], "conllu"),
         (ROW[:-1] + "\t_" * 4 + "\n", "conll09"),
-        (ROW[:-1] + "\t_" * 7 + "\n", "conll09"),
         (ROW.replace("\t", " "), "text"),
         (ROW[:-3] + "\n", "text"),
         ("2" + ROW[1:], "text"),
@@ -134,13 +131,6 @@ def test_the_files_of_a_folder_may_have_any_name_if_the_format_is_given(corpus):
     for name in ("b.en", "a.en", ".c.en", "d.part"):
         Path("other", name).touch()
 
-    with pytest.raises(TreefineError) as error:
-        find_inputs(["other"])
-
-    assert str(error.value) == (
-        "other: There is no text or treebank in this folder. File names must end in .txt, .conllu, .conllx, .conll, "
-        ".conll09, .conll2009; for other names, choose the format."
-    )
     assert names(["other"], kind="lines") == names(["other/*"]) == ["other/a.en", "other/b.en"]
 
 
@@ -200,21 +190,15 @@ def test_a_treebank_called_txt_is_a_treebank_unless_the_user_says_otherwise(tmp_
     assert find_inputs(["a.txt"], kind="text") == [Input("a.txt", kind="text")]
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("t.json", "This is JSON, not text. Put its text into a .txt file, or add --from text."),
-        ("T.HTML.gz", "This is HTML, not text. Put its text into a .txt file, or add --from text."),
-        ("t.pdf", "This is PDF, not text. Put its text into a .txt file, or add --from text."),
-    ],
-)
-def test_a_file_that_is_not_plain_text_is_refused_unless_the_user_chooses_a_format(corpus, name, reason):
+@pytest.mark.parametrize(("name", "kind"), [("t.json", "JSON"), ("T.PDF.gz", "PDF")])
+def test_a_file_that_is_not_plain_text_is_refused_unless_the_user_chooses_a_format(corpus, name, kind):
     in_folder = find_inputs(["corpus"])
     Path("corpus", name).write_bytes(b"{}")
 
     for argument in (f"corpus/{name}", f"corpus/*.{name.partition('.')[2]}"):
         with pytest.raises(TreefineError) as error:
             find_inputs([argument])
+        reason = f"This is {kind}, not text. Put its text into a .txt file, or add --from text."
         assert str(error.value) == f"corpus/{name}: {reason}"
     with pytest.raises(TreefineError, match="not a treebank"):
         find_inputs([f"corpus/{name}"], may_be_text=False)

@@ -45,6 +45,12 @@ def test_a_treebank_cut_at_any_byte_is_resumed_to_the_same_bytes(tmp_path_factor
     assert names_in(target.parent) == ["out.conllu"]
 
 
+def test_only_the_last_complete_sentence_is_written_again(tmp_path):
+    (tmp_path / "out.part").write_bytes(WHOLE[:-3])
+
+    assert write(tmp_path / "out", SENTENCES, is_resumed=True) == 1
+
+
 def test_blank_lines_before_a_second_file_are_also_dropped_after_a_resume(tmp_path):
     second = list(read_treebank(io.BytesIO(b"\xef\xbb\xbf\n" + WHOLE)))
     whole = "".join(texts_in_file([*SENTENCES, *second])).encode()
@@ -67,12 +73,6 @@ def test_json_lines_cut_at_any_byte_are_resumed_to_the_same_bytes(tmp_path_facto
             part.write(line)
 
     assert target.read_bytes() == whole
-
-
-def test_only_the_last_complete_sentence_is_written_again(tmp_path):
-    (tmp_path / "out.part").write_bytes(WHOLE[:-3])
-
-    assert write(tmp_path / "out", SENTENCES, is_resumed=True) == 1
 
 
 def test_a_compressed_file_has_the_same_bytes_after_a_resume(tmp_path):

