@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from itertools import zip_longest
+from dataclasses import dataclass, field, fields, replace
+from itertools import compress, zip_longest
+from operator import eq
 from typing import Any
 
 from treefine.errors import AlignmentError
-from treefine.evaluation.tables import Table
+from treefine.evaluation.tables import Table, confusion_table
 from treefine.treebank.sentence import BLANK, HasSentence, Sentence, sentences_in
 from treefine.wording import count
 
@@ -45,10 +46,8 @@ class Agreement:
     def note(self) -> str:
         """The numbers of sentences and words, and of the pairs that are left out."""
         notes = [f"{count(self.words, 'word')} in {count(self.sentences, 'sentence')}."]
-        if self.other_words:
-            notes.append(f"Left out because their words differ: {count(self.other_words, 'pair')} of sentences.")
-        if self.unfinished:
-            notes.append(f"Left out because a head is blank: {count(self.unfinished, 'pair')} of sentences.")
+        for reason, number in (("their words differ", self.other_words), ("a head is blank", self.unfinished)):
+            notes += [f"Left out because {reason}: {count(number, 'pair')} of sentences."] if number else []
         return " ".join(notes)
 
     def to_text(self, *, confusions: int = _CONFUSIONS) -> str:
@@ -74,18 +73,15 @@ class Agreement:
         if shown:
             parts.append(Table(("agreement on", "percent", "kappa"), shown).to_text())
         if confusions and self.label_confusions:
-            most = tuple((*labels, times) for labels, times in self.label_confusions.most_common(confusions))
-            parts.append(Table(("first label", "second label", "times"), most).to_text())
+            table = confusion_table(self.label_confusions, most=confusions)
+            parts.append(replace(table, header=("first label", "second label", "times")).to_text())
         return "\n\n".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all values for JSON; the confusions are a list, the most frequent first."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        confused = [
-            {"first": first, "second": second, "times": times}
-            for (first, second), times in self.label_confusions.most_common()
-        ]
-        return {**values, "label_confusions": confused}
+        confusions = confusion_table(self.label_confusions)
+        listed = replace(confusions, header=("first", "second", "times")).to_records()
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"label_confusions": listed}
 
 
 def annotator_agreement(first: Iterable[Sentence | HasSentence], second: Iterable[Sentence | HasSentence]) -> Agreement:
@@ -109,24 +105,23 @@ def sentence_pairs(
     first: Iterable[Sentence | HasSentence], second: Iterable[Sentence | HasSentence]
 ) -> Iterator[tuple[Sentence, Sentence]]:
     """Yield the sentences of two treebanks in pairs. Raises AlignmentError at the end if one has more sentences."""
-    counts, path = [0, 0], ""
-    for pair in zip_longest(sentences_in(first, "The first treebank"), sentences_in(second, "The second treebank")):
-        counts = [number + (each is not None) for number, each in zip(counts, pair, strict=True)]
-        a, b = pair
+    n_first = n_second = 0
+    path = ""
+    for a, b in zip_longest(sentences_in(first, "The first treebank"), sentences_in(second, "The second treebank")):
+        n_first, n_second = n_first + (a is not None), n_second + (b is not None)
         if a is not None and b is not None:
             path = b.path
             yield a, b
-    if counts[0] != counts[1]:
-        message = f"The first treebank has {count(counts[0], 'sentence')}, but the second has {counts[1]:,}."
+    if n_first != n_second:
+        message = f"The first treebank has {count(n_first, 'sentence')}, but the second has {n_second:,}."
         raise AlignmentError(message, hint="Sentences are compared in order.", path=path)
 
 
 def agreement_of_pairs(pairs: Iterable[tuple[Sentence, Sentence]]) -> Agreement:
     """Compare two annotations, given as pairs of sentences; see `agreement`."""
     n_sentences = other_words = unfinished = identical = 0
-    labels: Counter[tuple[str, str]] = Counter()
-    labels_at_same_head: Counter[tuple[str, str]] = Counter()
-    tags: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in _TAGS}
+    labels, labels_at_same_head = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    tags = {name: Counter[tuple[str, str]]() for name in _TAGS}
     for a, b in pairs:
         different = differences(a, b)
         if different is None:
@@ -138,9 +133,7 @@ def agreement_of_pairs(pairs: Iterable[tuple[Sentence, Sentence]]) -> Agreement:
             identical += not different
             both = list(zip(a.labels, b.labels, strict=True))
             labels.update(both)
-            labels_at_same_head.update(
-                pair for pair, head, other in zip(both, a.heads, b.heads, strict=True) if head == other
-            )
+            labels_at_same_head.update(compress(both, map(eq, a.heads, b.heads)))
             for name, counted in tags.items():
                 counted.update(zip(getattr(a, name), getattr(b, name), strict=True))
     for counted in tags.values():
@@ -176,8 +169,7 @@ def cohen_kappa(pairs: Mapping[tuple[str, str], int]) -> float | None:
     total = sum(pairs.values())
     if not total:
         return None
-    first: Counter[str] = Counter()
-    second: Counter[str] = Counter()
+    first, second = Counter[str](), Counter[str]()
     for (a, b), times in pairs.items():
         first[a] += times
         second[b] += times
@@ -192,8 +184,8 @@ def differences(a: Sentence, b: Sentence) -> tuple[int, ...] | None:
     """Return the numbers of the words whose head or label differ, or None if the sentences have other words."""
     if a.forms != b.forms:
         return None
-    ours, theirs = (list(zip(each.heads, each.labels, strict=True)) for each in (a, b))
-    return tuple(word for word, (x, y) in enumerate(zip(ours, theirs, strict=True), start=1) if x != y)
+    arcs = zip(a.heads, a.labels, b.heads, b.labels, strict=True)
+    return tuple(word for word, (*arc, head, label) in enumerate(arcs, start=1) if arc != [head, label])
 
 
 def tag_differences(a: Sentence, b: Sentence) -> tuple[tuple[int, str, str], ...] | None:

@@ -32,7 +32,7 @@ class WordColumns(WordSpans):
     upos: list[str] = field(default_factory=list)
     xpos: list[str] = field(default_factory=list)
     feats: list[str] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)  # as they are compared: without subtypes in UD
     heads: list[int] = field(default_factory=list)  # a word of this file, or AT_ROOT
 
     @property
@@ -157,10 +157,15 @@ def _columns(sentences: Sequence[Sentence], *, is_ud: bool) -> WordColumns:
         columns.upos += sentence.upos
         columns.xpos += sentence.xpos
         columns.feats += sentence.feats
-        columns.labels += sentence.labels
+        columns.labels += compared_labels(sentence.labels, is_ud=is_ud)
         heads = sentence.heads if None not in sentence.heads else sentence.graph.arcs.heads  # the graph raises an error
         columns.heads += [first + head - 1 if head else AT_ROOT for head in heads]
     return columns
+
+
+def compared_labels(labels: Sequence[str], *, is_ud: bool) -> list[str]:
+    """Return the labels as they are compared: without subtypes in UD."""
+    return [label.partition(":")[0] for label in labels] if is_ud else [*labels]
 
 
 def pair_by_text(gold: WordColumns, system: WordColumns) -> AlignedWords:
@@ -173,8 +178,8 @@ def pair_by_text(gold: WordColumns, system: WordColumns) -> AlignedWords:
         raise text_error(gold, system, _GOLD)
     # If the spans agree, so do the multiword tokens, because only their words share a span.
     if gold.spans == system.spans and [*map(str.lower, gold.forms)] == [*map(str.lower, system.forms)]:
-        return AlignedWords(gold, system, list(range(len(gold))), list(range(len(gold))))
-    return align(gold, system)
+        return _aligned(gold, system, ((word, word) for word in range(len(gold))))
+    return _aligned(gold, system, same_words(gold, system))
 
 
 def pair_by_number(gold: WordColumns, system: WordColumns) -> AlignedWords:
@@ -191,12 +196,11 @@ def pair_by_number(gold: WordColumns, system: WordColumns) -> AlignedWords:
     if len(gold.sentences) != len(system.sentences):
         more = "fewer" if len(system.sentences) < len(gold.sentences) else "more"
         raise system.error(f"The file has {more} sentences than {gold.name or _GOLD}.", None)
-    return AlignedWords(gold, system, list(range(len(gold))), list(range(len(gold))))
+    return _aligned(gold, system, ((word, word) for word in range(len(gold))))
 
 
-def align(gold: WordColumns, system: WordColumns) -> AlignedWords:
-    """Align by spans and, around multiword tokens, by forms; the slow path of `pair_by_text`."""
-    pair = AlignedWords(gold, system, [UNALIGNED] * len(gold), [UNALIGNED] * len(system))
-    for g, s in same_words(gold, system):
-        pair.system_of[g], pair.gold_of[s] = s, g
-    return pair
+def _aligned(gold: WordColumns, system: WordColumns, pairs: Iterable[tuple[int, int]]) -> AlignedWords:
+    aligned = AlignedWords(gold, system, [UNALIGNED] * len(gold), [UNALIGNED] * len(system))
+    for g, s in pairs:
+        aligned.system_of[g], aligned.gold_of[s] = s, g
+    return aligned

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, compress
 from typing import TypeAlias, TypeVar
 
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 
 from treefine.errors import TreefineError
 from treefine.evaluation.pairing import AT_ROOT, AlignedWords, WordColumns
-from treefine.evaluation.scores import Marks, Score, all_marks, compared_labels, rule_of, scores_by_value
+from treefine.evaluation.scores import Marks, Score, all_marks, scores_by_value
 from treefine.evaluation.significance import SLICE, draw_weights, sentence_of_each_word
 from treefine.treebank.graph import distances_to_root, non_projective_words
 
@@ -40,19 +42,18 @@ def scores_by_property(
     if by not in PROPERTIES:
         raise TreefineError(f"There is no property {by!r}.", hint=f"Choose one of {', '.join(PROPERTIES)}.")
     marks = all_marks(pair, rule=rule, metrics=[metric])[metric]
-    scores = scores_by_value(pair, marks, *(PROPERTIES[by](words, rule) for words in (pair.gold, pair.system)))
+    scores = scores_by_value(pair, marks, *map(PROPERTIES[by], (pair.gold, pair.system)))
     return dict(sorted(scores.items(), key=lambda item: (isinstance(item[0], str), item[0])))
 
 
-def _heads_by_sentence(words: WordColumns) -> Iterator[tuple[range, list[int]]]:
-    """Yield the words of each sentence, and its heads, with ROOT at index 0 as in a Graph."""
+def _heads_by_sentence(words: WordColumns) -> Iterator[list[int]]:
+    """Yield the heads of each sentence, with ROOT at index 0 as in a Graph."""
     for sentence in words.sentence_words():
-        first = sentence.start
-        heads = words.heads[first : sentence.stop]
-        yield sentence, [0, *[0 if head == AT_ROOT else head - first + 1 for head in heads]]
+        heads = words.heads[sentence.start : sentence.stop]
+        yield [0, *[0 if head == AT_ROOT else head - sentence.start + 1 for head in heads]]
 
 
-def _dependency_length(words: WordColumns, rule: str) -> list[Value]:
+def _dependency_length(words: WordColumns) -> list[Value]:
     """Return the distance in words between dependent and head: 1 for neighbours, 0 for an arc from ROOT.
 
     The value is "cycle" for a word that is its own head, which occurs only in a system's graph.
@@ -62,7 +63,7 @@ def _dependency_length(words: WordColumns, rule: str) -> list[Value]:
     ]
 
 
-def _arc_direction(words: WordColumns, rule: str) -> list[Value]:
+def _arc_direction(words: WordColumns) -> list[Value]:
     """Return the side of the head: "left", "right" or "ROOT"; "cycle" for a word that is its own head."""
     return [
         "ROOT" if head == AT_ROOT else "left" if head < word else "right" if head > word else "cycle"
@@ -70,39 +71,34 @@ def _arc_direction(words: WordColumns, rule: str) -> list[Value]:
     ]
 
 
-def _distance_to_root(words: WordColumns, rule: str) -> list[Value]:
+def _distance_to_root(words: WordColumns) -> list[Value]:
     """Return the number of arcs up to ROOT: 1 for a root word, "cycle" for a word that never reaches ROOT."""
-    distances = [each for _, heads in _heads_by_sentence(words) for each in distances_to_root(heads)[1:]]
+    distances = [distance for heads in _heads_by_sentence(words) for distance in distances_to_root(heads)[1:]]
     return ["cycle" if distance < 0 else distance for distance in distances]
 
 
-def _arc_projectivity(words: WordColumns, rule: str) -> list[Value]:
-    """Return "projective" for each word if all words between it and its head descend from the head."""
-    values: list[Value] = ["projective"] * len(words)
-    for sentence, heads in _heads_by_sentence(words):
-        for word in non_projective_words(heads):
-            values[sentence.start + word - 1] = "non-projective"
+def _projectivity(words: WordColumns, *, of_trees: bool) -> list[Value]:
+    """Return "projective" for each word if all words between it and its head descend from the head.
+
+    With `of_trees`, all arcs of the sentence must be projective.
+    """
+    values: list[Value] = []
+    for heads in _heads_by_sentence(words):
+        crossed = {*non_projective_words(heads)}
+        is_crossed = [bool(crossed) if of_trees else word in crossed for word in range(1, len(heads))]
+        values += ["non-projective" if each else "projective" for each in is_crossed]
     return values
 
 
-def _tree_projectivity(words: WordColumns, rule: str) -> list[Value]:
-    """Return "projective" for each word if all arcs of its sentence are projective."""
-    return [
-        "non-projective" if is_crossed else "projective"
-        for sentence, heads in _heads_by_sentence(words)
-        for is_crossed in [bool(non_projective_words(heads))] * len(sentence)
-    ]
-
-
-PROPERTIES: Mapping[str, Callable[[WordColumns, str], list[Value]]] = {
+PROPERTIES: Mapping[str, Callable[[WordColumns], list[Value]]] = {
     "dependency length": _dependency_length,
     "distance to root": _distance_to_root,
-    "sentence length": lambda words, rule: [len(sentence) for sentence in words.sentence_words() for _ in sentence],
-    "label": lambda words, rule: [*compared_labels(words, is_ud=rule_of(rule).is_ud)],
-    "tag": lambda words, rule: [*words.tags()],
+    "sentence length": lambda words: [len(sentence) for sentence in words.sentence_words() for _ in sentence],
+    "label": lambda words: [*words.labels],
+    "tag": lambda words: [*words.tags()],
     "arc direction": _arc_direction,
-    "arc projectivity": _arc_projectivity,
-    "tree projectivity": _tree_projectivity,
+    "arc projectivity": partial(_projectivity, of_trees=False),
+    "tree projectivity": partial(_projectivity, of_trees=True),
 }
 
 
@@ -116,12 +112,9 @@ def point_of(by: str, value: Value) -> Value:
         return value
     if value == 0:
         return "ROOT"
-    lowest = LOWEST[by]
-    low = max(each for each in lowest if each <= value)
-    if low == lowest[-1]:
-        return f"{low}+"
-    high = lowest[lowest.index(low) + 1] - 1
-    return low if low == high else f"{low}-{high}"
+    place = bisect_right(LOWEST[by], value)
+    low, *rest = LOWEST[by][place - 1 :]
+    return f"{low}+" if not rest else low if low == rest[0] - 1 else f"{low}-{rest[0] - 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +134,9 @@ class Tally:
     counts: NDArray[np.float32]  # [sentence, kind, 4]: gold, system, gold correct, system correct words
 
 
-def tally(
-    by: str, pair: AlignedWords, found: Marks, gold_values: Sequence[Value], system_values: Sequence[Value]
-) -> Tally:
+def tally(by: str, pair: AlignedWords, found: Marks) -> Tally:
     """Tally the words that count by their value in their own file and by gold sentence."""
+    gold_values, system_values = map(PROPERTIES[by], (pair.gold, pair.system))
     counted = {*compress(gold_values, found.gold), *compress(system_values, found.system)}
     point = {value: point_of(by, value) for value in counted}
     kinds = dict.fromkeys(point.values())

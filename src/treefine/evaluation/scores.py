@@ -5,10 +5,10 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from itertools import compress
-from operator import eq
+from operator import eq, or_
 from typing import TypeAlias, TypeVar
 
 from treefine.errors import TreefineError
@@ -57,15 +57,7 @@ _Value = TypeVar("_Value", bound=Hashable)
 FunctionWord: TypeAlias = tuple[int, str, str, str]  # gold word, label, UPOS, FEATS
 
 
-def compared_labels(words: WordColumns, *, is_ud: bool) -> list[str]:
-    """Return the labels as they are compared: without subtypes in UD."""
-    if not is_ud:
-        return words.labels
-    bare = {label: label.partition(":")[0] for label in set(words.labels)}
-    return [bare[label] for label in words.labels]
-
-
-def agreements_of(pair: AlignedWords, kinds: Iterable[str], *, is_ud: bool) -> dict[str, list[bool]]:
+def agreements_of(pair: AlignedWords, kinds: Iterable[str]) -> dict[str, list[bool]]:
     """Return, for each kind of annotation, whether each gold word agrees with its system word; False if unaligned."""
     gold, system = pair.gold, pair.system
 
@@ -74,23 +66,19 @@ def agreements_of(pair: AlignedWords, kinds: Iterable[str], *, is_ud: bool) -> d
         return list(map(eq, ours, aligned))  # None equals no value
 
     def same_lemma() -> list[bool]:
-        agree = same(gold.lemmas, system.lemmas)
-        for g, lemma in enumerate(gold.lemmas):
-            if lemma == "_" and pair.system_of[g] != UNALIGNED:
-                agree[g] = True  # a blank gold lemma agrees with any lemma
-        return agree
+        blank = [lemma == "_" and word != UNALIGNED for lemma, word in zip(gold.lemmas, pair.system_of, strict=True)]
+        return [*map(or_, blank, same(gold.lemmas, system.lemmas))]  # a blank gold lemma agrees with any lemma
 
     def same_function_words() -> list[bool]:
-        ours = zip(range(len(gold)), labels[0], gold.upos, feats[0], strict=True)
-        theirs = zip(pair.gold_of, labels[1], system.upos, feats[1], strict=True)
+        ours = zip(range(len(gold)), gold.labels, gold.upos, feats[0], strict=True)
+        theirs = zip(pair.gold_of, system.labels, system.upos, feats[1], strict=True)
         return same(_function_words(gold, [*ours]), _function_words(system, [*theirs]))
 
-    labels = [compared_labels(words, is_ud=is_ud) for words in (gold, system)]
     feats = [_universal(words.feats) for words in (gold, system)]
     mapped_heads = [AT_ROOT if head == AT_ROOT else pair.gold_of[head] for head in system.heads]
     compare = {
         "head": lambda: same(gold.heads, mapped_heads),
-        "label": lambda: same(*labels),
+        "label": lambda: same(gold.labels, system.labels),
         "upos": lambda: same(gold.upos, system.upos),
         "xpos": lambda: same(gold.xpos, system.xpos),
         "feats": lambda: same(*feats),
@@ -134,13 +122,8 @@ class Score:
 
     def __add__(self, other: Score) -> Score:
         """Return the score of both parts together."""
-        return Score(
-            self.gold + other.gold,
-            self.system + other.system,
-            self.correct + other.correct,
-            _both(self.aligned, other.aligned),
-            _both(self.system_correct, other.system_correct),
-        )
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Score(*[None if None in pair else sum(pair) for pair in pairs])  # type: ignore[arg-type]  # counts
 
     @property
     def precision(self) -> float:
@@ -167,10 +150,6 @@ class Score:
         if self.aligned is None:
             return None
         return self.correct / self.aligned if self.aligned else 0.0
-
-
-def _both(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
 
 
 def relative_error_reduction(before: float, after: float) -> float | None:
@@ -264,9 +243,9 @@ def evaluate_stretches(
         found = all_marks(pair, rule=rule)
         _add_scores(total.scores, all_scores(pair, found, rule=rule))
         if labels:
-            _add_scores(total.by_label, scores_by_label(pair, found["LAS"], rule=rule))
+            _add_scores(total.by_label, scores_by_label(pair, found["LAS"]))
         if confusions:
-            total.label_confusions.update(label_confusions(pair, found["LAS"], rule=rule))
+            total.label_confusions.update(label_confusions(pair, found["LAS"]))
             total.head_confusions.update(head_confusions(pair, found["UAS"]))
     total.by_label = dict(sorted(total.by_label.items(), key=lambda item: (-item[1].gold, item[0])))
     return total
@@ -330,7 +309,7 @@ def all_marks(pair: AlignedWords, *, rule: str = "conll18", metrics: Sequence[st
             raise TreefineError(f"The rule {rule} has no metric {metric!r}.", hint=f"Choose one of {names}.")
     metrics = metrics or chosen.metrics
     kinds = {kind for metric in metrics for kind in AGREEMENTS[metric]}
-    agreements = agreements_of(pair, kinds, is_ud=chosen.is_ud)
+    agreements = agreements_of(pair, kinds)
     found = {}
     for metric in metrics:
         gold = _counted(pair.gold, chosen, metric)
@@ -364,7 +343,7 @@ def segmentation_scores(pair: AlignedWords) -> dict[str, Score]:
 
 def _counted(words: WordColumns, rule: Rule, metric: str) -> list[bool]:
     if metric in CONTENT_METRICS:
-        return [label in CONTENT_LABELS for label in compared_labels(words, is_ud=rule.is_ud)]
+        return [label in CONTENT_LABELS for label in words.labels]
     if rule.is_left_out:
         return [not rule.is_left_out(words, word) for word in range(len(words))]
     return [True] * len(words)
@@ -405,18 +384,15 @@ def scores_by_value(
     }
 
 
-def scores_by_label(pair: AlignedWords, found: Marks, *, rule: str = "conll18") -> dict[str, Score]:
+def scores_by_label(pair: AlignedWords, found: Marks) -> dict[str, Score]:
     """Return the score of each label, from the marks of LAS; the most frequent gold label comes first."""
-    labels = [compared_labels(words, is_ud=rule_of(rule).is_ud) for words in (pair.gold, pair.system)]
-    # A right word has the same label in both files.
-    return {
-        label: replace(score, system_correct=None) for label, score in scores_by_value(pair, found, *labels).items()
-    }
+    scores = scores_by_value(pair, found, pair.gold.labels, pair.system.labels)
+    return {label: replace(score, system_correct=None) for label, score in scores.items()}  # right words: same label
 
 
-def label_confusions(pair: AlignedWords, found: Marks, *, rule: str = "conll18") -> Counter[tuple[str, str]]:
+def label_confusions(pair: AlignedWords, found: Marks) -> Counter[tuple[str, str]]:
     """Count the words with a wrong label, by gold label (first) and system label (second), over aligned words."""
-    ours, theirs = (compared_labels(words, is_ud=rule_of(rule).is_ud) for words in (pair.gold, pair.system))
+    ours, theirs = pair.gold.labels, pair.system.labels
     return Counter(
         (ours[g], theirs[s])
         for g, s in enumerate(pair.system_of)
@@ -431,7 +407,7 @@ def head_confusions(pair: AlignedWords, found: Marks) -> Counter[tuple[str, str]
     """
     ours, theirs = (
         ["ROOT" if head == AT_ROOT else tags[head] for head in words.heads]
-        for words, tags in ((pair.gold, pair.gold.tags()), (pair.system, pair.system.tags()))
+        for words, tags in ((each, each.tags()) for each in (pair.gold, pair.system))
     )
     return Counter(
         (ours[g], theirs[s])

@@ -16,8 +16,8 @@ import torch
 
 from treefine import fast
 from treefine.errors import TreefineError
-from treefine.evaluation.pairing import load_words
-from treefine.evaluation.scores import compared_labels, rule_of
+from treefine.evaluation.pairing import compared_labels, load_words
+from treefine.evaluation.scores import rule_of
 from treefine.model.folder import load_model
 from treefine.model.parser_model import ParserModel
 from treefine.parsing.batches import batches, retry_in_halves
@@ -77,9 +77,8 @@ class DevScorer:
     def __init__(self, sentences: Sequence[Sentence], labels: Sequence[str], *, rule: str) -> None:
         chosen = rule_of(rule)
         words = load_words(sentences, is_ud=chosen.is_ud)
-        compared = compared_labels(words, is_ud=chosen.is_ud)
-        ours = [label.partition(":")[0] if chosen.is_ud else label for label in labels]
-        ids = {label: number for number, label in enumerate(dict.fromkeys([*ours, *compared]))}
+        ours = compared_labels(labels, is_ud=chosen.is_ud)
+        ids = {label: number for number, label in enumerate(dict.fromkeys([*ours, *words.labels]))}
         self.sentences = sentences
         self.of_label = np.array([ids[label] for label in ours])  # for each label of the model: its id in the scoring
         counts = np.ones(len(words), dtype=bool)
@@ -87,7 +86,7 @@ class DevScorer:
             counts = np.array([not chosen.is_left_out(words, word) for word in range(len(words))], dtype=bool)
         ends = np.cumsum([len(sentence) for sentence in sentences])[:-1]
         self.heads = [np.array(sentence.heads) for sentence in sentences]
-        self.labels = np.split(np.array([ids[label] for label in compared]), ends)
+        self.labels = np.split(np.array([ids[label] for label in words.labels]), ends)
         self.counts = np.split(counts, ends)
         self.total = max(1, int(counts.sum()))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from treefine.evaluation.analysis.refinement import Refinement, Steps, refinement_of, step_pair, together
 from treefine.evaluation.pairing import WordColumns, load_words
-from treefine.evaluation.properties import PROPERTIES, Tally, tally
+from treefine.evaluation.properties import Tally, tally
 from treefine.evaluation.scores import Score, all_marks, rule_of
 from treefine.evaluation.significance import compare
 from treefine.training.recipe import FILES
@@ -68,7 +68,7 @@ def _compare_tested(results: ResultCollection, code: str, folder: Path, findings
     pairs = {}
     for result, gold, predictions in _read_trees(tested if len(tested) > 1 else [], folder, findings):
         graphs = predictions.graphs(0 if result.system == FILES else None)
-        pairs[result.system] = step_pair(gold.words, [graph.arcs for graph in graphs])
+        pairs[result.system] = step_pair(gold.words, [graph.arcs for graph in graphs], is_ud=rule_of(gold.rule).is_ud)
     for metric in METRICS if len(pairs) > 1 else ():
         findings.best[code, metric] = compare(pairs, metric=metric, rule=gold.rule).best_group
 
@@ -136,9 +136,6 @@ def _read_trees(
 
 def _tallies(gold: _Gold, predictions: Predictions, t: int | None) -> dict[str, Tally]:
     """Tally the words by each property of the figures."""
-    pair = step_pair(gold.words, [graph.arcs for graph in predictions.graphs(t)])
+    pair = step_pair(gold.words, [graph.arcs for graph in predictions.graphs(t)], is_ud=rule_of(gold.rule).is_ud)
     marks = all_marks(pair, rule=gold.rule, metrics=("LAS",))["LAS"]
-    return {
-        by: tally(by, pair, marks, PROPERTIES[by](pair.gold, gold.rule), PROPERTIES[by](pair.system, gold.rule))
-        for by in CURVES
-    }
+    return {by: tally(by, pair, marks) for by in CURVES}

@@ -192,10 +192,9 @@ def analyse(
     """
     metric = "UAS" if any(has_no_labels(words) for each in treebanks for words in each.files) else "LAS"
     counted = [_count(each, metric) for each in treebanks]
-    parts = [([treebank], each) for treebank, each in zip(treebanks, counted, strict=True)]
+    parts = [([treebank], [each]) for treebank, each in zip(treebanks, counted, strict=True)]
     if len(parts) > 1:
-        whole = {system: _sum([each[system] for each in counted]) for system in counted[0]}
-        parts.insert(0, ([*treebanks], whole))
+        parts.insert(0, ([*treebanks], counted))
     return [_analysis(of, each, metric, examples, seed, on_progress) for of, each in parts]
 
 
@@ -219,15 +218,13 @@ class _Counted:
 
 def _count(treebank: ParsedTreebank, metric: str) -> dict[str, _Counted]:
     """Return the counts of each system."""
-    rule = treebank.rule
-    values = {by: of(treebank.gold, rule) for by, of in PROPERTIES.items() if by != "label" or metric == "LAS"}
     counted = {}
     for system, pair in treebank.pairs.items():
-        marks = all_marks(pair, rule=rule)
+        marks = all_marks(pair, rule=treebank.rule)
         counted[system] = _Counted(
-            all_scores(pair, marks, rule=rule),
-            {by: tally(by, pair, marks[metric], own, PROPERTIES[by](pair.system, rule)) for by, own in values.items()},
-            label_confusions(pair, marks["LAS"], rule=rule),
+            all_scores(pair, marks, rule=treebank.rule),
+            {by: tally(by, pair, marks[metric]) for by in PROPERTIES if by != "label" or metric == "LAS"},
+            label_confusions(pair, marks["LAS"]),
             head_confusions(pair, marks["UAS"]),
             count_cycles(pair.system),
             sentence_counts(pair, marks[metric]),
@@ -235,44 +232,43 @@ def _count(treebank: ParsedTreebank, metric: str) -> dict[str, _Counted]:
     return counted
 
 
-def _sum(parts: Sequence[_Counted]) -> _Counted:
-    """Add the counts of one system over several treebanks."""
-    return _Counted(
-        {metric: reduce(add, [each.scores[metric] for each in parts]) for metric in parts[0].scores},
-        {by: join([each.tallies[by] for each in parts]) for by in parts[0].tallies},
-        sum((each.labels for each in parts), Counter()),
-        sum((each.heads for each in parts), Counter()),
-        sum(each.cycles for each in parts),
-        np.concatenate([each.counts for each in parts]),
-    )
-
-
 def _analysis(
     treebanks: Sequence[ParsedTreebank],
-    counted: Mapping[str, _Counted],
+    counted: Sequence[Mapping[str, _Counted]],
     metric: str,
     examples: int,
     seed: int,
     on_progress: Callable[[int], None] | None,
 ) -> Analysis:
-    counts = {system: each.counts for system, each in counted.items()}
-    properties = next(iter(counted.values())).tallies
-    tallies = {by: {system: each.tallies[by] for system, each in counted.items()} for by in properties}
+    parts = {system: [each[system] for each in counted] for system in counted[0]}  # one part per treebank
+    counts = {system: np.concatenate([each.counts for each in several]) for system, several in parts.items()}
+    metrics, properties = (getattr(next(iter(counted[0].values())), name) for name in ("scores", "tallies"))
+    tallies = {
+        by: {system: join([each.tallies[by] for each in several]) for system, several in parts.items()}
+        for by in properties
+    }
     comparison = None
     if len(counts) > 1:
         comparison = compare_counts(counts, metric=metric, samples=TEST_SAMPLES, seed=seed, on_progress=on_progress)
     return Analysis(
         name=treebanks[0].name if len(treebanks) == 1 else TOGETHER,
-        systems=tuple(counted),
+        systems=tuple(parts),
         rule=treebanks[0].rule,
         metric=metric,
         n_sentences=sum(len(each.gold.sentences) for each in treebanks),
         n_words=sum(len(each.gold) for each in treebanks),
-        scores={system: each.scores for system, each in counted.items()},
+        scores={
+            system: {name: reduce(add, [each.scores[name] for each in several]) for name in metrics}
+            for system, several in parts.items()
+        },
         curves=draw_curves(tallies, samples=BAND_SAMPLES, seed=seed),
-        label_confusions={system: each.labels for system, each in counted.items() if metric == "LAS"},
-        head_confusions={system: each.heads for system, each in counted.items()},
-        cycles={system: each.cycles for system, each in counted.items()},
+        label_confusions={
+            system: reduce(add, [each.labels for each in several])
+            for system, several in parts.items()
+            if metric == "LAS"
+        },
+        head_confusions={system: reduce(add, [each.heads for each in several]) for system, several in parts.items()},
+        cycles={system: sum(each.cycles for each in several) for system, several in parts.items()},
         comparison=comparison,
         differences=tuple(_largest_differences(treebanks, counts, examples)),
     )

@@ -5,14 +5,13 @@ Words are counted by the gold file, so counts of several treebanks can be added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import compress, pairwise
 from operator import add
 from typing import TypeAlias
 
-from treefine.evaluation.pairing import AT_ROOT, AlignedWords, WordColumns, load_words
+from treefine.evaluation.pairing import AT_ROOT, AlignedWords, WordColumns, compared_labels, load_words
 from treefine.evaluation.properties import PROPERTIES
 from treefine.evaluation.scores import Score, all_marks, relative_error_reduction, rule_of, scores_by_label
 from treefine.treebank.graph import Arcs
@@ -96,11 +95,12 @@ def refinement_of(
     `converged` has the number of sentences that each step after the first trees left unchanged. Without it, a sentence
     has converged if its tree is that of the previous step.
     """
-    words = load_words(gold, is_ud=rule_of(rule).is_ud)
-    pairs = [step_pair(words, step) for step in trees]
+    is_ud = rule_of(rule).is_ud
+    words = load_words(gold, is_ud=is_ud)
+    pairs = [step_pair(words, step, is_ud=is_ud) for step in trees]
     marks = [all_marks(pair, rule=rule, metrics=STEP_METRICS) for pair in pairs]
-    of_labels = [scores_by_label(pair, each["LAS"], rule=rule) for pair, each in zip(pairs, marks, strict=True)]
-    kinds = PROPERTIES["tree projectivity"](words, rule)
+    of_labels = [scores_by_label(pair, each["LAS"]) for pair, each in zip(pairs, marks, strict=True)]
+    kinds = PROPERTIES["tree projectivity"](words)
     if converged is None:
         converged = [sum(map(Arcs.__eq__, *two)) for two in pairwise(trees)]
 
@@ -109,17 +109,15 @@ def refinement_of(
         n_words = sum(compress(marks[0][metric].gold, chosen))
         return tuple([Score(n_words, n_words, sum(compress(each[metric].correct, chosen))) for each in marks])
 
-    def examples(first_is_wrong: bool) -> tuple[Example, ...]:
-        """Return the sentences with one right tree, the last if `first_is_wrong`, and the other tree wrong."""
-        found = []
-        for number, span in enumerate(words.sentence_words()):
-            at = slice(span.start, span.stop)
-            ends = (sum(each["LAS"].gold[at]) - sum(each["LAS"].correct[at]) for each in (marks[0], marks[-1]))
-            wrong, other = ends if first_is_wrong else reversed([*ends])
-            if wrong and not other:
-                found.append(Example(gold[number], trees[0][number], trees[-1][number], wrong))
-        return tuple(sorted(found, key=_length))
-
+    corrected, spoiled = list[Example](), list[Example]()
+    for number, span in enumerate(words.sentence_words()):
+        at = slice(span.start, span.stop)
+        first_wrong, last_wrong = (
+            sum(each["LAS"].gold[at]) - sum(each["LAS"].correct[at]) for each in (marks[0], marks[-1])
+        )
+        if bool(first_wrong) != bool(last_wrong):
+            example = Example(gold[number], trees[0][number], trees[-1][number], first_wrong or last_wrong)
+            (corrected if first_wrong else spoiled).append(example)
     return Refinement(
         name,
         first,
@@ -131,17 +129,17 @@ def refinement_of(
         },
         {kind: scores("LAS", [kind == each for each in kinds]) for kind in ("non-projective", "projective")},
         tuple(converged),
-        corrected=examples(True),
-        spoiled=examples(False),
-        predicts_tags=predicts_tags,
+        _shortest_first(corrected),
+        _shortest_first(spoiled),
+        predicts_tags,
     )
 
 
-def _length(example: Example) -> int:
-    return len(example.gold)
+def _shortest_first(examples: Iterable[Example]) -> tuple[Example, ...]:
+    return tuple(sorted(examples, key=lambda example: len(example.gold)))
 
 
-def step_pair(gold: WordColumns, trees: Sequence[Arcs]) -> AlignedWords:
+def step_pair(gold: WordColumns, trees: Sequence[Arcs], *, is_ud: bool) -> AlignedWords:
     """Return the gold words aligned with the trees of a step, as if these were a system file with the same words."""
     heads: list[int] = []
     for words, tree in zip(gold.sentence_words(), trees, strict=True):
@@ -151,7 +149,7 @@ def step_pair(gold: WordColumns, trees: Sequence[Arcs]) -> AlignedWords:
         own = enumerate(tree.heads, start=words.start)
         heads += [word if head is None else AT_ROOT if head == 0 else words.start + head - 1 for word, head in own]
     same = list(range(len(gold)))
-    labels = [label for tree in trees for label in tree.labels]
+    labels = compared_labels([label for tree in trees for label in tree.labels], is_ud=is_ud)
     return AlignedWords(gold, replace(gold, heads=heads, labels=labels), same, same)
 
 
@@ -161,14 +159,13 @@ def together(refinements: Sequence[Refinement], *, name: str) -> Refinement:
         raise ValueError("refinements with an initial parse and without one cannot be counted together")
     n_trees = max(len(each.steps) for each in refinements)
 
-    def added(of: Callable[[Refinement], Mapping[str, Steps]]) -> dict[str, Steps]:
-        several: dict[str, list[Steps]] = {}
+    def added(of_kind: str) -> dict[str, Steps]:
+        total: dict[str, Steps] = {}
         for each in refinements:
-            for kind, scores in of(each).items():
-                several.setdefault(kind, []).append(scores + scores[-1:] * (n_trees - len(scores)))
-        return {
-            kind: tuple([reduce(add, step) for step in zip(*several[kind], strict=True)]) for kind in sorted(several)
-        }
+            for kind, scores in getattr(each, of_kind).items():
+                steps = scores + scores[-1:] * (n_trees - len(scores))
+                total[kind] = tuple(map(add, total[kind], steps)) if kind in total else steps
+        return dict(sorted(total.items()))
 
     # All sentences have converged after the last step of a model.
     converged = [(*each.converged, *[each.n_sentences] * (n_trees - len(each.steps))) for each in refinements]
@@ -176,13 +173,13 @@ def together(refinements: Sequence[Refinement], *, name: str) -> Refinement:
         name,
         refinements[0].first,
         sum(each.n_sentences for each in refinements),
-        added(lambda each: each.attachment),
-        added(lambda each: each.labels),
-        added(lambda each: each.projectivity),
+        added("attachment"),
+        added("labels"),
+        added("projectivity"),
         tuple(map(sum, zip(*converged, strict=True))),
-        corrected=tuple(sorted([example for each in refinements for example in each.corrected], key=_length)),
-        spoiled=tuple(sorted([example for each in refinements for example in each.spoiled], key=_length)),
-        predicts_tags=any(each.predicts_tags for each in refinements),
+        _shortest_first(example for each in refinements for example in each.corrected),
+        _shortest_first(example for each in refinements for example in each.spoiled),
+        any(each.predicts_tags for each in refinements),
     )
 
 
