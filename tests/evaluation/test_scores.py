@@ -27,7 +27,7 @@ from treefine.evaluation.scores import (
 )
 from treefine.evaluation.significance import sentence_counts
 from treefine.treebank.align import same_words
-from treefine.treebank.formats import CONLLX, convert
+from treefine.treebank.conllu import CONLLX, convert
 
 # Alignment, also of tiny and empty files
 

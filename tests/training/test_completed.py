@@ -18,7 +18,7 @@ from treefine.training.recipe import (
     TreebankSettings,
     split_changes,
 )
-from treefine.treebank.formats import CONLLX, convert
+from treefine.treebank.conllu import CONLLX, convert
 
 SENTENCES = tuple(sample(20))
 TREEBANK = TreebankSettings("train.conllu", "dev.conllu")

@@ -9,8 +9,7 @@ from tests.support.trainings import SYNTR
 from treefine.errors import ConfigError
 from treefine.parsing.parser import Parser
 from treefine.training.prepare import base_of, prepare
-from treefine.treebank.conllu import convert_treebank, read_treebank, write_treebank
-from treefine.treebank.formats import format_of
+from treefine.treebank.conllu import convert_treebank, format_of, read_treebank, write_treebank
 
 
 def recipe(name, *, encoder, treebank="own", sections=""):

@@ -420,7 +420,7 @@ def test_a_comment_is_replaced_in_its_place_added_or_removed():
         (lambda s: split_sentence(s, 3), "The border would be inside of the multiword token 2-3"),
         (lambda s: split_sentence(s, 1), "cannot start at word 1"),
         (lambda s: split_sentence(s, 9), "There is no word 9"),
-        (lambda s: join_sentences(s, conllx(0)), "different formats: CoNLL-U and CoNLL-X"),
+        (lambda s: join_sentences(s, conllx(0)), "Sentences in CoNLL-X cannot be edited. Convert the file"),
         (lambda s: set_comment(s, "a=b", "c"), "'a=b' cannot be the key of a comment"),
         (lambda s: set_comment(s, " ", "c"), "cannot be the key"),
         (lambda s: set_comment(s, "a", "b\nc"), "contains a line break"),

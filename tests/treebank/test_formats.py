@@ -4,7 +4,7 @@ from hypothesis import given
 from tests.support.generated import conllu_lines
 from tests.treebank.test_conllu import parsed
 from treefine import Graph, TreebankError, read_treebank
-from treefine.treebank.formats import CONLL09, CONLL09_PREDICTED, CONLLX, convert, format_of, losses
+from treefine.treebank.conllu import CONLL09, CONLL09_PREDICTED, CONLLX, convert, format_of, losses
 from treefine.treebank.sentence import CONLLU
 
 

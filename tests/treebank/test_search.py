@@ -11,7 +11,7 @@ from treefine import read_treebank
 from treefine.errors import TreefineError
 from treefine.treebank import search
 from treefine.treebank.graph import Arcs
-from treefine.treebank.search import Match, TextQuery, TreeQuery, read_query
+from treefine.treebank.search import TextQuery, TreeQuery, read_query
 from treefine.treebank.sentence import Sentence
 
 
@@ -43,6 +43,10 @@ FRENCH = tree("""
 
 def words(query, sentence=DOGS):
     return [match.words for match in read_query(query).matches(sentence)]
+
+
+def nodes(query):
+    return [match.nodes for match in read_query(query).matches(DOGS)]
 
 
 # Texts.
@@ -144,10 +148,10 @@ def test_a_blank_head_has_no_arc_and_a_blank_label_is_not_another_label():
 
 
 def test_a_match_has_the_nodes_in_the_order_of_the_query():
-    assert read_query("ROOT -> VERB -obj-> NOUN").first(DOGS) == Match((("1", 0), ("2", 4), ("3", 6)))
-    assert read_query("pattern { N [upos=NOUN]; V -[nsubj]-> N }").first(DOGS) == Match((("N", 3), ("V", 4)))
-    assert read_query("big dogs").first(DOGS) == Match((("1", 2), ("2", 3)))
-    assert read_query("ADV").first(DOGS) is None
+    assert nodes("ROOT -> VERB -obj-> NOUN") == [(("1", 0), ("2", 4), ("3", 6))]
+    assert nodes("pattern { N [upos=NOUN]; V -[nsubj]-> N }") == [(("N", 3), ("V", 4))]
+    assert nodes("big dogs") == [(("1", 2), ("2", 3))]
+    assert nodes("ADV") == []
 
 
 # The syntax of Grew.
@@ -217,7 +221,7 @@ def test_a_query_that_must_try_too_many_words_fails():
     query = read_query("pattern { A []; B []; C []; D []; A.upos = B.upos; C.form = D.form }")
 
     with pytest.raises(TreefineError) as error:
-        query.first(sentence)
+        next(query.matches(sentence))
 
     message = "The query has more than 200,000 combinations to try in one sentence."
     assert str(error.value) == f"{message} Connect its nodes by arcs, or use fewer nodes."

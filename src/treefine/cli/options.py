@@ -13,7 +13,7 @@ from typer.models import OptionInfo
 from treefine.evaluation.scores import RULES
 from treefine.model.bundled import bundled_models
 from treefine.parsing.options import OPTIONS, Option, ParserOptions, options_from_text
-from treefine.treebank.formats import FORMATS
+from treefine.treebank.conllu import FORMATS
 
 
 def argument(default: object, metavar: str, description: str, **settings: Any) -> Any:

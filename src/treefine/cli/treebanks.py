@@ -43,9 +43,8 @@ from treefine.jobs.outputs import (
     shape_by_name,
     write_treebank_as,
 )
-from treefine.treebank.conllu import read_treebank, validate
+from treefine.treebank.conllu import FORMATS, TREEBANK_SUFFIXES, format_of, read_treebank, suffix_of, validate
 from treefine.treebank.files import COMPRESSED, name_of
-from treefine.treebank.formats import FORMATS, TREEBANK_SUFFIXES, format_of, suffix_of
 from treefine.treebank.sentence import CONLLU, Format, Sentence
 from treefine.wording import visible
 

@@ -25,9 +25,13 @@ from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.annotate import with_newdoc
 from treefine.parsing.initial import Renamed, empty, given, renamed
 from treefine.treebank.conllu import (
+    FORMATS,
     Stretch,
+    convert,
     cut_treebank,
+    format_of,
     gap_after,
+    losses,
     read_stretch,
     read_treebank,
     texts_in_file,
@@ -35,7 +39,6 @@ from treefine.treebank.conllu import (
 )
 from treefine.treebank.constraints import label_warning, marks_of
 from treefine.treebank.files import Source, name_of, open_input, open_output
-from treefine.treebank.formats import FORMATS, convert, format_of, losses
 from treefine.treebank.sentence import BLANK, Sentence
 from treefine.worker_process import WorkerProcess
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from treefine.config import COLUMNS
 from treefine.drawing.html import page_end, page_start, tree_figure
 from treefine.errors import TreebankError, TreefineError
+from treefine.treebank.conllu import suffix_of
 from treefine.treebank.files import linked_file, open_output
-from treefine.treebank.formats import suffix_of
 from treefine.treebank.graph import Arcs
 from treefine.treebank.schemes import UPOS, contradictions, follows_ud
 from treefine.treebank.sentence import BLANK

@@ -24,7 +24,15 @@ from treefine.jobs.changes import check_changes
 from treefine.jobs.inputs import Input
 from treefine.jobs.part_file import Part, check_leftover, open_part, part_of
 from treefine.parsing.table import Content, Placed, csv_texts, import_package, record_batches, schema_of
-from treefine.treebank.conllu import convert_treebank, texts_in_file
+from treefine.treebank.conllu import (
+    CONLL09,
+    FORMATS,
+    convert_treebank,
+    format_by_name,
+    losses,
+    suffix_of,
+    texts_in_file,
+)
 from treefine.treebank.files import (
     COMPRESSED,
     COMPRESSED_NAMES,
@@ -34,7 +42,6 @@ from treefine.treebank.files import (
     not_written,
     open_output,
 )
-from treefine.treebank.formats import CONLL09, FORMATS, format_by_name, losses, suffix_of
 from treefine.treebank.raw_text import spans_in
 from treefine.treebank.sentence import BLANK, CONLLU, Format, Sentence, own_text
 from treefine.version import __version__

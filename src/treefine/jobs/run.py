@@ -31,10 +31,9 @@ from treefine.model.vocabulary import language_of
 from treefine.parsing.annotate import with_newdoc
 from treefine.parsing.table import Content, csv_texts
 from treefine.segmenter.language import table
-from treefine.treebank.conllu import cut_treebank, read_treebank, texts_in_file
+from treefine.treebank.conllu import FORMATS, convert, cut_treebank, losses, read_treebank, texts_in_file
 from treefine.treebank.constraints import decisions_in, label_warning
 from treefine.treebank.files import name_of
-from treefine.treebank.formats import FORMATS, convert, losses
 from treefine.treebank.schemes import read_label_map
 from treefine.treebank.sentence import Format, Sentence
 from treefine.wording import count as counted

@@ -22,11 +22,10 @@ from filelock import FileLock, Timeout
 from treefine.errors import TreebankError, TreefineError
 from treefine.serving.limits import ServingError
 from treefine.studio.journal import VERSION, Entry, Journal, Revision, trusted_hashes
-from treefine.treebank.conllu import Stretch, Unreadable, cut_sentences, read_stretch
+from treefine.treebank.conllu import Stretch, Unreadable, cut_sentences, format_of, read_stretch
 from treefine.treebank.constraints import FREE
 from treefine.treebank.edits import set_comment
 from treefine.treebank.files import COMPRESSED, not_written, open_input, open_output
-from treefine.treebank.formats import format_of
 from treefine.treebank.sentence import CONLLU, Sentence
 
 Status = Literal["open", "done", "doubtful"]

@@ -232,7 +232,7 @@ class Project:
                 ):
                     continue
                 sentence = document.sentence(key) if query else None
-                match = query.first(sentence) if query and isinstance(sentence, Sentence) else None
+                match = next(query.matches(sentence), None) if query and isinstance(sentence, Sentence) else None
                 if query and match is None:
                     continue
                 if order != "file":

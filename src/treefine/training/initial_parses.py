@@ -15,8 +15,7 @@ from treefine.training.epochs import InitialGraphs, Progress, TrainingRun, learn
 from treefine.training.new_model import TrainedBase
 from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, FILES, InitialSettings, MixedSettings, Recipe, expand
-from treefine.treebank.conllu import write_treebank
-from treefine.treebank.formats import convert
+from treefine.treebank.conllu import convert, write_treebank
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import CONLLU, Sentence
 

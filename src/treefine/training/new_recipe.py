@@ -12,7 +12,7 @@ from treefine.model.folder import fetch
 from treefine.model.weight_files import LAYOUT, read_json
 from treefine.training.data import load_data
 from treefine.training.recipe import TEMPLATE_FOLDER, Recipe, TreebankSettings, expand, recipe_of
-from treefine.treebank.formats import format_of
+from treefine.treebank.conllu import format_of
 
 if sys.version_info >= (3, 11):
     import tomllib

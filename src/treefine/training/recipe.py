@@ -26,8 +26,8 @@ from treefine.config import (
     try_settings,
 )
 from treefine.errors import ConfigError
+from treefine.treebank.conllu import FORMATS
 from treefine.treebank.files import nearest_file, open_output
-from treefine.treebank.formats import FORMATS
 
 if sys.version_info >= (3, 11):
     import tomllib

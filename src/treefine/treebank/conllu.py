@@ -1,4 +1,7 @@
-"""Read, write and validate treebanks as a stream, in constant memory. Valid files are written back byte for byte."""
+"""Read, write, convert and validate treebanks as a stream, in constant memory.
+
+The formats are CoNLL-U, CoNLL-X and CoNLL-2009. Valid files are written back byte for byte.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
+from pathlib import PurePath
 from typing import BinaryIO, Literal, NamedTuple
 
 from treefine.errors import EmptyError, TreebankError, shortened
 from treefine.treebank.files import (
+    COMPRESSED,
     COMPRESSED_NAMES,
     Source,
     name_of,
@@ -22,9 +27,16 @@ from treefine.treebank.files import (
     open_output,
     utf8_lines,
 )
-from treefine.treebank.formats import convert, format_of, losses
 from treefine.treebank.graph import find_cycles
-from treefine.treebank.sentence import BLANK, PLAIN, Format, HasSentence, Layout, Sentence, sentences_in
+from treefine.treebank.sentence import BLANK, CONLLU, PLAIN, Format, HasSentence, Layout, Sentence, sentences_in
+
+CONLLX = Format("conllx", "CoNLL-X", (".conllx", ".conll"), 10)
+CONLL09 = Format("conll09", "CoNLL-2009", (".conll09", ".conll2009"), 14, True, upos=None, feats=6, head=8, deprel=10)
+# The same file, with the columns of an automatic tagger (PLEMMA, PPOS, PFEAT) instead of the gold ones.
+CONLL09_PREDICTED = replace(CONLL09, name="conll09-predicted", suffixes=(), lemma=3, xpos=5, feats=7)
+FORMATS = {each.name: each for each in (CONLLU, CONLLX, CONLL09, CONLL09_PREDICTED)}
+TREEBANK_SUFFIXES = tuple(suffix for each in FORMATS.values() for suffix in each.suffixes)
+_NAMES_2009 = "ID FORM LEMMA PLEMMA POS PPOS FEAT PFEAT HEAD PHEAD DEPREL PDEPREL FILLPRED PRED".split()
 
 _CHUNK = 1 << 16  # bytes read at a time
 _STRETCH = 1 << 18  # bytes of a part of a file that is read separately
@@ -39,6 +51,34 @@ _NUMBERS = tuple(map(str, range(1, 1001)))
 _VALUES = {number: int(number) for number in ("0", *_NUMBERS)}
 
 
+def format_of(path: str, name: str | None = None) -> Format:
+    """Return the format called `name`. Without a name, the file's suffix decides; unknown suffixes mean CoNLL-U.
+
+    >>> format_of("wsj/test.conllx.gz").title
+    'CoNLL-X'
+    """
+    if name is not None:
+        if not isinstance(name, str) or name not in FORMATS:
+            raise TreebankError(f"There is no format {name!r}.", hint=f"Choose one of {', '.join(FORMATS)}.")
+        return FORMATS[name]
+    return format_by_name(path) or CONLLU
+
+
+def format_by_name(path: str) -> Format | None:
+    """Return the format of a file's suffix, or None if the suffix is unknown."""
+    return next((each for each in FORMATS.values() if suffix_of(path) in each.suffixes), None)
+
+
+def suffix_of(path: str) -> str:
+    """Return the last suffix of a file's name in lower case, ignoring compression suffixes; "" if it has no suffix.
+
+    >>> suffix_of("Notes.TXT.gz")
+    '.txt'
+    """
+    suffixes = [suffix for suffix in PurePath(path.lower()).suffixes if suffix not in COMPRESSED]
+    return suffixes[-1] if suffixes else ""
+
+
 def read_treebank(
     source: Source,
     *,
@@ -51,7 +91,7 @@ def read_treebank(
     """Yield the sentences of a treebank.
 
     `source` is a path, `-` for standard input (both are decompressed), or an open binary file. `format` is conllu,
-    conllx, conll09 or conll09-predicted; without it, the suffix of the file decides (see `formats`). A sentence that
+    conllx, conll09 or conll09-predicted; without it, the suffix of the file decides. A sentence that
     cannot be read raises TreebankError. With on_error="skip" it is skipped and its faults are reported, to `on_skip` or
     on standard error; the other sentences keep their numbers. `name` is that of an open file in messages.
     """
@@ -110,14 +150,16 @@ def cut_treebank(stream: BinaryIO, path: str, *, size: int = _STRETCH) -> Iterat
     line, rest = 1, b""
     for chunk in _chunks(stream, path, size):
         rest += chunk
-        end = _last_gap(rest)
+        end = max(rest.rfind(gap) + len(gap) if gap in rest else 0 for gap in (b"\n\n", b"\n\r\n"))
         if line == 1 and end <= len(_start_of(rest)):
             end = 0  # blank lines before the first sentence are part of it
         if end:
             yield Stretch(rest[:end], line)
             line += rest.count(b"\n", 0, end)
             rest = rest[end:]
-        _check_length(rest, path, line)
+        if len(rest) > _LONGEST:
+            message = f"There is no blank line in the next {_LONGEST >> 20} MiB."
+            raise TreebankError(message, hint="Is this a treebank?", path=path, line=line)
     if line == 1 and len(rest) == len(_start_of(rest)):
         raise _no_sentence(path)
     if rest:
@@ -134,8 +176,7 @@ def cut_sentences(data: bytes, path: str) -> Iterator[Stretch]:
 def read_stretch(stretch: Stretch, form: Format, path: str, *, number: int = 1) -> Iterator[Sentence | Unreadable]:
     """Yield the blocks of this part of a file, as `read_blocks` does; `number` is that of its first sentence."""
     for block in _blocks(stretch, path):
-        read = _sentence(block, form, path, number)
-        yield read
+        yield (read := _sentence(block, form, path, number))
         number += isinstance(read, Sentence) or read.has_words
 
 
@@ -164,6 +205,71 @@ def convert_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[st
 
     write_treebank(converted(), target)
     return lost
+
+
+def convert(sentence: Sentence, to: Format) -> Sentence:
+    """Return the sentence in another format; in its own format, return it unchanged.
+
+    UPOS becomes the coarse tag of CoNLL-X and XPOS the fine one. CoNLL-2009 has one tag: XPOS, or UPOS if XPOS is
+    blank. Its gold and its predicted columns get the same values.
+    """
+    source = sentence.format
+    if source.title == to.title:
+        return sentence
+    columns = [(BLANK,) * len(sentence)] * to.width
+    columns[0], columns[to.form] = sentence.column(0), sentence.forms
+    values = {
+        to.lemma: sentence.lemma,
+        to.xpos: sentence.xpos if to.upos is not None else _only_tag(sentence),
+        to.feats: sentence.feats,
+        to.head: sentence.column(source.head),
+        to.deprel: sentence.labels,
+    }
+    if to.upos is not None:
+        values[to.upos] = sentence.upos
+    for index, column in values.items():
+        columns[index] = column
+        if to.has_more_columns:
+            columns[_twin(index)] = column
+    comments, words = sentence.comments if to.is_ud else (), range(len(sentence))
+    return replace(sentence, comments=comments, columns=tuple(columns), word_lines=words, format=to, layout=PLAIN)
+
+
+def _only_tag(sentence: Sentence) -> tuple[str, ...]:
+    return tuple([x if x != BLANK else u for x, u in zip(sentence.xpos, sentence.upos, strict=True)])
+
+
+def _twin(index: int) -> int:
+    """Return the predicted column of a gold column in CoNLL-2009, or the reverse; the two are neighbours."""
+    return index ^ 1
+
+
+def losses(sentence: Sentence, to: Format) -> Counter[str]:
+    """Count the items of each kind that the other format cannot store."""
+    source, lost = sentence.format, Counter[str]()
+    if source.title == to.title:
+        return lost
+    if not to.is_ud:
+        lost["comment"] = len(sentence.comments)
+    if source.is_ud:
+        lost["multiword token"] = sum("-" in identifier for identifier in sentence.columns[0])
+        lost["empty node"] = sum("." in identifier for identifier in sentence.columns[0])
+        lost["DEPS"], lost["MISC"] = (_filled(sentence, column) for column in (source.deps, source.misc))
+    elif source.has_more_columns:
+        for kept in (source.lemma, source.xpos, source.feats, source.head, source.deprel):
+            pairs = zip(sentence.column(kept), sentence.column(_twin(kept)), strict=True)
+            lost[_NAMES_2009[_twin(kept)]] = sum(twin not in (BLANK, value) for value, twin in pairs)
+        lost["FILLPRED"], lost["PRED"] = (_filled(sentence, column) for column in (12, 13))
+        lost["APRED"] = sum(_filled(sentence, column) for column in range(14, len(sentence.columns)))
+    else:
+        lost["PHEAD"], lost["PDEPREL"] = (_filled(sentence, column) for column in (8, 9))
+    if to.upos is None:
+        lost["UPOS"] = sum(u not in (BLANK, tag) for u, tag in zip(sentence.upos, _only_tag(sentence), strict=True))
+    return +lost
+
+
+def _filled(sentence: Sentence, column: int | None) -> int:
+    return sum(cell != BLANK for cell in sentence.column(column))
 
 
 def texts_in_file(sentences: Iterable[Sentence], *, is_start: bool = True) -> Iterator[str]:
@@ -204,8 +310,7 @@ def _blocks(stretch: Stretch, path: str) -> Iterator[_Block]:
     start = _start_of(data) if line == 1 else b""
     data, line = data[len(start) :], line + start.count(b"\n")
     if stretch.line == 1 and b"\0" in data.partition(b"\n")[0]:
-        compressed = f"If it is compressed, its name must end in {COMPRESSED_NAMES}"
-        hint = f"{compressed}; if it is UTF-16, convert it to UTF-8."
+        hint = f"If it is compressed, its name must end in {COMPRESSED_NAMES}; if it is UTF-16, convert it to UTF-8."
         raise TreebankError("This is not a text file: it contains null bytes.", hint=hint, path=path)
     *parts, rest = _BETWEEN_SENTENCES.split(data)
     if rest:
@@ -222,17 +327,6 @@ def _blocks(stretch: Stretch, path: str) -> Iterator[_Block]:
 def _start_of(data: bytes) -> bytes:
     match = _FILE_START.match(data)
     return match[0] if match else b""
-
-
-def _last_gap(data: bytes) -> int:
-    """Return the offset after the last blank line, or 0 if the data has no blank line."""
-    return max(data.rfind(gap) + len(gap) if gap in data else 0 for gap in (b"\n\n", b"\n\r\n"))
-
-
-def _check_length(rest: bytes, path: str, line: int) -> None:
-    if len(rest) > _LONGEST:
-        message = f"There is no blank line in the next {_LONGEST >> 20} MiB."
-        raise TreebankError(message, hint="Is this a treebank?", path=path, line=line)
 
 
 def _no_sentence(path: str) -> EmptyError:

@@ -1,4 +1,4 @@
-"""Edit a sentence of a treebank by hand. Each function returns a new sentence and changes only what the edit requires.
+"""Edit a sentence of CoNLL-U by hand. Each function returns a new sentence and changes only what the edit requires.
 
 Words are numbered from 1, and head 0 is ROOT. An edit that is not possible raises TreebankError. All edits change the
 rows of a sentence, where words still have their old numbers; then `_rebuilt` numbers the rows and all references.
@@ -13,18 +13,16 @@ from typing import TypeAlias
 
 from treefine.treebank.graph import ROOT, Arcs
 from treefine.treebank.raw_text import Span, gap_of, spans_in
-from treefine.treebank.sentence import BLANK, Sentence, Token, is_list_like
+from treefine.treebank.sentence import BLANK, Sentence, Token, deps_order, is_list_like
 
 _Row: TypeAlias = "list[str]"  # the cells of one line; the ID of a new word is "3+" if it was split from word 3
-_COLUMNS = ("form", "lemma", "upos", "xpos", "feats", "deps", "misc")
-_PREDICTED_HEAD = {"CoNLL-X": 8, "CoNLL-2009": 9}  # the column PHEAD, by the title of the format
+_FORM, _HEAD, _LABEL, _DEPS, _MISC = 1, 6, 7, 8, 9  # columns
+_COLUMNS = {"form": _FORM, "lemma": 2, "upos": 3, "xpos": 4, "feats": 5, "deps": _DEPS, "misc": _MISC}
 _AFTER, _BEFORE = ("SpaceAfter", "SpacesAfter"), ("SpacesBefore",)  # notes in MISC about the spaces around a token
 _REFERRING = ("NotHead", "CopyOf")  # notes in MISC that contain word numbers
 _ONLY_HERE = re.compile(r"sent_id|text|new(doc|par)\b.*")  # keys of comments that do not suit another sentence
-_DIGITS = re.compile(r"[0-9]+")
 _FEATURE = re.compile(r"[^\s=|]+=[^\s=|]+")
 _BREAK = re.compile("[\n\r\0\ud800-\udfff]")  # line breaks and other characters that no line can hold
-_CONVERT = "Convert the file to CoNLL-U first."
 
 
 def set_arc(sentence: Sentence, word: int, head: int, label: str | None = None) -> Sentence:
@@ -64,18 +62,12 @@ def set_cell(sentence: Sentence, word: int, column: str, value: str) -> Sentence
     """Change the form, lemma, upos, xpos, feats, deps or misc of a word; an empty value means "_".
 
     Features are sorted as UD requires. A new form also replaces the old one in `# text`.
-
-    >>> set_cell(Sentence.of_words(["dogs"]), 1, "feats", "Number=Plur|Case=Nom")[0].feats
-    'Case=Nom|Number=Plur'
     """
     token, rows, comments = _token_of(sentence, word), _rows(sentence), sentence.comments
     if column not in _COLUMNS:
         raise sentence.error(f"There is no column {column!r} to edit.", hint=f"Choose one of {', '.join(_COLUMNS)}.")
-    index: int | None = getattr(sentence.format, column)
-    if index is None:
-        raise sentence.error(f"{sentence.format.title} has no column for {column.upper()}.", hint=_CONVERT)
     cell = _cell(sentence, value, word)
-    if column == "feats" and sentence.format.is_ud and cell != BLANK:
+    if column == "feats" and cell != BLANK:
         features = sorted(cell.split("|"), key=str.lower)
         names = {feature.partition("=")[0] for feature in features if _FEATURE.fullmatch(feature)}
         if len(names) < len(features):
@@ -84,7 +76,7 @@ def set_cell(sentence: Sentence, word: int, column: str, value: str) -> Sentence
         cell = "|".join(features)
     elif column == "form" and len(token.words) == 1:
         comments = _rewritten(sentence, token.words, cell)
-    _row(rows, word)[index] = cell
+    _row(rows, word)[_COLUMNS[column]] = cell
     return _rebuilt(sentence, rows, comments)
 
 
@@ -99,7 +91,7 @@ def split_word(sentence: Sentence, word: int, forms: Sequence[str]) -> Sentence:
     """
     token, rows = _token_of(sentence, word), _rows(sentence)
     new = _divided(sentence, _row(rows, word), forms)
-    if len(token.words) == 1 and not _spell(sentence, new, token):
+    if len(token.words) == 1 and not _spell(new, token):
         hint = "To give its words other forms, make it a multiword token."
         raise sentence.error(f"The new forms do not spell {token.form!r}.", word=word, hint=hint)
     return _rebuilt(sentence, _replaced(rows, word, new))
@@ -115,7 +107,6 @@ def join_words(sentence: Sentence, first: int, last: int) -> Sentence:
     ('20 000', 'dogs')
     """
     words = _checked_range(sentence, first, last)
-    _check_no_arguments(sentence)
     tokens = [token for token in sentence.tokens() if set(token.words) & set(words)]
     is_whole = tokens[0].words[0] == first and tokens[-1].words[-1] == last
     if not is_whole and len(tokens) > 1:
@@ -130,10 +121,10 @@ def join_words(sentence: Sentence, first: int, last: int) -> Sentence:
     top = min(words, key=distance_from_top)
     new = list(_row(rows, top))
     form = _written(sentence, words) if is_whole else "".join(sentence.forms[first - 1 : last])
-    new[sentence.format.form] = _cell(sentence, form, first)
+    new[_FORM] = _cell(sentence, form, first)
     if is_whole:
-        _take_notes(sentence, new, _BEFORE, tokens[0].misc)
-        _take_notes(sentence, new, _AFTER, tokens[-1].misc)
+        _take_notes(new, _BEFORE, tokens[0].misc)
+        _take_notes(new, _AFTER, tokens[-1].misc)
     gone = {str(word) for word in words[1:]}
     rows = _replaced([row for row in rows if row[0] not in gone], first, [new])
     return _rebuilt(sentence, _numbered(sentence, rows, merged={str(word): str(top) for word in words}))
@@ -147,8 +138,8 @@ def make_multiword(sentence: Sentence, first: int, last: int, form: str | None =
     """
     words, rows = _checked_range(sentence, first, last), _rows(sentence)
     for word in words:
-        _check_can_be_multiword(sentence, word, hint="Remove that multiword token first.")
-        _take_notes(sentence, _row(rows, word), (*_BEFORE, *_AFTER), BLANK)
+        _single_token(sentence, word, hint="Remove that multiword token first.")
+        _take_notes(_row(rows, word), (*_BEFORE, *_AFTER), BLANK)
     written = _cell(sentence, form or _written(sentence, words), first)
     rows = _replaced(rows, first, [_range_row(sentence, words, written), _row(rows, first)])
     return _rebuilt(sentence, rows, _rewritten(sentence, words, written))
@@ -160,26 +151,21 @@ def split_into_multiword(sentence: Sentence, word: int, forms: Sequence[str]) ->
     >>> [token.form for token in split_into_multiword(Sentence.of_words(["al", "mar"]), 1, ["a", "el"]).tokens()]
     ['al', 'mar']
     """
-    token, rows = _token_of(sentence, word), _rows(sentence)
-    _check_can_be_multiword(sentence, word, hint="Split the word instead.")
+    token, rows = _single_token(sentence, word, hint="Split the word instead."), _rows(sentence)
     new = _divided(sentence, _row(rows, word), forms)
-    _take_notes(sentence, new[0], (*_BEFORE, *_AFTER), BLANK)
+    _take_notes(new[0], (*_BEFORE, *_AFTER), BLANK)
     return _rebuilt(sentence, _replaced(rows, word, [_range_row(sentence, token.words, token.form), *new]))
 
 
 def remove_multiword(sentence: Sentence, word: int) -> Sentence:
-    """Remove the multiword token of a word: its words become tokens, and `# text` changes if they spell another form.
-
-    >>> remove_multiword(make_multiword(Sentence.of_words(["can", "not"]), 1, 2, "cannot"), 1)[0].misc
-    'SpaceAfter=No'
-    """
+    """Remove the multiword token of a word: its words become tokens, and `# text` follows their spelling."""
     token, rows, comments = _token_of(sentence, word), _rows(sentence), sentence.comments
     if len(token.words) == 1:
         hint = "Choose a word of a multiword token."
         raise sentence.error("The word is not part of a multiword token.", word=word, hint=hint)
     words = [_row(rows, number) for number in token.words]
-    if not _spell(sentence, words, token):
-        comments = _rewritten(sentence, token.words, "".join(row[sentence.format.form] for row in words))
+    if not _spell(words, token):
+        comments = _rewritten(sentence, token.words, "".join(row[_FORM] for row in words))
     return _rebuilt(sentence, [row for row in rows if row[0] != _id(token.words)], comments)
 
 
@@ -188,13 +174,8 @@ def split_sentence(sentence: Sentence, word: int) -> tuple[Sentence, Sentence]:
 
     A half without a root gets one: its first word whose head is in the other half. Other words with a head in the other
     half attach to the root. Comments stay with the first half; the second gets `# text` and a new `# sent_id`.
-
-    >>> sentence = Sentence.of_words(["Go", "Stop"]).with_arcs(Arcs((0, 1), ("root", "conj")))
-    >>> [half.arcs for half in split_sentence(sentence, 2)]
-    [Arcs(heads=(0,), labels=('root',)), Arcs(heads=(0,), labels=('root',))]
     """
     token = _token_of(sentence, word)
-    _check_no_arguments(sentence)
     if word == 1:
         raise sentence.error("The second sentence cannot start at word 1.", word=1, hint="Choose a later word.")
     if word != token.words[0]:
@@ -203,7 +184,7 @@ def split_sentence(sentence: Sentence, word: int) -> tuple[Sentence, Sentence]:
     halves = range(1, word), range(word, len(sentence) + 1)
     heads, labels = [None, *sentence.heads], ["", *sentence.labels]
     for half in halves:
-        _attach_within(heads, labels, half, one_root=sentence.format.is_ud)
+        _attach_within(heads, labels, half)
     rows = _rows(sentence.with_arcs(Arcs(tuple(heads[1:]), tuple(labels[1:]))))
     border = next(line for line, row in enumerate(rows) if row[0].partition("-")[0] == str(word))
     comments, new_comments = sentence.comments, tuple[str, ...]()
@@ -221,16 +202,7 @@ def split_sentence(sentence: Sentence, word: int) -> tuple[Sentence, Sentence]:
 
 
 def join_sentences(first: Sentence, second: Sentence) -> Sentence:
-    """Join two sentences into one; the root of the second attaches to the root of the first as `parataxis`.
-
-    >>> join_sentences(Sentence.of_words(["Go", "!"]), Sentence.of_words(["Stop", "!"])).forms
-    ('Go', '!', 'Stop', '!')
-    """
-    if first.format != second.format:
-        titles = f"{first.format.title} and {second.format.title}"
-        raise second.error(f"The sentences have different formats: {titles}.", hint="Convert one of them first.")
-    _check_no_arguments(first)
-    _check_no_arguments(second)
+    """Join two sentences into one; the root of the second attaches to the root of the first as `parataxis`."""
     comments, keys = first.comments, set(map(_key, first.comments))
     if first.text is not None or second.text is not None:
         *_, last = first.tokens()
@@ -249,11 +221,7 @@ def join_sentences(first: Sentence, second: Sentence) -> Sentence:
 
 
 def set_comment(sentence: Sentence, key: str, value: str | None) -> Sentence:
-    """Set the comment `# key = value`, in its place if there is one, or remove it if the value is None.
-
-    >>> set_comment(Sentence.of_words(["Yes"]), "sent_id", "s1").comments
-    ('# sent_id = s1',)
-    """
+    """Set the comment `# key = value`, in its place if there is one, or remove it if the value is None."""
     _check_comments(sentence, [key, value or ""])
     if not key.strip() or "=" in key:
         raise sentence.error(f"{key!r} cannot be the key of a comment.", hint="Write a word such as text_en.")
@@ -273,6 +241,9 @@ def set_comments(sentence: Sentence, lines: Iterable[str]) -> Sentence:
 
 
 def _rows(sentence: Sentence) -> list[_Row]:
+    if not sentence.format.is_ud:
+        hint = "Convert the file to CoNLL-U first."
+        raise sentence.error(f"Sentences in {sentence.format.title} cannot be edited.", hint=hint)
     return [list(row) for row in zip(*sentence.columns, strict=True)]
 
 
@@ -318,25 +289,22 @@ def _numbered(
     for identifier in [row[0] for row in rows if "-" in row[0]]:
         first, last = identifier.split("-")
         moved[identifier] = f"{moved[first]}-{ends[last]}" if moved[first] != str(ends[last]) else None
-    return [_moved(sentence, row, moved) for row in rows if moved[row[0]] is not None]
+    return [_moved(row, moved) for row in rows if moved[row[0]] is not None]
 
 
-def _moved(sentence: Sentence, row: _Row, moved: Mapping[str, str | None]) -> _Row:
+def _moved(row: _Row, moved: Mapping[str, str | None]) -> _Row:
     """Return the row with its new number and new references; no word refers to itself because of a merge."""
-    columns, number = sentence.format, moved[row[0]] or ""
+    number = moved[row[0]] or ""
 
     def refer(old: str) -> str | None:
         new = moved.get(old, old)
         return None if new == number and old != row[0] else new
 
     new = [number, *row[1:]]
-    for column in (columns.head, _PREDICTED_HEAD.get(columns.title)):
-        if column is not None and number.isdecimal():
-            new[column] = refer(row[column]) or BLANK
-    if columns.deps is not None:
-        new[columns.deps] = _moved_deps(row[columns.deps], refer)
-    if columns.misc is not None:
-        new[columns.misc] = _moved_misc(row[columns.misc], refer)
+    if number.isdecimal():
+        new[_HEAD] = refer(row[_HEAD]) or BLANK
+    new[_DEPS] = _moved_deps(row[_DEPS], refer)
+    new[_MISC] = _moved_misc(row[_MISC], refer)
     return new
 
 
@@ -348,11 +316,7 @@ def _moved_deps(deps: str, refer: Callable[[str], str | None]) -> str:
     if moved == old:
         return deps
     moved = list(dict.fromkeys(moved))
-    return "|".join(sorted(moved, key=_deps_order) if old == sorted(old, key=_deps_order) else moved) or BLANK
-
-
-def _deps_order(entry: str) -> tuple[str, str]:
-    return _DIGITS.sub(lambda number: number[0].zfill(9), entry.partition(":")[0]), entry
+    return "|".join(sorted(moved, key=deps_order) if old == sorted(old, key=deps_order) else moved) or BLANK
 
 
 def _moved_misc(misc: str, refer: Callable[[str], str | None]) -> str:
@@ -369,28 +333,27 @@ def _moved_misc(misc: str, refer: Callable[[str], str | None]) -> str:
 
 def _divided(sentence: Sentence, row: _Row, forms: Sequence[str]) -> list[_Row]:
     """Return one row per form: the first keeps the cells of the word, and blank rows for the others attach to it."""
-    word, columns = int(row[0]), sentence.format
+    word = int(row[0])
     if not is_list_like(forms) or len(forms) < 2 or not all(map(str.strip, forms)):
         hint = 'Write them as in ["can", "not"]; none may be empty.'
         raise sentence.error("A word can only be split into two or more forms.", word=word, hint=hint)
     rows = [list(row), *[[row[0] + "+" * number, *[BLANK] * (len(row) - 1)] for number in range(1, len(forms))]]
     for new, form in zip(rows, forms, strict=True):
-        new[columns.form] = _cell(sentence, form, word)
+        new[_FORM] = _cell(sentence, form, word)
     for new in rows[1:]:
-        new[columns.head], new[columns.deprel] = row[0], "dep"
-        if columns.deps is not None and row[columns.deps] != BLANK:
-            new[columns.deps] = f"{row[0]}:dep"
+        new[_HEAD], new[_LABEL] = row[0], "dep"
+        new[_DEPS] = BLANK if row[_DEPS] == BLANK else f"{row[0]}:dep"
     return rows
 
 
-def _attach_within(heads: list[int | None], labels: list[str], half: range, *, one_root: bool) -> None:
+def _attach_within(heads: list[int | None], labels: list[str], half: range) -> None:
     """Attach words of a half whose heads are in the other half to the root of their half, or make one the root."""
     roots = [word for word in half if heads[word] == ROOT]
     outside = [word for word in half if heads[word] not in (None, ROOT, *half)]
     if not roots and outside:
         heads[outside[0]], labels[outside[0]] = ROOT, "root"
         roots, outside = outside[:1], outside[1:]
-    for word in outside + (roots[1:] if one_root else []):
+    for word in outside + roots[1:]:
         heads[word], labels[word] = roots[0], "dep" if labels[word] == "root" else labels[word]
 
 
@@ -425,32 +388,28 @@ def _replaced(rows: Sequence[_Row], word: int, new: Sequence[_Row]) -> list[_Row
 def _range_row(sentence: Sentence, words: range, form: str) -> _Row:
     """Return the row of a multiword token, with the spaces around these words."""
     row = [_id(words), *[BLANK] * (len(sentence.columns) - 1)]
-    row[sentence.format.form] = form
-    _take_notes(sentence, row, _BEFORE, sentence[words[0] - 1].misc)
-    _take_notes(sentence, row, _AFTER, sentence[words[-1] - 1].misc)
+    row[_FORM] = form
+    _take_notes(row, _BEFORE, sentence[words[0] - 1].misc)
+    _take_notes(row, _AFTER, sentence[words[-1] - 1].misc)
     return row
 
 
-def _take_notes(sentence: Sentence, row: _Row, names: Collection[str], source: str) -> None:
+def _take_notes(row: _Row, names: Collection[str], source: str) -> None:
     """Replace the notes with these names in MISC of a row by those of another MISC."""
-    column = sentence.format.misc
-    if column is not None:
-        notes = row[column].split("|")
-        ours, theirs = (
-            [note for note in each if note.partition("=")[0] in names] for each in (notes, source.split("|"))
-        )
-        if ours != theirs:
-            row[column] = "|".join([*[note for note in notes if note not in (*ours, BLANK)], *theirs]) or BLANK
+    notes = row[_MISC].split("|")
+    ours, theirs = ([note for note in each if note.partition("=")[0] in names] for each in (notes, source.split("|")))
+    if ours != theirs:
+        row[_MISC] = "|".join([*[note for note in notes if note not in (*ours, BLANK)], *theirs]) or BLANK
 
 
-def _spell(sentence: Sentence, rows: Sequence[_Row], token: Token) -> bool:
+def _spell(rows: Sequence[_Row], token: Token) -> bool:
     """Write the spaces between rows that replace a token to MISC; return whether their forms spell the token."""
-    found = re.fullmatch(r"(\s*)".join(re.escape(row[sentence.format.form]) for row in rows), token.form)
+    found = re.fullmatch(r"(\s*)".join(re.escape(row[_FORM]) for row in rows), token.form)
     gaps = found.groups() if found else [""] * (len(rows) - 1)
     for row, gap in zip(rows, gaps, strict=False):
-        _take_notes(sentence, row, _AFTER, BLANK if gap else "SpaceAfter=No")
-    _take_notes(sentence, rows[0], _BEFORE, token.misc)
-    _take_notes(sentence, rows[-1], _AFTER, token.misc)
+        _take_notes(row, _AFTER, BLANK if gap else "SpaceAfter=No")
+    _take_notes(rows[0], _BEFORE, token.misc)
+    _take_notes(rows[-1], _AFTER, token.misc)
     return found is not None
 
 
@@ -465,7 +424,7 @@ def _written(sentence: Sentence, words: range) -> str:
     if span := _span(sentence, words):
         return (sentence.text or "")[span[0] : span[1]]
     tokens = [token for token in sentence.tokens() if token.words[0] in words]
-    gaps = [" " if sentence.format.misc is not None and gap_of(token.misc) else "" for token in tokens]
+    gaps = [" " if gap_of(token.misc) else "" for token in tokens]
     return "".join(token.form + gap for token, gap in zip(tokens, [*gaps[:-1], ""], strict=True))
 
 
@@ -513,23 +472,16 @@ def _checked_range(sentence: Sentence, first: int, last: int) -> range:
     return range(first, last + 1)
 
 
-def _check_can_be_multiword(sentence: Sentence, word: int, *, hint: str) -> None:
-    if not sentence.format.is_ud:
-        raise sentence.error(f"{sentence.format.title} has no multiword tokens.", hint=_CONVERT)
-    words = _token_of(sentence, word).words
-    if len(words) > 1:
-        raise sentence.error(f"The word is already part of the multiword token {_id(words)}.", word=word, hint=hint)
-
-
-def _check_no_arguments(sentence: Sentence) -> None:
-    if len(sentence.columns) > sentence.format.width:
-        message = "Words cannot be joined or separated in a sentence with a column for each predicate."
-        raise sentence.error(message, hint=_CONVERT)
+def _single_token(sentence: Sentence, word: int, *, hint: str) -> Token:
+    """Return the token of a word; raise an error if it is a multiword token."""
+    token = _token_of(sentence, word)
+    if len(token.words) > 1:
+        message = f"The word is already part of the multiword token {_id(token.words)}."
+        raise sentence.error(message, word=word, hint=hint)
+    return token
 
 
 def _check_comments(sentence: Sentence, lines: Iterable[str]) -> None:
-    if not sentence.format.is_ud:
-        raise sentence.error(f"{sentence.format.title} has no comments.", hint=_CONVERT)
     for line in lines:
         if _BREAK.search(line):
             raise sentence.error(f"The comment {line!r} contains a line break.", hint="Remove it.")

@@ -37,11 +37,7 @@ class Graph:
 
     @classmethod
     def of_words(cls, heads: Sequence[int], labels: Sequence[str]) -> Graph:
-        """Return a graph from lists that start with word 1; the unused entry for ROOT is added.
-
-        Raises TreefineError if these are not a list of heads and a list of labels of the same length, or if a head is
-        neither a word nor 0, which is ROOT.
-        """
+        """Return a graph from lists that start with word 1. Raises TreefineError if a head is neither a word nor 0."""
         try:
             return cls((ROOT, *heads), ("", *labels))
         except TypeError as error:
@@ -74,11 +70,7 @@ class Graph:
 
 
 def find_cycles(heads: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return the words of each cycle, each word followed by its head.
-
-    >>> find_cycles((0, 2, 3, 1, 0, 5))
-    [(1, 2, 3), (5,)]
-    """
+    """Return the words of each cycle, each word followed by its head."""
     cycles = []
     seen_from = [0] * len(heads)  # for each word, the start of the upward walk that first reached it
     for start in range(1, len(heads)):
@@ -95,36 +87,24 @@ def find_cycles(heads: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def distances_to_root(heads: Sequence[int]) -> list[int]:
-    """Return the number of arcs from each word up to ROOT: 1 for a root, -1 for a word in or under a cycle.
-
-    >>> distances_to_root((0, 2, 0, 2))
-    [0, 2, 1, 2]
-    """
-    unknown, on_path = -2, -3
-    distances = [unknown] * len(heads)
-    distances[ROOT] = 0
-    for start in range(1, len(heads)):
+    """Return the number of arcs from each word up to ROOT: 1 for a root, -1 for a word in or under a cycle."""
+    distances: list[int | None] = [0, *[None] * (len(heads) - 1)]
+    for word in range(1, len(heads)):
         path = []
-        word = start
-        while distances[word] == unknown:
-            distances[word] = on_path
+        while distances[word] is None:
+            distances[word] = -1  # it stays so if the path comes back to this word
             path.append(word)
             word = heads[word]
-        distance = -1 if distances[word] == on_path else distances[word]
-        for word in reversed(path):
+        distance = distances[word] or 0
+        for below in reversed(path):
             distance = -1 if distance == -1 else distance + 1
-            distances[word] = distance
-    return distances
+            distances[below] = distance
+    return [distance or 0 for distance in distances]
 
 
 def non_projective_words(heads: Sequence[int]) -> set[int]:
-    """Return the words whose arc spans a word that does not descend from the arc's head.
-
-    >>> sorted(non_projective_words((0, 3, 4, 0, 3)))
-    [2]
-    """
-    below = _descendants(heads)
-    found = set()
+    """Return the words whose arc spans a word that does not descend from the arc's head."""
+    below, found = _descendants(heads), set()
     for word, head in enumerate(heads):
         low, high = min(word, head), max(word, head)
         between = (1 << high) - (1 << (low + 1)) if high > low else 0
@@ -154,8 +134,5 @@ def changed_words(before: Graph, after: Graph) -> tuple[int, ...]:
     """Return the words whose head or label differs between two graphs over the same words."""
     if len(before) != len(after):
         raise ValueError(f"the graphs have {len(before)} and {len(after)} words")
-    return tuple(
-        word
-        for word in range(1, len(before) + 1)
-        if before.heads[word] != after.heads[word] or before.labels[word] != after.labels[word]
-    )
+    old, new = (zip(graph.heads, graph.labels, strict=True) for graph in (before, after))
+    return tuple([word for word, (one, two) in enumerate(zip(old, new, strict=True)) if word and one != two])

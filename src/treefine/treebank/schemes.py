@@ -18,39 +18,15 @@ from treefine.treebank.sentence import BLANK
 # Only relations that connect the same two words in the same direction. Missing: prep, pobj, pcomp and agent (UD
 # attaches the preposition to its noun), attr (UD attaches the copula to its predicate), dative (a noun or a
 # preposition), remnant (UD 1 attached it to another word), and meta, ref, rel and xsubj (no counterpart).
-OLDER_NAMES: Mapping[str, str] = {
-    "ROOT": "root",
-    "abbrev": "appos",
-    "acomp": "xcomp",
-    "auxpass": "aux:pass",
-    "complm": "mark",
-    "csubjpass": "csubj:pass",
-    "dobj": "obj",
-    "foreign": "flat:foreign",
-    "infmod": "acl",
-    "intj": "discourse",
-    "mwe": "fixed",
-    "name": "flat",
-    "neg": "advmod",  # right for "not"; "no" is det in UD 2
-    "nn": "compound",
-    "npadvmod": "obl:npmod",
-    "nsubjpass": "nsubj:pass",
-    "num": "nummod",
-    "number": "compound",
-    "oprd": "xcomp",
-    "partmod": "acl",
-    "poss": "nmod:poss",
-    "possessive": "case",
-    "preconj": "cc:preconj",
-    "predet": "det:predet",
-    "prt": "compound:prt",
-    "purpcl": "advcl",
-    "quantmod": "advmod",
-    "rcmod": "acl:relcl",
-    "relcl": "acl:relcl",
-    "tmod": "obl:tmod",
-    "vmod": "acl",
-}
+# "neg" is right for "not"; "no" is det in UD 2.
+_OLDER_NAMES = """
+    ROOT=root abbrev=appos acomp=xcomp auxpass=aux:pass complm=mark csubjpass=csubj:pass dobj=obj foreign=flat:foreign
+    infmod=acl intj=discourse mwe=fixed name=flat neg=advmod nn=compound npadvmod=obl:npmod nsubjpass=nsubj:pass
+    num=nummod number=compound oprd=xcomp partmod=acl poss=nmod:poss possessive=case preconj=cc:preconj
+    predet=det:predet prt=compound:prt purpcl=advcl quantmod=advmod rcmod=acl:relcl relcl=acl:relcl tmod=obl:tmod
+    vmod=acl
+"""
+OLDER_NAMES = dict(pair.split("=") for pair in _OLDER_NAMES.split())
 
 UPOS = frozenset("ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split())
 _CONTENT = frozenset("NOUN PROPN ADJ PRON DET NUM VERB AUX INTJ".split())  # never conjunctions
@@ -102,20 +78,17 @@ def read_label_map(source: Source, known: Collection[str]) -> dict[str, str]:
         for number, line in enumerate(utf8_lines(stream, path), start=1):
             if not line.strip() or line.startswith("#"):
                 continue
-
-            def fault(message: str, hint: str, number: int = number) -> TreebankError:
-                return TreebankError(message, hint=hint, path=path, line=number)
-
             cells = [cell.strip() for cell in line.split("\t")]
             if len(cells) != 2 or not all(cells):
                 message = f"The line must have two labels with a tab between them, not {shortened(line.strip())!r}."
-                raise fault(message, "Write a label, a tab, and the model's label or _.")
+                hint = "Write a label, a tab, and the model's label or _."
+                raise TreebankError(message, hint=hint, path=path, line=number)
             old, new = cells
             if names.get(old, new) != new:
                 quoted = [repr(shortened(each)) for each in (old, new, names[old])]
-                raise fault("{} is mapped to {} here, but to {} above.".format(*quoted), "Remove one of the lines.")
-            if new != BLANK and read_as(new, known) not in known:
-                raise fault(*_unknown(new, known))
+                message = "{} is mapped to {} here, but to {} above.".format(*quoted)
+                raise TreebankError(message, hint="Remove one of the lines.", path=path, line=number)
+            _check_known(new, known, path, number)
             names[old] = new
     return names
 
@@ -129,17 +102,15 @@ def label_map_of(given: Mapping[str, str] | Source, known: Collection[str]) -> M
             if not isinstance(each, str):
                 hint = 'Write {"prep": "case"}, from other labels to those of the model.'
                 raise TreebankError(f"The label map contains {described(each)} instead of a label.", hint=hint)
-        if new != BLANK and read_as(new, known) not in known:
-            message, hint = _unknown(new, known)
-            raise TreebankError(message, hint=hint)
+        _check_known(new, known)
     return given
 
 
-def _unknown(label: str, known: Collection[str]) -> tuple[str, str]:
-    """Return the message and the hint for a label that the model does not know."""
-    nearest = get_close_matches(label, known, n=1)
-    hint = f"Did you mean {nearest[0]}?" if nearest else "Write _ to ignore a label."
-    return f"The model has no label {shortened(label)!r}.", hint
+def _check_known(label: str, known: Collection[str], path: str = "", line: int | None = None) -> None:
+    if label != BLANK and read_as(label, known) not in known:
+        nearest = get_close_matches(label, known, n=1)
+        hint = f"Did you mean {nearest[0]}?" if nearest else "Write _ to ignore a label."
+        raise TreebankError(f"The model has no label {shortened(label)!r}.", hint=hint, path=path, line=line)
 
 
 def follows_ud(labels: Collection[str], upos: Collection[str]) -> bool:

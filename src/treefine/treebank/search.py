@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from treefine.errors import TreefineError, described, shortened
 from treefine.treebank.schemes import UPOS
@@ -76,20 +75,6 @@ class Match:
         return tuple(sorted({word for _, word in self.nodes if word}))
 
 
-class Query(ABC):
-    """A search for words in a sentence. Create queries with `read_query`."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def matches(self, sentence: Sentence) -> Iterator[Match]:
-        """Yield all matches in the sentence. Raises TreefineError if there are too many combinations to try."""
-
-    def first(self, sentence: Sentence) -> Match | None:
-        """Return one match, or None if the sentence does not match."""
-        return next(self.matches(sentence), None)
-
-
 def read_query(query: str) -> Query:
     """Read a query (see the module). Raises TreefineError if it is not valid.
 
@@ -97,12 +82,10 @@ def read_query(query: str) -> Query:
     `*`. A text in quotes is always a text.
 
     >>> sentence = Sentence.of_words(["Big", "dogs", "bark"], upos=["ADJ", "NOUN", "VERB"])
-    >>> read_query("dog").first(sentence).words
-    (2,)
-    >>> read_query("ADJ < NOUN").first(sentence)
-    Match(nodes=(('1', 1), ('2', 2)))
-    >>> read_query("pattern { A [upos=ADJ]; V [upos=VERB]; A << V }").first(sentence)
-    Match(nodes=(('A', 1), ('V', 3)))
+    >>> list(read_query("ADJ < NOUN").matches(sentence))
+    [Match(nodes=(('1', 1), ('2', 2)))]
+    >>> list(read_query("pattern { A [upos=ADJ]; V [upos=VERB]; A << V }").matches(sentence))
+    [Match(nodes=(('A', 1), ('V', 3)))]
     """
     if not isinstance(query, str):
         raise TreefineError(f"A query must be a string, not {described(query)}.")
@@ -136,14 +119,12 @@ def read_query(query: str) -> Query:
     return _tree_query(reader, pattern, without)
 
 
-@dataclass(frozen=True, slots=True)
-class TextQuery(Query):
-    """A text in the tokens, forms or lemmas of a sentence, in upper or lower case.
+Query: TypeAlias = "TextQuery | TreeQuery"
 
-    >>> sentence = Sentence.of_words(["The", "dogs", "sleep"], lemma=["the", "dog", "sleep"])
-    >>> [match.words for match in TextQuery("dogs s").matches(sentence)]
-    [(2, 3)]
-    """
+
+@dataclass(frozen=True, slots=True)
+class TextQuery:
+    """A text in the tokens, forms or lemmas of a sentence, in upper or lower case."""
 
     text: str  # case-folded
 
@@ -216,7 +197,7 @@ class PatternNode(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TreeQuery(Query):
+class TreeQuery:
     """A pattern that must match, and patterns that must not match in addition. Nodes are in the order of the search."""
 
     names: tuple[str, ...]  # of the nodes, in the order of the query
@@ -224,7 +205,7 @@ class TreeQuery(Query):
     without: tuple[tuple[PatternNode, ...], ...] = ()
 
     def matches(self, sentence: Sentence) -> Iterator[Match]:
-        """Yield each choice of words for the nodes."""
+        """Yield each choice of words for the nodes. Raises TreefineError if there are too many to try."""
         tree = _Tree(sentence)
         candidates, *others = (_candidates(tree, nodes) for nodes in (self.nodes, *self.without))
         absent = [pair for pair in zip(self.without, others, strict=True) if all(pair[1])]

@@ -100,9 +100,7 @@ class Sentence:
     path: str = field(default="", compare=False)
     line: int = field(default=0, compare=False)  # line number of its first comment or word; 0 if not read from a file
     number: int = field(default=1, compare=False)  # 1 for the file's first sentence; skipped sentences count too
-    treebank: str = field(
-        default="", compare=False
-    )  # code such as sv_talbanken, for a model of several; empty: unknown
+    treebank: str = field(default="", compare=False)  # code such as sv_talbanken; empty: unknown
 
     @classmethod
     def of_words(
@@ -114,11 +112,10 @@ class Sentence:
         feats: Sequence[str] | None = None,
         lemma: Sequence[str] | None = None,
     ) -> Sentence:
-        """Return a CoNLL-U sentence of these words whose other columns are blank.
+        """Return a CoNLL-U sentence of these words, with their tags, features and lemmas if they are known.
 
-        The other arguments are the tags, features and lemmas of the words, if they are known. Raises TreebankError if a
-        word is not a string, is empty or contains a line break, tab or null, if there is no word, or if there is not
-        one tag per word.
+        Raises TreebankError if there is no word, if a word is empty or contains a line break, tab or null, or if there
+        is not one tag per word.
         """
         forms = _strings(forms, "words")
         if not forms:
@@ -204,10 +201,9 @@ class Sentence:
     @property
     def words(self) -> tuple[Word, ...]:
         """The words with all their columns."""
-        form = self.format
-        columns = [self.column(each) for each in (form.form, form.lemma, form.upos, form.xpos, form.feats)]
-        rest = [self.column(each) for each in (form.deprel, form.deps, form.misc)]
-        return tuple(map(Word, range(1, len(self) + 1), *columns, self.heads, *rest))
+        cells = (self.forms, self.lemma, self.upos, self.xpos, self.feats, self.heads, self.labels)
+        rest = map(self.column, (self.format.deps, self.format.misc))
+        return tuple(map(Word, range(1, len(self) + 1), *cells, *rest))
 
     def tokens(self) -> Iterator[Token]:
         """Yield the tokens of the text: a multiword token in place of its words, and no empty nodes."""
@@ -315,10 +311,7 @@ class Sentence:
         return start + "".join(map(str.__add__, lines, (*newlines, ""))) + end
 
     def to_text(self, *, color: bool = False, ascii_only: bool = False) -> str:
-        """Draw the tree as text for a terminal, one word per line; a word whose head is blank has no arc.
-
-        `color` adds ANSI colours, and `ascii_only` draws the arcs with ASCII characters.
-        """
+        """Draw the tree as text for a terminal, one word per line, with ANSI colours if `color` is True."""
         from treefine.drawing.picture import picture_of
         from treefine.drawing.text import draw_text
 
@@ -409,9 +402,8 @@ def _check_cells(cells: Sequence[str]) -> None:
     together = "".join(cells)
     if not all(cells) or _BREAK.search(together):
         cell = next(cell for cell in cells if not cell or _BREAK.search(cell))
-        raise TreebankError(
-            f"{cell!r} cannot be a cell of a treebank: it is empty or contains a line break, tab or null."
-        )
+        reason = "it is empty or contains a line break, tab or null."
+        raise TreebankError(f"{cell!r} cannot be a cell of a treebank: {reason}")
     try:
         together.encode()
     except UnicodeEncodeError as error:
@@ -436,12 +428,10 @@ def follow_tree(deps: str, old_head: str, old_label: str, head: str, label: str)
     for exact in (f"{old_head}:{old_label}", *entries):
         if exact in entries and (exact + ":").startswith(f"{old_head}:{old_label}:"):
             rest = [entry for entry in entries if entry not in (exact, f"{head}:{label}")]
-            return "|".join(sorted([*rest, f"{head}:{label}"], key=_deps_order))
+            return "|".join(sorted([*rest, f"{head}:{label}"], key=deps_order))
     return deps
 
 
-def _deps_order(entry: str) -> tuple[int, int, str]:
+def deps_order(entry: str) -> tuple[str, str]:
     """Sort DEPS by head, with empty nodes such as 5.1 after the word they follow."""
-    head, _, label = entry.partition(":")
-    word, _, empty = head.partition(".")
-    return (int(word) if word.isdecimal() else 0, int(empty) if empty.isdecimal() else 0, label)
+    return re.sub("[0-9]+", lambda number: number[0].zfill(9), entry.partition(":")[0]), entry
