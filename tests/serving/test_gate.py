@@ -7,13 +7,11 @@ import threading
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from tests.support.tiny import tiny_parser
 from treefine.serving import batching, udpipe_api
 from treefine.serving.app import create_app
-from treefine.serving.gate import LOOPBACK, SAFE_HEADERS, Gate, add_error_handlers, host_name, static_routes
+from treefine.serving.gate import SAFE_HEADERS, Gate, add_error_handlers, static_routes
 from treefine.serving.limits import ServerLimits
 
 BODY = json.dumps({"words": [["a", "dog"]], "format": "conllu"}).encode()
@@ -111,7 +109,20 @@ def test_requests_for_addresses_localhost_and_allowed_names_are_answered(host):
     assert client.get("/", headers={"Host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:8080", "", "[::1]evil", "localhost:80/", "*"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "localhost.evil.example:8080",
+        "",
+        "[::1]evil",
+        "localhost:80/",
+        "*",
+        "localhost@evil",
+        "localhost:8x",
+        "::1",
+    ],
+)
 def test_requests_for_other_host_names_are_rejected_unless_all_are_allowed(client, host):
     answer = client.get("/", headers={"Host": host})
 
@@ -119,16 +130,6 @@ def test_requests_for_other_host_names_are_rejected_unless_all_are_allowed(clien
     assert "--allowed-host" in answer.json()["error"]["hint"]
     if host == "evil.example":
         assert TestClient(echo_app(hosts=["*"])).get("/", headers={"Host": host}).status_code == 200
-
-
-@given(st.sampled_from(LOOPBACK), st.text(st.characters(codec="latin-1"), min_size=1, max_size=8))
-@example("[::1]", "evil")
-@example("localhost", "@evil")
-def test_a_host_name_is_accepted_only_with_a_port_after_it(name, rest):
-    is_port = rest[0] == ":" and (not rest[1:] or rest[1:].isascii() and rest[1:].isdecimal() and len(rest) <= 6)
-
-    assert (host_name(name + rest) == name) == is_port
-    assert host_name(rest + name) != name
 
 
 def test_a_body_that_is_too_large_is_rejected_with_and_without_a_content_length(client):

@@ -12,7 +12,7 @@ from tests.support.tiny_app import tiny_tagging_parser
 from tests.support.tiny_segmenter import texts, tiny_segmenter
 from treefine.serving.app import create_app
 from treefine.serving.limits import ServerLimits
-from treefine.serving.udpipe_api import _segmented, read_sentences, write_sentences
+from treefine.serving.udpipe_api import UDPipeRequest, _segmented, read_sentences, write_sentences
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.sentence import Sentence
 
@@ -236,12 +236,14 @@ SPACES = """\
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ((), "I can't \nNew York.\n\nI can't \nNew York.\n\n"),
-        (("normalized_spaces",), "I can't New York.\n\nI can't New York.\n"),
+        ("", "I can't \nNew York.\n\nI can't \nNew York.\n\n"),
+        ("normalized_spaces", "I can't New York.\n\nI can't New York.\n"),
     ],
 )
 def test_plaintext_equals_that_of_udpipe(options, expected):
-    assert write_sentences(read_sentences(SPACES * 2, "conllu"), "plaintext", options, model="en") == expected
+    wanted = UDPipeRequest({"data": "", "output": f"plaintext={options}"})
+
+    assert write_sentences(read_sentences(SPACES * 2, "conllu"), wanted) == expected
 
 
 @given(texts)

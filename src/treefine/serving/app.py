@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from importlib.resources import files
@@ -30,11 +30,11 @@ from treefine.segmenter.language import code_of, table
 from treefine.serving.batching import Models, ModelServer, ServerMetrics
 from treefine.serving.gate import ERRORS, Gate, add_error_handlers, static_routes
 from treefine.serving.limits import ServerLimits
-from treefine.serving.requests import ParseBody, ParseRequest, RefineBody, ResultKind, StepsBody
+from treefine.serving.requests import ParseBody, ParseRequest, RefineBody, ResultKind, StepsBody, request_of, size_of
 from treefine.serving.udpipe_api import udpipe_routes
 from treefine.treebank.conllu import texts_in_file
 from treefine.treebank.constraints import unknown_labels
-from treefine.treebank.graph import Graph, changed_words
+from treefine.treebank.graph import Graph
 from treefine.version import __version__
 
 _DESCRIPTION = (
@@ -100,23 +100,24 @@ def _api_routes(models: Models, metrics: ServerMetrics) -> APIRouter:
     """Return the routes of the JSON API over these models."""
     router = APIRouter()
 
+    async def answer(body: StepsBody | RefineBody, as_json: Callable[[Parse], dict[str, Any]]) -> Response:
+        server = models.find(body.model, language=body.language)
+        return await server.within_time(_answer(body, server, as_json))
+
     @router.post("/v1/parse", responses=_RESPONSES, tags=["parse"])
     async def parse(body: ParseBody) -> Response:
         """Parse a text, or sentences that are already divided into words."""
-        server = models.find(body.model, language=body.language)
-        return await server.within_time(_parse(body, server, _parse_json))
+        return await answer(body, _parse_json)
 
     @router.post("/v1/refine", responses=_RESPONSES, tags=["parse"])
     async def refine(body: RefineBody) -> Response:
         """Correct the trees of another parser, and list the changes."""
-        server = models.find(body.model, language=body.language)
-        return await server.within_time(_parse(body, server, _refined_json))
+        return await answer(body, _refined_json)
 
     @router.post("/v1/steps", responses=_RESPONSES, tags=["parse"])
     async def steps(body: StepsBody) -> Response:
         """Parse, and draw every graph from the initial one to the tree."""
-        server = models.find(body.model, language=body.language)
-        return await server.within_time(_steps(body, server))
+        return await answer(body, _stepped_json)
 
     @router.get("/v1/models", tags=["server"])
     async def list_models() -> list[dict[str, Any]]:
@@ -167,38 +168,27 @@ def _languages(server: ModelServer) -> list[dict[str, Any]]:
     ]
 
 
-async def _parse(
-    body: ParseBody | RefineBody, server: ModelServer, as_json: Callable[[Parse], dict[str, Any]]
+async def _answer(
+    body: StepsBody | RefineBody, server: ModelServer, as_json: Callable[[Parse], dict[str, Any]]
 ) -> Response:
-    is_conllu = body.format == "conllu"
-    request = await _checked_request(body, server, "trees" if is_conllu and body.k in (None, 1) else "parses")
+    """Return the response to a request: JSON of each parse, or CoNLL-U."""
+    is_drawn, is_conllu = as_json is _stepped_json, getattr(body, "format", "json") == "conllu"
+    treebank, size = server.languages(body.language).named, size_of(body)
+    server.check_room(size)  # before the input is read
+    result: ResultKind = "steps" if is_drawn else "trees" if is_conllu and body.k in (None, 1) else "parses"
+    request = await server.run_off_loop_if_large(size, lambda: request_of(body, result, treebank))
+    _check_labels(request, server.parser.model.vocabulary.labels)
     results = await server.parse(request)
 
     def written() -> Response:
         if not is_conllu:
-            return _json_response(server, map(as_json, results))
+            content = {"model": server.name, "sentences": [as_json(parse) for parse in results]}
+            return Response(json.dumps(content, ensure_ascii=False), media_type="application/json")
         ranked = (parse.ranked_sentences() for parse in results)
-        sentences = results if request.result == "trees" else chain.from_iterable(ranked)
+        sentences = results if result == "trees" else chain.from_iterable(ranked)
         return PlainTextResponse("".join(texts_in_file(sentences)))
 
-    return await server.run_off_loop_if_large(request.size, written)
-
-
-async def _steps(body: StepsBody, server: ModelServer) -> Response:
-    request = await _checked_request(body, server, "steps")
-    parses = await server.parse(request)
-    # Drawing takes milliseconds per sentence.
-    return await server.run_off_loop_if_large(
-        request.size, lambda: _json_response(server, map(_stepped_json, parses)), is_slow=True
-    )
-
-
-async def _checked_request(body: StepsBody | RefineBody, server: ModelServer, result: ResultKind) -> ParseRequest:
-    treebank = server.languages(body.language).named
-    server.check_room(body.size)  # before the input is read
-    request = await server.run_off_loop_if_large(body.size, lambda: body.request(result))
-    _check_labels(request, server.parser.model.vocabulary.labels)
-    return replace(request, language=treebank)
+    return await server.run_off_loop_if_large(request.size, written, is_slow=is_drawn)  # milliseconds per sentence
 
 
 def _check_labels(request: ParseRequest, known: Collection[str]) -> None:
@@ -234,47 +224,35 @@ def _stepped_json(parse: Parse) -> dict[str, Any]:
     return _refined_json(parse) | {"conllu": parse.to_conllu(), "graphs": graphs_of(parse)}
 
 
-def _json_response(server: ModelServer, sentences: Iterable[dict[str, Any]]) -> Response:
-    body = json.dumps({"model": server.name, "sentences": list(sentences)}, ensure_ascii=False)
-    return Response(body, media_type="application/json")
-
-
 def graphs_of(parse: Parse) -> list[dict[str, Any]]:
     """Return G⁰, the graph of each step, and the tree if it differs from the last step.
 
     The words have the same positions in all drawings. In G⁰, some or all words may have no head.
     """
-    pictures = _pictures(parse)
-    return [
-        _graph_json(t, picture, svg)
-        for t, (picture, svg) in enumerate(zip(pictures, draw_frames(pictures), strict=True))
-    ]
-
-
-def _graph_json(t: int, picture: Picture, svg: str) -> dict[str, Any]:
-    graph = picture.graph or Graph.of_words([], [])
-    heads = [None if word in picture.unattached else head for word, head in enumerate(graph.arcs.heads, start=1)]
-    return {
-        "t": t,
-        "title": picture.title,
-        "heads": heads,
-        "labels": list(graph.arcs.labels),
-        "changed": sorted(picture.changed),
-        "confidence": [round(each, 4) for each in picture.confidence] or None,
-        "svg": svg,
-    }
-
-
-def _pictures(parse: Parse) -> list[Picture]:
     pictures = parse.pictures(steps=True)
     if None in parse.initial.heads:  # `pictures` leaves out an incomplete initial graph
         pictures[:1] = _incomplete_and_first(parse, pictures[0])
     of_steps = parse.step_confidences or ((),) * len(parse.steps)
     confidences = ((), *of_steps, parse.word_confidences)  # G⁰, each step, and the tree if it has its own picture
-    return [
+    pictures = [
         replace(picture, confidence=picture.confidence or tuple(each.both for each in words), shows_confidence=True)
         for picture, words in zip(pictures, confidences, strict=False)
     ]
+    graphs = []
+    for t, (picture, svg) in enumerate(zip(pictures, draw_frames(pictures), strict=True)):
+        assert picture.graph is not None
+        arcs = picture.graph.arcs
+        graph = {
+            "t": t,
+            "title": picture.title,
+            "heads": [None if word in picture.unattached else head for word, head in enumerate(arcs.heads, start=1)],
+            "labels": list(arcs.labels),
+            "changed": sorted(picture.changed),
+            "confidence": [round(each, 4) for each in picture.confidence] or None,
+            "svg": svg,
+        }
+        graphs.append(graph)
+    return graphs
 
 
 def _incomplete_and_first(parse: Parse, first: Picture) -> list[Picture]:
@@ -285,12 +263,12 @@ def _incomplete_and_first(parse: Parse, first: Picture) -> list[Picture]:
     n_arcs = len(heads) - len(bare)
     graph = Graph.of_words([head or 0 for head in heads], labels)
     title = f"initial graph: {n_arcs} of {len(heads)} words have a head" if n_arcs else "initial graph: empty"
-    initial = replace(first, graph=graph, before=None, unattached=bare, title=title, confidence=())
-    if not n_arcs:
-        return [initial, replace(first, title=f"{first.title}: the first arcs")]
     arcs = zip(heads, labels, *first.graph.arcs, strict=True)
     pairs = [(new or 0, new_label) if old is None else (old, label) for old, label, new, new_label in arcs]
-    completed = Graph.of_words([head for head, _ in pairs], [label for _, label in pairs])
-    n_changed = len(changed_words(completed, first.graph))
-    title = f"{first.title}: {n_changed or 'no'} arc{'s' * (n_changed > 1)} changed"
-    return [initial, replace(first, before=completed, title=title)]
+    step = replace(first, before=Graph.of_words([head for head, _ in pairs], [label for _, label in pairs]))
+    n_changed = len(step.changed)
+    changes = f"{n_changed or 'no'} arc{'s' * (n_changed > 1)} changed" if n_arcs else "the first arcs"
+    return [
+        replace(first, graph=graph, before=None, unattached=bare, title=title, confidence=()),
+        replace(step, title=f"{first.title}: {changes}"),
+    ]

@@ -1,7 +1,8 @@
 """The models of a server: each parses the requests of many clients in batches, here or in worker processes.
 
 A request waits as a `Ticket` in one queue. A batch has a `Slice` of each of the first tickets with the same options. A
-ticket with sentences that no slice has goes back to the end of the queue.
+ticket with sentences that no slice has goes back to the end of the queue. The file has five parts: metrics, tickets,
+the parser of a worker, the server of one model, and the models of a server.
 """
 
 from __future__ import annotations
@@ -13,30 +14,32 @@ import os
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache, partial
 from itertools import islice
+from operator import attrgetter
 from threading import Condition, Thread
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from torch.utils.hooks import RemovableHandle
 
+from treefine.cores import give_back_memory
 from treefine.errors import TreefineError
+from treefine.parsing.options import ParserOptions
 from treefine.parsing.parser import Parser
 from treefine.parsing.plan import LanguageChoice
 from treefine.segmenter.cut import Segmented
 from treefine.segmenter.segmenter import STRIDE
-from treefine.serving.limits import BusyError, ServerLimits, ServingError, UnknownModelError
+from treefine.serving.limits import ServerLimits, ServingError
 from treefine.serving.requests import ParseRequest
-from treefine.serving.workers import BatchParser, RemoteBatchParser
 from treefine.treebank.constraints import Constraints
+from treefine.treebank.sentence import Sentence
 from treefine.wording import count
-from treefine.worker_process import UnwantedError, WorkerDiedError
+from treefine.worker_process import UnwantedError, WorkerDiedError, WorkerProcess, check_wanted
 
 BATCH_WORK = 12_000  # some seconds; see `limits.work_of`
 SLICE_WORK = 3_000  # of one request, so that a long request does not block short ones
@@ -44,9 +47,12 @@ LARGE_REQUEST = 20_000  # characters; longer requests are read and written in an
 MOST_FAILURES = 3  # the model counts as failed after this many unexpected failures in a row
 _MOST_LARGE = 2  # large requests per model that are read or written at once; the rest wait
 _MOST_GATHERS = 10  # a batch waits at most this many gathering times while more requests keep coming
+_N_VARIANTS = 8  # parsers with different options kept in memory; on a GPU each has its own buffers
+_GIVE_BACK_SECONDS = 5  # between two times at which free memory is given back, which takes some 20 ms
 
 _Value = TypeVar("_Value")
 _logger = logging.getLogger("treefine.serving")
+_options_of = attrgetter("request.result", "request.options")  # tickets of one batch agree in these
 
 
 class ServerMetrics:
@@ -55,26 +61,20 @@ class ServerMetrics:
     CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
     def __init__(self) -> None:
-        registry = self._registry = CollectorRegistry()
+        self._registry = CollectorRegistry()
+        counter, histogram = partial(Counter, registry=self._registry), partial(Histogram, registry=self._registry)
         seconds = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-        sentences = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-
-        def counter(name: str, help_text: str, *labels: str) -> Counter:
-            return Counter(f"treefine_{name}", help_text, labels, registry=registry)
-
-        def histogram(name: str, help_text: str, label: str, buckets: Sequence[float] = seconds) -> Histogram:
-            return Histogram(f"treefine_{name}", help_text, [label], buckets=buckets, registry=registry)
-
-        self.answers = counter("answers", "Responses by route and HTTP status.", "route", "status")
-        self.seconds = histogram("answer_seconds", "Time from request to response.", "route")
-        self.sentences = counter("sentences", "Sentences parsed.", "model")
-        self.words = counter("words", "Words parsed.", "model")
-        self.queue = Gauge(
-            "treefine_open_requests", "Requests that wait or are being parsed.", ["model"], registry=registry
-        )
-        self.refused = counter("refused", "Requests rejected because the queue was full.", "model")
-        self.batch_sentences = histogram("batch_sentences", "Sentences per batch.", "model", sentences)
-        self.batch_seconds = histogram("batch_seconds", "Seconds per batch.", "model")
+        sizes = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+        route, model = ["route"], ["model"]
+        self.answers = counter("treefine_answers", "Responses by route and HTTP status.", ["route", "status"])
+        self.seconds = histogram("treefine_answer_seconds", "Time from request to response.", route, buckets=seconds)
+        self.sentences = counter("treefine_sentences", "Sentences parsed.", model)
+        self.words = counter("treefine_words", "Words parsed.", model)
+        waiting = "Requests that wait or are being parsed."
+        self.queue = Gauge("treefine_open_requests", waiting, model, registry=self._registry)
+        self.refused = counter("treefine_refused", "Requests rejected because the queue was full.", model)
+        self.batch_sentences = histogram("treefine_batch_sentences", "Sentences per batch.", model, buckets=sizes)
+        self.batch_seconds = histogram("treefine_batch_seconds", "Seconds per batch.", model, buckets=seconds)
 
     def text(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
@@ -152,6 +152,64 @@ def _check_waiting(*_: object) -> None:
         raise UnwantedError
 
 
+class BatchParser:
+    """A parser and its variants with other options. `check` is called before each step of the model on a CPU."""
+
+    def __init__(self, parser: Parser, check: Callable[..., None] = check_wanted) -> None:
+        self._give_back_after = 0.0
+        self._variant = lru_cache(maxsize=_N_VARIANTS)(
+            lambda options: parser.using(**options.set_options) if options.set_options else parser
+        )
+        # On a GPU a step takes milliseconds, and its kernels may be recorded.
+        networks = [parser.running] if parser.device.type == "cpu" else []
+        self._hooks = [each.register_forward_pre_hook(check) for each in networks]
+
+    def parse(
+        self, kind: str, options: ParserOptions, segmented: Sequence[Segmented], constraints: Sequence[Constraints]
+    ) -> list[Any]:
+        """Return the trees of these sentences, or with the kinds "parses" and "steps" their parses."""
+        parser = self._variant(options)
+        if monotonic() > self._give_back_after:
+            give_back_memory()
+            self._give_back_after = monotonic() + _GIVE_BACK_SECONDS
+        if kind == "trees":
+            return list(parser.stream_trees([each.sentence for each in segmented], constraints=constraints))
+        return list(parser.stream_segmented(segmented, constraints=constraints, each_step=kind == "steps"))
+
+    def close(self) -> None:
+        """Remove the checks from the model."""
+        for hook in self._hooks:
+            hook.remove()
+
+
+class RemoteBatchParser:
+    """A BatchParser in another process, which is started again if it dies."""
+
+    def __init__(self, parser: Parser, threads: int) -> None:
+        hint = "Use 0 workers; a parser with workers must be picklable."
+        self._start = partial(WorkerProcess, BatchParser, parser, threads=threads, hint=hint)
+        self._process, self._is_closed = self._start(), False
+
+    def parse(self, *arguments: Any) -> list[Any]:
+        """Return what `BatchParser.parse` returns."""
+        try:
+            return self._process.run(BatchParser.parse, arguments, is_wanted=_is_anybody_waiting)
+        except WorkerDiedError:
+            self._process.close()
+            if not self._is_closed:
+                _logger.warning("a worker process has died; a new one starts")
+                self._process = self._start()
+            raise
+
+    def close(self) -> None:
+        """End the process."""
+        self._is_closed = True
+        self._process.close()
+
+
+_AnyBatchParser: TypeAlias = BatchParser | RemoteBatchParser
+
+
 class ModelServer:
     """A model that many clients use at once."""
 
@@ -174,18 +232,23 @@ class ModelServer:
         self._n_failures = 0
         self._n_processes, self._n_workers = workers, max(1, workers)  # without processes, one thread parses
         self._workers: list[Thread] = []
-        self.parsers: list[BatchParser | RemoteBatchParser] = []  # one per worker
-        self._hooks: list[RemovableHandle] = []
+        self.parsers: list[_AnyBatchParser] = []  # one per worker
+        self._close = ExitStack()
 
     def start(self) -> None:
         """Start the workers, after each has parsed a first sentence, which is slow."""
         self._is_stopping = False
         if self.parser.segmenter is not None:
-            self._hooks = [self.parser.segmenter.network.register_forward_pre_hook(_check_waiting)]
-        self.parsers = [self._new_parser() for _ in range(self._n_workers)]
+            self._close.callback(self.parser.segmenter.network.register_forward_pre_hook(_check_waiting).remove)
+        for _ in range(self._n_workers):
+            self.parsers.append(self._new_parser())
+            self._close.callback(self.parsers[-1].close)
+        (first,) = ParseRequest(sentences=(Sentence.of_words(["."] * 60),)).segment(self.parser)
         try:
             with ThreadPoolExecutor(self._n_workers) as pool:
-                list(pool.map(lambda parser: parser.warm_up(), self.parsers))
+                list(
+                    pool.map(lambda each: each.parse("parses", ParserOptions(), [first], [Constraints()]), self.parsers)
+                )
         except Exception:
             self.stop()
             raise
@@ -203,11 +266,8 @@ class ModelServer:
         until = monotonic() + self.limits.seconds
         for worker in self._workers:
             worker.join(max(0, until - monotonic()))
-        for parser in self.parsers:
-            parser.close()
-        for hook in self._hooks:
-            hook.remove()
-        self.parsers, self._workers, self._hooks = [], [], []
+        self._close.close()
+        self.parsers, self._workers = [], []
 
     @property
     def is_alive(self) -> bool:
@@ -222,11 +282,12 @@ class ModelServer:
     # In the event loop
 
     def check_room(self, size: int) -> None:
-        """Raise a BusyError if the queue has no room for this many characters."""
+        """Raise an error if the queue has no room for this many characters."""
         is_full = self._n_open >= self.limits.queue or self._open_size + size > self.limits.queue_size
         if is_full or self._is_stopping:
             self._metrics.refused.labels(self.name).inc()
-            raise BusyError(max(1, min(60, math.ceil(self._open_size / (self._speed * self._n_workers)))))
+            seconds = max(1, min(60, math.ceil(self._open_size / (self._speed * self._n_workers))))
+            raise ServingError("The queue is full.", hint=f"Retry in {seconds} s.", status=503, retry_after=seconds)
 
     async def within_time(self, answering: Coroutine[Any, Any, _Value]) -> _Value:
         """Return the value, or raise an error after the time limit of a request."""
@@ -272,12 +333,12 @@ class ModelServer:
 
     # In the threads of the workers
 
-    def _new_parser(self) -> BatchParser | RemoteBatchParser:
+    def _new_parser(self) -> _AnyBatchParser:
         if not self._n_processes:
             return BatchParser(self.parser, _check_waiting)
-        return RemoteBatchParser(self.parser, max(1, torch.get_num_threads() // self._n_processes), _is_anybody_waiting)
+        return RemoteBatchParser(self.parser, max(1, torch.get_num_threads() // self._n_processes))
 
-    def _run(self, parser: BatchParser | RemoteBatchParser) -> None:
+    def _run(self, parser: _AnyBatchParser) -> None:
         """Parse batch after batch until the server stops and nothing waits."""
         while tickets := self._next_tickets():
             try:
@@ -299,20 +360,17 @@ class ModelServer:
                     if self._queue[0].n_slices == 0:
                         self._condition.wait(self.limits.gather)
                 if self._queue:  # otherwise another worker has taken all
-                    first = self._queue[0].request
-                    same = [
-                        each
-                        for each in self._queue
-                        if (each.request.result, each.request.options) == (first.result, first.options)
-                    ]
+                    same = [each for each in self._queue if _options_of(each) == _options_of(self._queue[0])]
                     tickets = same[: -(-self._n_open // self._n_workers)]
                     self._queue = deque(each for each in self._queue if each not in tickets)
                     return tickets
         return []
 
-    def _parse_batch(self, tickets: Sequence[Ticket], parser: BatchParser | RemoteBatchParser) -> None:
+    def _parse_batch(self, tickets: Sequence[Ticket], parser: _AnyBatchParser) -> None:
         started = monotonic()
-        self._segment_together([each for each in tickets if each.segmented is None])
+        if self.parser.segmenter is not None:
+            for treebank in {each.request.language for each in tickets}:
+                self._segment_together([each for each in tickets if each.request.language == treebank], treebank)
         parsed = list(self._parse(self._take(tickets), parser))
         sentences = [each.sentence for part, _ in parsed for each in part.segmented]
         if sentences:  # counted before the answers, so that a client that asks for the metrics finds its request there
@@ -326,21 +384,19 @@ class ModelServer:
         for part, results in parsed:
             part.ticket.add(part.number, results)
 
-    def _segment_together(self, tickets: Sequence[Ticket]) -> None:
+    def _segment_together(self, tickets: Sequence[Ticket], treebank: str) -> None:
         """Segment the short texts of several requests at once, which is faster; long ones are segmented piecemeal."""
-        for language in dict.fromkeys(each.request.language for each in tickets):
-            short = {
-                each: each.request.text
-                for each in tickets
-                if each.request.language == language and not each.request.has_lines
-                if each.request.text is not None and len(each.request.text) <= STRIDE
-            }
-            if len(short) < 2 or self.parser.segmenter is None:
-                continue
-            _CURRENT.set(list(short))
+        texts = {
+            each: each.request.text
+            for each in tickets
+            if each.segmented is None and each.request.text is not None
+            if len(each.request.text) <= STRIDE and not each.request.has_lines
+        }
+        if len(texts) > 1:
+            _CURRENT.set(list(texts))
             with suppress(Exception):  # then each text is segmented separately, and only the faulty one fails
-                segmented = self._parser_for(language).segment_all(list(short.values()))
-                for ticket, sentences in zip(short, segmented, strict=True):
+                segmented = self._parser_for(treebank).segment_all(list(texts.values()))
+                for ticket, sentences in zip(texts, segmented, strict=True):
                     ticket.segmented = iter(sentences)
 
     def _take(self, tickets: Sequence[Ticket]) -> list[Slice]:
@@ -374,7 +430,7 @@ class ModelServer:
         return slices
 
     def _parse(
-        self, slices: Sequence[Slice], parser: BatchParser | RemoteBatchParser, *, is_repeated: bool = False
+        self, slices: Sequence[Slice], parser: _AnyBatchParser, *, is_repeated: bool = False
     ) -> Iterator[tuple[Slice, list[Any]]]:
         """Yield slices of requests with the same options, and their results; one that fails does not affect others."""
         slices = [each for each in slices if not each.ticket.answer.done()]
@@ -386,7 +442,7 @@ class ModelServer:
         constraints = [constraint for each in slices for constraint in each.constraints]
         try:
             if request.result == "sentences":
-                results = iter([each.sentence for each in segmented])
+                results: Iterator[Any] = (each.sentence for each in segmented)
             else:
                 results = iter(parser.parse(request.result, request.options, segmented, constraints))
         except UnwantedError:
@@ -441,7 +497,8 @@ class Models(dict[str, ModelServer]):
         """
         if name:
             if name not in self:
-                raise UnknownModelError(name, [*self])
+                message = f"Unknown model {name[:80]!r}."
+                raise ServingError(message, hint=f"Choose {' or '.join(self)}.", status=404, models=[*self])
             return self[name]
         if language is None:
             return self.default

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
 from itertools import count
@@ -26,14 +26,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from treefine.errors import TreefineError
-from treefine.serving.limits import BusyError, ServerLimits, ServingError, UnknownModelError
+from treefine.serving.limits import ServerLimits, ServingError
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
     from treefine.serving.batching import ServerMetrics
 
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 SAFE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
@@ -48,7 +47,7 @@ _LINK = ("GET", "navigate", "document")  # method, Sec-Fetch-Mode and Sec-Fetch-
 _DRAIN_FACTOR = 32
 _GRACE = 1  # seconds, so that the app can answer with an error before the connection is closed
 _MOST_FILES = 65_536  # open files and connections; more are never needed
-_MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_MEDIA_TYPES = {"html": "html", "css": "css", "js": "javascript"}
 
 
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -63,30 +62,32 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def add_error_handlers(app: FastAPI, *, hint: str = "") -> None:
-    """Answer all errors of an app with `answer_error`; an error in the request itself gets this hint."""
-    app.state.request_hint = hint
+def add_error_handlers(app: FastAPI, *, hint: str) -> None:
+    """Answer all errors of an app with JSON; an error in the request itself gets this hint.
+
+    The details of an unexpected error are only in the log.
+    """
+
+    async def answer_error(request: Request, error: Exception) -> Response:
+        if isinstance(error, TreefineError):
+            return error_response(error)
+        if isinstance(error, HTTPException):  # an unknown route, or a body that cannot be read
+            unknown = ServingError(str(error.detail), hint=hint, status=error.status_code)
+            return error_response(unknown, error.headers)
+        if not isinstance(error, RequestValidationError):
+            message = "This request caused an internal error. Other requests are not affected."
+            advice = "Please report it to the operator of this server."
+            return error_response(ServingError(message, hint=advice, status=500))
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if re.fullmatch(r"application/([^/]+\+)?json", kind):
+            message = "; ".join(map(_fault, error.errors()[:5])).encode(errors="backslashreplace").decode()
+            return error_response(ServingError(message, hint=hint, status=422))
+        # FastAPI reads no other body as JSON.
+        message = f"The Content-Type header is {kind[:80]!r}." if kind else "The Content-Type header is missing."
+        return error_response(ServingError(message, hint="Send Content-Type: application/json.", status=422))
+
     for kind in (TreefineError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer_error)
-
-
-async def answer_error(request: Request, error: Exception) -> Response:
-    """Answer with an error. The details of an unexpected error are only in the log."""
-    if isinstance(error, TreefineError):
-        return error_response(error)
-    hint = getattr(request.app.state, "request_hint", "")
-    if isinstance(error, RequestValidationError):
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if not re.fullmatch(r"application/([^/]+\+)?json", kind):  # FastAPI reads no other body as JSON
-            message = f"The Content-Type header is {kind[:80]!r}." if kind else "The Content-Type header is missing."
-            return error_response(TreefineError(message, hint="Send Content-Type: application/json."), status=422)
-        message = "; ".join(map(_fault, error.errors()[:5])).encode(errors="backslashreplace").decode()
-        return error_response(TreefineError(message, hint=hint), status=422)
-    if isinstance(error, HTTPException):  # an unknown route, or a body that cannot be read
-        unknown = TreefineError(str(error.detail), hint=hint)
-        return error_response(unknown, status=error.status_code, headers=error.headers)
-    message = "This request caused an internal error. Other requests are not affected."
-    return error_response(TreefineError(message, hint="Please report it to the operator of this server."), status=500)
 
 
 def _fault(fault: Mapping[str, Any]) -> str:
@@ -97,26 +98,14 @@ def _fault(fault: Mapping[str, Any]) -> str:
     return f"{place}: {message}" if place else message
 
 
-def error_response(
-    error: TreefineError, *, status: int | None = None, headers: Mapping[str, str] | None = None
-) -> JSONResponse:
+def error_response(error: TreefineError, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """Return the response for an error: its HTTP status, the message, the hint, and the place where it is known."""
-    if isinstance(error, BusyError):
-        headers = {"Retry-After": str(error.retry_after)}
-    status = status or (error.status if isinstance(error, ServingError) else 400)
-    values = {
-        "status": status,
-        "message": error.message,
-        "hint": error.hint or None,
-        "line": error.line,
-        "sent_id": error.sent_id or None,
-        "sentence": error.sentence,
-        "word": error.word or None,
-        "models": error.models if isinstance(error, UnknownModelError) else None,
-    }
-    return JSONResponse(
-        {"error": {name: value for name, value in values.items() if value is not None}}, status, headers
-    )
+    status = getattr(error, "status", 400)
+    if retry_after := getattr(error, "retry_after", None):
+        headers = {"Retry-After": str(retry_after)}
+    names = ("message", "hint", "line", "sent_id", "sentence", "word", "models")
+    values = {name: value for name in names if (value := getattr(error, name, None))}
+    return JSONResponse({"error": {"status": status, **values}}, status, headers)
 
 
 class Gate:
@@ -136,7 +125,7 @@ class Gate:
         metrics: ServerMetrics | None = None,
     ) -> None:
         self.app, self.limits, self.metrics = app, limits, metrics
-        self.hosts, self.origins = {name.lower() for name in hosts}, origins
+        self.hosts, self.origins = {"localhost", *map(str.lower, hosts)}, origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the app, or reject it."""
@@ -172,7 +161,7 @@ class Gate:
             body = await self._body(headers, receive)
         except ServingError as error:
             closing = {"Connection": "close"} if error.status in (408, 413) else None  # more may be on its way
-            await error_response(error, headers=closing)(scope, receive, send)
+            await error_response(error, closing)(scope, receive, send)
         except ClientDisconnect:
             pass
         else:
@@ -183,9 +172,8 @@ class Gate:
 
         A web page may use a DNS name that points to this machine, so only known names are answered.
         """
-        host = headers.get("host", "")
-        name = host_name(host)
-        if name is None or not ("*" in self.hosts or name in self.hosts or name in LOOPBACK or _is_address(name)):
+        host = _HOST.fullmatch(headers.get("host", "").lower())
+        if host is None or not ({"*", host["name"]} & self.hosts or _is_address(host["name"])):
             hint = "Start the server with --allowed-host to allow it."
             raise ServingError("This server does not accept requests for that host name.", hint=hint)
         if "*" not in self.origins and headers.get("origin") not in self.origins and _is_other_site(scope, headers):
@@ -196,16 +184,29 @@ class Gate:
         """Return the whole body, or raise an error if it is too large or does not arrive in time."""
         announced, most = headers.get("content-length", "0"), self.limits.max_bytes
         is_too_large = announced.isdecimal() and int(announced) > most
+        body, n_bytes, has_more = bytearray(), 0, True
+
+        async def read() -> None:
+            nonlocal n_bytes, has_more
+            while has_more and n_bytes <= most * _DRAIN_FACTOR:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                n_bytes += len(message.get("body", b""))
+                if len(body) <= most:
+                    body.extend(message.get("body", b""))
+                has_more = message.get("more_body", False)
+
         try:
-            body = await asyncio.wait_for(_read(receive, most), self.limits.receive)
+            await asyncio.wait_for(read(), self.limits.receive)
         except asyncio.TimeoutError:
             if not is_too_large:
                 message = f"The request did not arrive within {self.limits.receive:g} s."
                 raise ServingError(message, hint="Send less text, or use a faster connection.", status=408) from None
-        if is_too_large or len(body) > most:
+        if is_too_large or n_bytes > most:
             hint = "Send the text in several requests, or parse it with `treefine parse`."
             raise ServingError(f"The request is larger than {most:,} bytes.", hint=hint, status=413)
-        return body
+        return bytes(body)
 
 
 def _is_other_site(scope: Scope, headers: Headers) -> bool:
@@ -221,20 +222,6 @@ def _is_other_site(scope: Scope, headers: Headers) -> bool:
         return origin is not None and origin.lower().partition("://")[2] != headers["host"].lower()
     is_link = (scope["method"], headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == _LINK
     return site in ("cross-site", "same-site") and (not is_link or scope["path"].endswith("/process"))
-
-
-async def _read(receive: Receive, max_bytes: int) -> bytes:
-    """Return a body; of one that is too large, drop most of what is beyond the limit."""
-    body, n_bytes, has_more = bytearray(), 0, True
-    while has_more and n_bytes <= max_bytes * _DRAIN_FACTOR:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        n_bytes += len(message.get("body", b""))
-        if len(body) <= max_bytes:
-            body += message.get("body", b"")
-        has_more = message.get("more_body", False)
-    return bytes(body)
 
 
 async def _answer_while_connected(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
@@ -255,8 +242,7 @@ async def _answer_while_connected(app: ASGIApp, scope: Scope, body: bytes, recei
     answering = asyncio.ensure_future(app(scope, receive_body, send))
     try:
         await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not answering.done():
-            answering.cancel()
+        answering.cancel()  # if it is not done
         with suppress(asyncio.CancelledError):
             await answering
     finally:
@@ -264,23 +250,12 @@ async def _answer_while_connected(app: ASGIApp, scope: Scope, body: bytes, recei
         answering.cancel()
 
 
-def host_name(host: str) -> str | None:
-    """Return the name in a Host header, without the port, or None if the header is not a name and a port.
-
-    >>> host_name("LOCALHOST:8080"), host_name("[::1]:80"), host_name("127.0.0.1"), host_name("[::1]evil")
-    ('localhost', '[::1]', '127.0.0.1', None)
-    """
-    match = _HOST.fullmatch(host.lower())
-    return match["name"] if match else None
-
-
 def _is_address(name: str) -> bool:
     """Return whether a host name is an IP address, which no other web site can make point to this machine."""
     try:
-        ip_address(name.strip("[]"))
+        return bool(ip_address(name.strip("[]")))
     except ValueError:
         return False
-    return True
 
 
 def static_routes(
@@ -288,25 +263,26 @@ def static_routes(
 ) -> APIRouter:
     """Return routes for the HTML, CSS and JavaScript files of a folder, which are read once, at the start.
 
-    index.html has the path `index`, and other files have `prefix` before their names. `before` maps the name of a file
-    to text that is put before its content.
+    index.html has the path `index`, and the files have `prefix` before their names. `before` maps the name of a file to
+    text that is put before its content.
     """
+    contents = {
+        file.name: (before or {}).get(file.name, "") + file.read_text(encoding="utf-8")
+        for file in folder.iterdir()
+        if file.name.rpartition(".")[2] in _MEDIA_TYPES
+    }
     router = APIRouter(include_in_schema=False)
-    for file in folder.iterdir():
-        ending = file.name.rpartition(".")[2]
-        if ending in _MEDIA_TYPES:
-            content = (before or {}).get(file.name, "") + file.read_text(encoding="utf-8")
-            path = index if file.name == "index.html" else f"{prefix}/{file.name}"
-            router.add_api_route(path, _file_route(content, _MEDIA_TYPES[ending]), response_model=None)
-    return router
 
-
-def _file_route(content: str, media_type: str) -> Callable[[], Coroutine[Any, Any, Response]]:
-    async def answer() -> Response:
+    @router.get(index)
+    @router.get(f"{prefix}/{{name}}")
+    async def file(name: str = "index.html") -> Response:
+        if name not in contents:
+            raise HTTPException(404)
+        kind = f"text/{_MEDIA_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
         # Browsers check for a new version each time, so that page and server always match.
-        return Response(content, media_type=f"{media_type}; charset=utf-8", headers={"Cache-Control": "no-cache"})
+        return Response(contents[name], media_type=kind, headers={"Cache-Control": "no-cache"})
 
-    return answer
+    return router
 
 
 def connection_class(limits: ServerLimits) -> type[asyncio.Protocol]:

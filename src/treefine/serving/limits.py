@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,10 @@ _MOST_STEPS = 8  # for a sentence of the maximum length; with more steps or seve
 _SMALL_WORK = 6_000  # about a second on one core: always allowed
 
 
-def _limit(default: float, description: str, usage: str = "") -> Any:
-    """Return a field and, if it has a usage, its option of `treefine serve`."""
+def _limit(default: float, description: str, usage: str) -> Any:
+    """Return a field with its option of `treefine serve`."""
     least = 0.1 if usage.endswith("SECONDS") else 1
-    return field(default=default, metadata={"usage": usage, "description": description, "min": least} if usage else {})
+    return field(default=default, metadata={"usage": usage, "description": description, "min": least})
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,16 @@ class ServerLimits:
     )
     max_chars: int = _limit(10_000, "Maximum length of a word, in characters.", "--max-chars N")
     queue: int = _limit(256, "Maximum number of requests waiting for a model.", "--queue N")
-    queue_size: int = _limit(20_000_000, "Maximum number of characters in all these requests.")
+    queue_size: int = 20_000_000  # maximum number of characters in all these requests
     seconds: float = _limit(60, "Time limit of a request, in seconds.", "--seconds SECONDS")
     receive: float = _limit(30, "Time limit for sending a request, in seconds.", "--receive-seconds SECONDS")
     connections: int = _limit(1_000, "Maximum open connections; the one idle longest is closed.", "--connections N")
-    gather: float = _limit(0.003, "Time to wait for another request that can join a batch, in seconds.")
+    gather: float = 0.003  # seconds to wait for another request that can join a batch
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if value < 0 or (value == 0 and each.name != "gather"):
-                raise TreefineError(f"{each.name} is {value}.", hint="Use a number above 0.")
+        for name, value in vars(self).items():
+            if value < 0 or (value == 0 and name != "gather"):
+                raise TreefineError(f"{name} is {value}.", hint="Use a number above 0.")
 
     def max_sentence_words(self, *, steps: int, k: int = 1, is_projective: bool = False) -> int:
         """Return the length of a sentence that is as much work as one of `max_words` in 8 steps, but not longer.
@@ -74,26 +73,14 @@ class ServingError(TreefineError):
 
     status = 400
 
-    def __init__(self, message: str, *, hint: str = "", status: int | None = None) -> None:
-        self.status = status or self.status
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        status: int | None = None,
+        models: Sequence[str] = (),  # that the client could have named
+        retry_after: int | None = None,  # seconds
+    ) -> None:
         super().__init__(message, hint=hint)
-
-
-class UnknownModelError(ServingError):
-    """No model of that name is loaded."""
-
-    status = 404
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        self.models = tuple(known)
-        super().__init__(f"Unknown model {name[:80]!r}.", hint=f"Choose {' or '.join(known)}.")
-
-
-class BusyError(ServingError):
-    """The queue is full."""
-
-    status = 503
-
-    def __init__(self, retry_after: int) -> None:
-        self.retry_after = retry_after  # seconds
-        super().__init__("The queue is full.", hint=f"Retry in {retry_after} s.")
+        self.status, self.models, self.retry_after = status or self.status, [*models], retry_after

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO, StringIO
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import Self
@@ -179,20 +179,6 @@ class _Body(_Strict):
             raise ValueError("A sentence is listed twice in constraints. Put all its constraints into one entry.")
         return self
 
-    def _request(self, result: ResultKind, initial: str | None, **source: Any) -> ParseRequest:
-        options = ParserOptions(
-            initial=initial,
-            trust=CAUTIOUS_TRUST if self.trust is None and initial == "given" else self.trust,
-            max_steps=self.steps,
-            stop_above=self.stop_above,
-            tags=self.tags,
-            is_projective=self.projective,
-            keep=self.keep,
-            k=self.k,
-        )
-        constraints = {each.sentence: each.constraints() for each in self.constraints}
-        return ParseRequest(**source, options=options, constraints=constraints, result=result)
-
 
 class StepsBody(_Body):
     """The input is exactly one of text, words and conllu."""
@@ -212,20 +198,6 @@ class StepsBody(_Body):
             raise ValueError('initial "given" needs trees to start from: send them in conllu.')
         return self
 
-    @property
-    def size(self) -> int:
-        """The number of characters that are read before the request waits for the model, which reads a text."""
-        return len(self.conllu or "") + sum(len(word) for words in self.words or () for word in words)
-
-    def request(self, result: ResultKind) -> ParseRequest:
-        """Return the request for a model."""
-        initial = None if self.initial == "own" else self.initial
-        if self.text is not None:
-            return self._request(result, initial, text=self.text)
-        if self.words is not None:
-            return self._request(result, initial, sentences=tuple(map(Sentence.of_words, self.words)))
-        return self._request(result, initial, sentences=conllu_sentences(self.conllu or ""))
-
 
 class ParseBody(StepsBody):
     """The input is exactly one of text, words and conllu."""
@@ -236,17 +208,36 @@ class ParseBody(StepsBody):
 class RefineBody(_Body):
     """Trees to correct."""
 
+    text: ClassVar[None] = None
+    words: ClassVar[None] = None
+    initial: ClassVar[str] = "given"
+
     conllu: _Text = Field(description="Sentences in CoNLL-U, with another parser's trees.", examples=[_EXAMPLE])
     format: _Format = "json"
 
-    @property
-    def size(self) -> int:
-        """The number of characters."""
-        return len(self.conllu)
 
-    def request(self, result: ResultKind) -> ParseRequest:
-        """Return the request for a model."""
-        return self._request(result, "given", sentences=conllu_sentences(self.conllu))
+def size_of(body: StepsBody | RefineBody) -> int:
+    """Return the number of characters that are read before the request waits for the model, which reads a text."""
+    return len(body.conllu or "") + sum(len(word) for words in body.words or () for word in words)
+
+
+def request_of(body: StepsBody | RefineBody, result: ResultKind, treebank: str) -> ParseRequest:
+    """Return the request for a model; an error in its CoNLL-U names the line."""
+    is_refined = body.initial == "given"
+    options = ParserOptions(
+        initial=None if body.initial == "own" else body.initial,
+        trust=CAUTIOUS_TRUST if body.trust is None and is_refined else body.trust,
+        max_steps=body.steps,
+        stop_above=body.stop_above,
+        tags=body.tags,
+        is_projective=body.projective,
+        keep=body.keep,
+        k=body.k,
+    )
+    words = tuple(map(Sentence.of_words, body.words or ()))
+    sentences = words if body.conllu is None else conllu_sentences(body.conllu)
+    constraints = {each.sentence: each.constraints() for each in body.constraints}
+    return ParseRequest(body.text, sentences, options, constraints, result, language=treebank)
 
 
 def conllu_sentences(conllu: str) -> tuple[Sentence, ...]:

@@ -6,8 +6,8 @@ The file has three parts: parameters and routes; input and output formats; names
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -17,14 +17,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.datastructures import UploadFile
 
-from treefine.config import COLUMNS
+from treefine.config import COLUMNS, Column
 from treefine.errors import TreefineError
 from treefine.model.vocabulary import language_of
 from treefine.parsing.parser import Parser
 from treefine.parsing.plan import LanguageChoice
 from treefine.serving.batching import Models, ModelServer
 from treefine.serving.gate import ERRORS
-from treefine.serving.requests import ParseRequest, conllu_sentences
+from treefine.serving.requests import ParseRequest, ResultKind, conllu_sentences
 from treefine.treebank.graph import Arcs
 from treefine.treebank.raw_text import gap_of, raw_text, text_of
 from treefine.treebank.sentence import BLANK, PLAIN, Sentence
@@ -35,6 +35,7 @@ INPUTS = ("conllu", "generic_tokenizer", "horizontal")
 OUTPUTS = ("conllu", "plaintext")
 _WORDS = re.compile("[^ \t]+")
 _PARAGRAPH_START = re.compile(r"#\s*new(doc|par)\b")
+_SPACES = re.compile(r"\|Spaces(Before|After)=[^|]*")
 _PREFIXES = ("", "/api", "/services/udpipe/api")  # clients may add these between the address and the route
 _MAX_PARTS = 100  # of a multipart body
 # UDPipe calls both written forms of Norwegian by one name, and tells them apart by their treebanks.
@@ -58,37 +59,29 @@ _QUERY = [
 ]
 
 
-@dataclass(frozen=True)
 class UDPipeRequest:
     """The parameters of a request. A parameter that is present, even empty, requests its stage."""
 
-    data: str
-    model: str
-    tokenizer: Sequence[str] | None  # its options; None if the data is divided into words
-    is_tagged: bool
-    is_parsed: bool
-    input: str
-    output: str
-    output_options: Sequence[str]
-
-    @classmethod
-    def of(cls, params: Mapping[str, str]) -> UDPipeRequest:
-        """Return the request with these parameters."""
+    def __init__(self, params: Mapping[str, str]) -> None:
         if "data" not in params:
             raise TreefineError("The parameter data is missing.", hint="Put the text or the CoNLL-U into it.")
-        formats = []
-        for side, known in (("input", INPUTS), ("output", OUTPUTS)):
-            format, _, options = params.get(side, "conllu").partition("=")
-            if format not in known:
-                raise TreefineError(f"Unknown {side} format {format[:40]!r}.", hint=f"Choose {', '.join(known)}.")
-            formats.append((format, options.split(";")))
-        (input, input_options), (output, output_options) = formats
-        tokenizer = params["tokenizer"].split(";") if "tokenizer" in params else None
-        if tokenizer is None and input == "generic_tokenizer":
-            tokenizer = input_options  # use the model's own segmenter instead of a generic one
-        is_tagged, is_parsed = (params.get(stage, "none") != "none" for stage in ("tagger", "parser"))  # as in UDPipe 1
-        model = params.get("model", "")
-        return cls(params["data"], model, tokenizer, is_tagged, is_parsed, input, output, output_options)
+        self.data, self.model = params["data"], params.get("model", "")
+        self.input, options = _format(params, "input", INPUTS)
+        self.output, self.output_options = _format(params, "output", OUTPUTS)
+        if "tokenizer" in params:
+            options = params["tokenizer"]
+        # Its options, or None if the data is divided into words. The model's own segmenter stands for a generic one.
+        has_text = "tokenizer" in params or self.input == "generic_tokenizer"
+        self.tokenizer = options.split(";") if has_text else None
+        self.is_tagged, self.is_parsed = (params.get(name, "none") != "none" for name in ("tagger", "parser"))
+
+
+def _format(params: Mapping[str, str], side: str, known: Sequence[str]) -> tuple[str, str]:
+    """Return a format and its options."""
+    format, _, options = params.get(side, "conllu").partition("=")
+    if format not in known:
+        raise TreefineError(f"Unknown {side} format {format[:40]!r}.", hint=f"Choose {', '.join(known)}.")
+    return format, options
 
 
 def udpipe_routes(models: Models) -> APIRouter:
@@ -100,10 +93,10 @@ def udpipe_routes(models: Models) -> APIRouter:
 
         The parameters can also be in the body of a POST request, as a form.
         """
-        wanted = UDPipeRequest.of(await _parameters(request, models.default.limits.max_bytes))
+        wanted = UDPipeRequest(await _parameters(request, models.default.limits.max_bytes))
         name, treebank = model_meant(wanted.model, choices)
         server = models.find(name)
-        wanted = replace(wanted, model=udpipe_name(treebank) if treebank else server.name)
+        wanted.model = udpipe_name(treebank) if treebank else server.name
         for stage, is_wanted in (("tokenizer", wanted.tokenizer is not None), ("tagger", wanted.is_tagged)):
             if is_wanted and stage not in _stages(server.parser):
                 raise TreefineError(f"The model {server.name} has no {stage}.", hint="Leave out that parameter.")
@@ -133,36 +126,32 @@ def udpipe_routes(models: Models) -> APIRouter:
 async def _result(wanted: UDPipeRequest, server: ModelServer, treebank: str) -> str:
     """Return the text of the response; `treebank` is empty if the model identifies the language."""
     size, has_model_stage = len(wanted.data), wanted.is_tagged or wanted.is_parsed
-    columns = server.parser.model.settings.tags.predicted if wanted.is_tagged else ()
     before: Sequence[Sentence]
     if wanted.tokenizer is None:
-        before = await server.run_off_loop_if_large(size, lambda: read_sentences(wanted.data, wanted.input))
-        after = before
-        if has_model_stage:  # UDPipe's tagger replaces the tags
-            words = tuple([each.with_tags(**dict.fromkeys(columns, (BLANK,) * len(each))) for each in before])
+        before = after = await server.run_off_loop_if_large(size, lambda: read_sentences(wanted.data, wanted.input))
+        if has_model_stage:
+            columns = server.parser.model.settings.tags.predicted if wanted.is_tagged else ()
+            words = tuple(_without(each, columns) for each in before)  # UDPipe's tagger replaces the tags
             after = await server.parse(ParseRequest(sentences=words, language=treebank))
     else:
-        request = ParseRequest(
-            text=wanted.data,
-            has_lines="presegmented" in wanted.tokenizer,
-            language=treebank,
-            result="trees" if has_model_stage else "sentences",
-        )
-        after = await server.parse(request)
+        result: ResultKind = "trees" if has_model_stage else "sentences"
+        has_lines = "presegmented" in wanted.tokenizer
+        after = await server.parse(ParseRequest(wanted.data, result=result, has_lines=has_lines, language=treebank))
         before = _segmented(after, wanted.tokenizer)
 
     def written() -> str:
-        sentences = [_with_stages(old, new, wanted) for old, new in zip(before, after, strict=True)]
-        return write_sentences(sentences, wanted.output, wanted.output_options, model=wanted.model)
+        sentences = []
+        for old, new in zip(before, after, strict=True):
+            if wanted.is_tagged:
+                old = old.with_tags(upos=new.upos, xpos=new.xpos, feats=new.feats, lemma=new.lemma)
+            sentences.append(old.with_arcs(new.arcs) if wanted.is_parsed else old)
+        return write_sentences(sentences, wanted)
 
     return await server.run_off_loop_if_large(size, written)
 
 
-def _with_stages(old: Sentence, new: Sentence, wanted: UDPipeRequest) -> Sentence:
-    """Return the old sentence with the requested annotations of the new one."""
-    if wanted.is_tagged:
-        old = old.with_tags(upos=new.upos, xpos=new.xpos, feats=new.feats, lemma=new.lemma)
-    return old.with_arcs(new.arcs) if wanted.is_parsed else old
+def _without(sentence: Sentence, columns: Iterable[Column]) -> Sentence:
+    return sentence.with_tags(**dict.fromkeys(columns, (BLANK,) * len(sentence)))
 
 
 def _stages(parser: Parser) -> list[str]:
@@ -222,13 +211,13 @@ def _with_line_feeds(data: str) -> str:
     return data.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def write_sentences(sentences: Sequence[Sentence], format: str, options: Sequence[str], *, model: str) -> str:
-    """Return the sentences in an output format; CoNLL-U starts with its generator and model, as UDPipe's does."""
-    if format == "conllu":
-        first = (f"# generator = treefine {__version__}", f"# udpipe_model = {model}")
+def write_sentences(sentences: Sequence[Sentence], wanted: UDPipeRequest) -> str:
+    """Return the sentences in the output format; CoNLL-U starts with its generator and model, as UDPipe's does."""
+    if wanted.output == "conllu":
+        first = (f"# generator = treefine {__version__}", f"# udpipe_model = {wanted.model}")
         with_comments = [replace(each, comments=(*first, *each.comments)) for each in sentences[:1]]
         return "".join([each.to_conllu() for each in (*with_comments, *sentences[1:])])
-    if "normalized_spaces" not in options:
+    if "normalized_spaces" not in wanted.output_options.split(";"):
         return text_of(sentences)
     return "".join(
         "\n" * (number > 0 and any(map(_PARAGRAPH_START.match, each.comments)))
@@ -240,17 +229,17 @@ def write_sentences(sentences: Sequence[Sentence], format: str, options: Sequenc
 
 def _segmented(sentences: Sequence[Sentence], options: Sequence[str]) -> Sequence[Sentence]:
     """Return the sentences of a text without tags, features, lemmas and arcs, the first as the start of a document."""
-    bare = []
-    for number, sentence in enumerate(sentences):
-        blank = (BLANK,) * len(sentence)
-        start = ("# newdoc", "# newpar") if number == 0 else ()
-        sentence = sentence.with_tags(**dict.fromkeys(COLUMNS, blank))
-        sentence = sentence.with_arcs(Arcs((None,) * len(sentence), blank))
-        bare.append(replace(sentence, comments=(*start, *sentence.comments)))
+    bare = [_without(each, COLUMNS) for each in sentences]
+    bare = [each.with_arcs(Arcs((None,) * len(each), (BLANK,) * len(each))) for each in bare]
+    bare[:1] = [replace(each, comments=("# newdoc", "# newpar", *each.comments)) for each in bare[:1]]
     if "ranges" in options:
         notes = (f"TokenRange={start}:{end}" for start, end in raw_text(bare).spans)
         bare = [_with_token_notes(each, notes) for each in bare]
-    return [_with_normal_spaces(each) for each in bare] if "normalized_spaces" in options else bare
+    if "normalized_spaces" in options:  # of the notes on white space, only SpaceAfter=No stays
+        bare = [
+            _with_misc(each, [_SPACES.sub("", f"|{cell}").lstrip("|") for cell in each.columns[-1]]) for each in bare
+        ]
+    return bare
 
 
 def _with_token_notes(sentence: Sentence, notes: Iterator[str]) -> Sentence:
@@ -261,13 +250,11 @@ def _with_token_notes(sentence: Sentence, notes: Iterator[str]) -> Sentence:
         if int(first) > covered:
             covered = int(last or first)
             misc[line] = "|".join([note for note in (misc[line], next(notes)) if note != BLANK])
-    return replace(sentence, columns=(*sentence.columns[:-1], tuple(misc)))
+    return _with_misc(sentence, misc)
 
 
-def _with_normal_spaces(sentence: Sentence) -> Sentence:
-    """Return the sentence without notes on white space in MISC, except SpaceAfter=No."""
-    dropped = ("SpacesBefore=", "SpacesAfter=")
-    misc = ["|".join(note for note in cell.split("|") if not note.startswith(dropped)) for cell in sentence.columns[-1]]
+def _with_misc(sentence: Sentence, misc: Iterable[str]) -> Sentence:
+    """Return the sentence with these cells of MISC, one per line."""
     return replace(sentence, columns=(*sentence.columns[:-1], tuple([cell or BLANK for cell in misc])))
 
 
@@ -286,7 +273,7 @@ def model_meant(asked: str, known: Mapping[str, LanguageChoice]) -> tuple[str, s
     treebank matches a model with one. In a model of several languages, the main treebank of a language stands for those
     that the model does not have.
 
-    >>> one, two = LanguageChoice((), {}), LanguageChoice(("nb_bokmaal", "tr_atis"), {"nb": "nb_bokmaal"})
+    >>> one, two = LanguageChoice((), {}, ()), LanguageChoice(("nb_bokmaal", "tr_atis"), {"nb": "nb_bokmaal"}, ())
     >>> model_meant("tur", {"tr_boun": one, "tr_imst": one}), model_meant("en", {"en-gum": one, "en": one})
     (('tr_boun', ''), ('en', ''))
     >>> model_meant("english-gum", {"en": one, "en_gum": one}), model_meant("turkish-penn", {"tr_imst": one})
