@@ -11,7 +11,7 @@ from treefine import Graph
 from treefine.drawing.html import LONG, PRINTED, html_of, page_part, tree_figure
 from treefine.drawing.picture import Drawing, Picture, step_pictures
 from treefine.drawing.text import draw_text
-from treefine.wording import visible
+from treefine.errors import visible
 
 INITIAL = Graph.of_words([0, 1], ["root", "obj"])
 FINAL = Graph.of_words([2, 0], ["nsubj", "root"])

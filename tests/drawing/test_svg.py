@@ -15,8 +15,8 @@ from treefine import Graph
 from treefine.drawing import svg
 from treefine.drawing.picture import Picture, step_pictures
 from treefine.drawing.svg import arcs_of, text_width
+from treefine.errors import visible
 from treefine.treebank.sentence import Token
-from treefine.wording import visible
 
 SVG = "{http://www.w3.org/2000/svg}"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")

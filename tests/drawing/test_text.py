@@ -8,8 +8,8 @@ from tests.support.generated_pictures import any_pictures, graphs, tree_pictures
 from treefine import Graph
 from treefine.drawing.picture import Picture
 from treefine.drawing.text import arc_lines, bars_of, draw_text
+from treefine.errors import cells, wrapped
 from treefine.treebank.sentence import Token
-from treefine.wording import cells, wrapped
 
 BOATS = Picture(
     ("The", "old", "man", "the", "boats", "."),

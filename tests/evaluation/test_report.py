@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.evaluation.test_refinement import EVEN, GOLD, STEPS, arcs, sentence
 from tests.support.generated_pictures import ANY_TEXT
 from treefine import Graph, Sentence, TreefineError
+from treefine.errors import visible
 from treefine.evaluation.analysis import errors as error_analysis
 from treefine.evaluation.analysis.errors import analyse, read_parsed
 from treefine.evaluation.analysis.plots import check_plots, curve_chart, row_chart
@@ -28,7 +29,6 @@ from treefine.evaluation.analysis.report import (
     step_tables,
 )
 from treefine.evaluation.properties import PROPERTIES, Point
-from treefine.wording import visible
 
 SVG = "{http://www.w3.org/2000/svg}"
 COSTS = Costs("cpu", 34_600_000, 28_000_000, 1.5, (4.0, 1.0), (2, 1))

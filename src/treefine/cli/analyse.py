@@ -13,7 +13,7 @@ from treefine.cli.options import FORCE, GOLD, INPUT_FORMAT, NAMES, RULE, argumen
 from treefine.cli.terminal import progress, say
 from treefine.cli.treebanks import check_stdin, find_treebanks, system_names, total_size
 from treefine.cores import use_threads
-from treefine.errors import ModelError, TreebankError, TreefineError
+from treefine.errors import ModelError, TreebankError, TreefineError, visible
 from treefine.evaluation.pairing import load_words
 from treefine.evaluation.scores import rule_of
 from treefine.jobs.outputs import check_output, identity
@@ -23,7 +23,6 @@ from treefine.parsing.options import OPTIONS, ParserOptions
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import open_output
 from treefine.treebank.sentence import BLANK, Sentence
-from treefine.wording import visible
 
 if TYPE_CHECKING:
     from treefine.evaluation.analysis.refinement import Costs

@@ -28,9 +28,8 @@ from treefine.cli.treebanks import (
     validate_command,
 )
 from treefine.cores import limit_spinning
-from treefine.errors import TreefineError
+from treefine.errors import TreefineError, visible
 from treefine.jobs.outputs import drop_stdout
-from treefine.wording import visible
 
 _STRING_TYPE = re.compile(r" <(?:str|list\[str\])>$")  # after the name of an argument in the help of newer Typer
 _LITERAL_DEFAULT = re.compile(r'(?<=\[default: )\((?:"(\w+)"|([\d.]+))\)')  # a value, not a description

@@ -20,11 +20,10 @@ import typer
 
 from treefine.cli.options import JSON
 from treefine.cores import quota_cores, usable_cores, use_threads
-from treefine.errors import TreefineError
+from treefine.errors import TreefineError, visible
 from treefine.model.bundled import about, bundled_models
 from treefine.model.weight_files import LAYOUT
 from treefine.version import __version__
-from treefine.wording import visible
 
 REQUIRED = ("numpy", "tokenizers", "safetensors", "huggingface-hub", "typer", "rich", "jinja2", "filelock", "jaxtyping")
 EXTRAS = {  # the extra of treefine that installs each optional package

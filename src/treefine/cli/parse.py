@@ -14,6 +14,7 @@ import typer
 from treefine.cli.options import FORCE, THREADS, TREEBANK_KIND, TREEBANKS, argument, model_option, option, with_options
 from treefine.cli.terminal import Detail, is_verbose, progress, say, warn
 from treefine.cores import thread_count, use_threads
+from treefine.errors import count
 from treefine.jobs.inputs import (
     Input,
     InputKind,
@@ -26,7 +27,6 @@ from treefine.jobs.inputs import (
 from treefine.jobs.outputs import OutputFile, OutputOptions, Shape, plan_outputs
 from treefine.model.bundled import EXTRA_MODEL, LANGUAGES_OF_MULTI, model_for, unknown_language
 from treefine.parsing.options import ParserOptions
-from treefine.wording import count
 
 if TYPE_CHECKING:
     from treefine.parsing.parser import Parser

@@ -12,7 +12,7 @@ from enum import IntEnum
 from threading import Timer
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from treefine.wording import visible
+from treefine.errors import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import typer
 
-from treefine import wording
 from treefine.cli.options import (
     FORCE,
     FORMAT_NAMES,
@@ -28,7 +27,7 @@ from treefine.cli.options import (
     option,
 )
 from treefine.cli.terminal import progress, say
-from treefine.errors import TreebankError, TreefineError
+from treefine.errors import TreebankError, TreefineError, count, losses_line, visible
 from treefine.evaluation import tables
 from treefine.evaluation.agreement import agreement_of_pairs, sentence_pairs
 from treefine.evaluation.scores import evaluate_stretches, load_pairs, stretches
@@ -46,7 +45,6 @@ from treefine.jobs.outputs import (
 from treefine.treebank.conllu import FORMATS, TREEBANK_SUFFIXES, format_of, read_treebank, suffix_of, validate
 from treefine.treebank.files import COMPRESSED, name_of
 from treefine.treebank.sentence import CONLLU, Format, Sentence
-from treefine.wording import visible
 
 _CONVERTED: tuple[Shape, ...] = ("json", "csv", "tsv", "parquet", "svg", "html")  # besides treebanks
 _FAULT_FIELDS = ("path", "line", "sent_id", "sentence", "word", "message", "hint")
@@ -185,8 +183,8 @@ def validate_command(
                 report(fault)
     if as_json:
         _print_json(as_values)
-    said = wording.count(faults, "error") if faults else "no errors"
-    say(f"{wording.count(len(paths), 'file')}, {said}")
+    said = count(faults, "error") if faults else "no errors"
+    say(f"{count(len(paths), 'file')}, {said}")
     raise typer.Exit(1 if faults else 0)
 
 
@@ -221,7 +219,7 @@ def convert_command(
         lost = write_treebank_as(sentences, target, shape, form, title=source)
     if lost:
         title = form.title if shape == "conllu" else "JSON" if shape == "json" else "a table"
-        say(wording.losses_line(lost, title))
+        say(losses_line(lost, title))
 
 
 def draw_command(
@@ -333,7 +331,7 @@ def system_names(paths: Sequence[str], names: Sequence[str] | None = None) -> di
 def _split_names(names: Sequence[str], n_systems: int) -> list[str]:
     split = [visible(name.strip()) for text in names for name in text.split(",")]
     if len(split) != n_systems or len({*split} - {""}) != n_systems:
-        message = f"--names must have {wording.count(n_systems, 'different name')}, one per SYSTEM."
+        message = f"--names must have {count(n_systems, 'different name')}, one per SYSTEM."
         raise TreefineError(message, hint="Separate them by commas: --names old,new.")
     return split
 

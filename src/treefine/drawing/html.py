@@ -10,9 +10,9 @@ from importlib.resources import files
 from treefine.drawing.picture import Drawing, Picture, drawings_of
 from treefine.drawing.svg import draw_svg
 from treefine.drawing.text import draw_text
+from treefine.errors import safe_html
 from treefine.treebank.sentence import BLANK, HasSentence, Sentence
 from treefine.version import __version__
-from treefine.wording import safe_html
 
 PRINTED = 960  # pixels; A4 paper has about 640 (margins of 2 cm), so the 12-pixel text of a drawing shrinks to 6 points
 LONG = 200  # words; in longer sentences, arcs over a row of words are too long to follow

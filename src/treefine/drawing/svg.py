@@ -11,10 +11,9 @@ from itertools import groupby, islice
 from typing import Literal, NamedTuple
 
 from treefine.drawing.picture import Drawing, Picture, drawings_of
-from treefine.errors import TreefineError
+from treefine.errors import TreefineError, cells, is_right_to_left, safe_html, shorten, visible, wrapped
 from treefine.treebank.graph import ROOT
 from treefine.treebank.sentence import HasSentence, Sentence
-from treefine.wording import cells, is_right_to_left, safe_html, shorten, visible, wrapped
 
 _WORD_SIZE, _SMALL_SIZE = 16, 12  # font size of words and of all other text, in pixels, as in tree.css
 _STEM = 11  # arcs to dependents start this far from a word's middle, where the arc from its head ends

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from treefine.drawing.picture import Picture
+from treefine.errors import cells, is_right_to_left, shorten, visible, wrapped
 from treefine.treebank.graph import ROOT, Graph, find_cycles
 from treefine.treebank.sentence import BLANK
-from treefine.wording import cells, is_right_to_left, shorten, visible, wrapped
 
 _MAX_COLUMNS = 40  # deeper parts of a tree start again on the left, because a wider drawing does not fit the screen
 _MAX_CELLS = 40  # maximum width of a form, tag or label, so that a long word does not push the others off the screen

@@ -9,10 +9,9 @@ from itertools import compress, zip_longest
 from operator import eq
 from typing import Any
 
-from treefine.errors import AlignmentError
+from treefine.errors import AlignmentError, count
 from treefine.evaluation.tables import Table, confusion_table
 from treefine.treebank.sentence import BLANK, HasSentence, Sentence, sentences_in
-from treefine.wording import count
 
 _TAGS = ("upos", "xpos", "feats", "lemma")  # columns of a Sentence
 _CONFUSIONS = 10  # listed in a report

@@ -20,12 +20,11 @@ from typing import Any
 import typer
 
 from treefine.cli.options import argument, option, with_options
-from treefine.errors import TreefineError
+from treefine.errors import TreefineError, count
 from treefine.jobs.inputs import find_inputs
 from treefine.jobs.outputs import OutputFile, OutputOptions, Shape, plan_outputs
 from treefine.parsing.options import ParserOptions
 from treefine.version import __version__
-from treefine.wording import count
 
 _AGAIN = "Run the same command again to resume."
 

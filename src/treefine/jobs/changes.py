@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from treefine.config import COLUMNS
 from treefine.drawing.html import page_end, page_start, tree_figure
-from treefine.errors import TreebankError, TreefineError
+from treefine.errors import TreebankError, TreefineError, count, visible
 from treefine.treebank.conllu import suffix_of
 from treefine.treebank.files import linked_file, open_output
 from treefine.treebank.graph import Arcs
 from treefine.treebank.schemes import UPOS, contradictions, follows_ud
 from treefine.treebank.sentence import BLANK
-from treefine.wording import count, visible
 
 if TYPE_CHECKING:
     from treefine.parsing.parse import Change, Parse
@@ -31,6 +30,11 @@ _ARC = ("old_head", "old_label", "head", "label", "before", "after", "step")
 _COLUMNS = (*_PLACE, "word", "form", *_ARC, *(f"{old}{column}" for column in COLUMNS for old in ("old_", "")))
 _MOST = 8  # most frequent labels printed per kind; the file of --changes has all of them
 _MOST_ON_PAGE = 24
+_ENDED = {  # how refinement ended, by the name in JSON
+    "converged": "at step {:,}",
+    "sure_enough": "confident enough at step {:,}",
+    "not_converged": "not within {:,} step",
+}
 _STYLE = """
 table.summary td { max-width: 60rem; }
 table.summary th { vertical-align: top; }
@@ -52,7 +56,7 @@ class Changes:
         self.replaced: Counter[tuple[str, str]] = Counter()  # old and new label, new head
         self.read_as: Counter[tuple[str, str]] = Counter()  # labels of the input, and the labels they were read as
         self.retagged: Counter[tuple[str, str]] = Counter()  # old and new UPOS
-        self.ended = {name: Counter[int]() for name in ("converged", "confident", "unfinished")}  # sentences by step
+        self.ended: dict[str, Counter[int]] = {name: Counter() for name in _ENDED}  # sentences by their last step
         self.contradictions: Counter[str] = Counter()  # words whose label does not allow their UPOS, before and after
         self.trust: dict[tuple[float, ...], None] = {}  # the weights of the old arcs, in order
 
@@ -64,13 +68,15 @@ class Changes:
         parse = replace(parse, initial=Arcs(arcs.heads, self._old_labels(parse, arcs)))
         if parse.trust:
             self.trust[parse.trust] = None
-        self.ended["converged" if parse.converged else "confident" if parse.was_sure else "unfinished"][
-            len(parse.steps)
-        ] += 1
+        ending = "converged" if parse.converged else "sure_enough" if parse.was_sure else "not_converged"
+        self.ended[ending][len(parse.steps)] += 1
         changes = parse.changes
         self.n.update({"sentences": 1, "words": len(parse), "changed_sentences": bool(changes)})
         for change in changes:
-            self._add_tags(change)
+            self.n.update(column for column in COLUMNS if getattr(change, f"has_new_{column}"))
+            if change.has_new_upos:
+                self.retagged[change.old_upos, change.upos] += 1
+                self.n["replaced_with_feats"] += change.old_feats == change.feats != BLANK
             labels = (change.old_label, change.label)
             if not change.has_new_arc:
                 continue
@@ -91,12 +97,6 @@ class Changes:
             self.contradictions["before"] += len(contradictions(parse.initial, tags))
             self.contradictions["after"] += len(contradictions(parse.sentence.arcs, parse.upos))
         return parse
-
-    def _add_tags(self, change: Change) -> None:
-        self.n.update(column for column in COLUMNS if getattr(change, f"has_new_{column}"))
-        if change.has_new_upos:
-            self.retagged[change.old_upos, change.upos] += 1
-            self.n["replaced_with_feats"] += change.old_feats == change.feats != BLANK
 
     def _old_labels(self, parse: Parse, arcs: Arcs) -> tuple[str, ...]:
         """Return the old labels for the report; count those that were renamed or ignored."""
@@ -143,12 +143,15 @@ class Changes:
             ("labels ignored", ignored),
         ):
             if counted:
-                rows.append((name, _most_frequent(counted, most)))
-        ended = [f"{self._percent(times)} at step {t}" for t, times in sorted(self.ended["converged"].items())]
-        for t, times in sorted(self.ended["confident"].items()):
-            ended.append(f"{self._percent(times)} confident enough at step {t}")
-        for t, times in sorted(self.ended["unfinished"].items()):
-            ended.append(f"{self._percent(times)} not within {count(t, 'step')}")
+                listed = ", ".join(f"{name} {times:,}" for name, times in counted.most_common(most))
+                n_more = len(counted) - most
+                rest = f", and {n_more:,} more" if n_more > 1 else ", and one more" if n_more == 1 else ""
+                rows.append((name, listed + rest))
+        ended = [
+            f"{100 * times / n['sentences']:.1f}% {how.format(t)}{'s' * (how.endswith('step') and t != 1)}"
+            for name, how in _ENDED.items()
+            for t, times in sorted(self.ended[name].items())
+        ]
         return [*rows, ("converged", ", ".join(ended))] if ended else rows
 
     def lines(self) -> list[str]:
@@ -163,9 +166,6 @@ class Changes:
         def pairs(counted: Counter[tuple[str, str]]) -> list[dict[str, Any]]:
             return [{"old": old, "new": new, "times": times} for (old, new), times in counted.most_common()]
 
-        def by_step(name: str) -> dict[str, int]:
-            return {str(t): times for t, times in sorted(self.ended[name].items())}
-
         return {
             **{name: self.n[name] for name in ("sentences", "changed_sentences", "words", "heads")},
             "labels": self.relabelled.total(),
@@ -174,27 +174,16 @@ class Changes:
             "same_label": dict(self.moved.most_common()),
             "same_head": pairs(self.relabelled),
             "other_head_and_label": pairs(self.replaced),
-            "converged": by_step("converged"),
-            "sure_enough": by_step("confident"),
-            "not_converged": by_step("unfinished"),
+            **{name: {str(t): times for t, times in sorted(ended.items())} for name, ended in self.ended.items()},
             "upos": pairs(self.retagged),
             **{name: self.n[name] for name in ("xpos", "feats", "lemma", "replaced_with_feats")},
             "contradictions": {name: self.contradictions[name] for name in ("before", "after")},
             "read_as": {old: None if new == BLANK else new for old, new in sorted(self.read_as)},
         }
 
-    def _percent(self, number: int) -> str:
-        return f"{100 * number / self.n['sentences']:.1f}%"
-
 
 def _arrows(pairs: Counter[tuple[str, str]]) -> Counter[str]:
     return Counter({f"{old} → {new}": times for (old, new), times in pairs.items()})
-
-
-def _most_frequent(counted: Counter[str], most: int) -> str:
-    listed = [f"{name} {times:,}" for name, times in counted.most_common(most)]
-    rest = len(counted) - len(listed)
-    return ", ".join([*listed, *([f"and {rest:,} more" if rest > 1 else "and one more"] if rest else [])])
 
 
 def check_changes(path: str) -> str:
@@ -216,9 +205,9 @@ def open_changes(path: str, changes: Changes) -> Iterator[Callable[[Parse], None
     part, separator = {"html": (_html, ""), "json": (_json, ",\n"), "tsv": (_tsv, "")}[kind]
 
     def add(parse: Parse) -> None:
-        if found := parse.changes:
+        if changed := parse.changes:
             try:
-                body.write((separator * bool(body.tell()) + part(parse, found)).encode())
+                body.write((separator * bool(body.tell()) + part(parse, changed)).encode())
             except OSError as error:
                 raise _not_written(error, path) from error
 
@@ -262,18 +251,19 @@ def _frame(kind: str, changes: Changes) -> tuple[str, str]:
 
 def _tsv(parse: Parse, changes: Sequence[Change]) -> str:
     def cell(value: str | int | float | None) -> str:
-        if isinstance(value, str) and value:
-            return visible(value)
-        return f"{value:.4f}" if isinstance(value, float) else BLANK if value in (None, "") else str(value)
+        return BLANK if value in (None, "") else f"{value:.4f}" if isinstance(value, float) else visible(str(value))
 
     return "".join("\t".join(map(cell, values)) + "\n" for values in _values(parse, changes))
 
 
 def _json(parse: Parse, changes: Sequence[Change]) -> str:
-    def rounded(value: str | int | float | None) -> str | int | float | None:
-        return round(value, 4) if isinstance(value, float) else value
-
-    rows = (dict(zip(_COLUMNS, map(rounded, values), strict=True)) for values in _values(parse, changes))
+    rows = [
+        {
+            name: round(value, 4) if isinstance(value, float) else value
+            for name, value in zip(_COLUMNS, row, strict=True)
+        }
+        for row in _values(parse, changes)
+    ]
     return ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
 
 

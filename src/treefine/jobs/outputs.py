@@ -13,16 +13,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 from treefine.drawing.html import html_of
 from treefine.drawing.picture import Drawing, drawing_of
 from treefine.drawing.svg import svg_of
 from treefine.drawing.text import BOLD, StyledText, draw_text
-from treefine.errors import TreebankError, TreefineError
+from treefine.errors import TreebankError, TreefineError, visible
 from treefine.jobs.changes import check_changes
 from treefine.jobs.inputs import Input
-from treefine.jobs.part_file import Part, check_leftover, open_part, part_of
+from treefine.jobs.part_file import check_leftover, part_of
 from treefine.parsing.table import Content, Placed, csv_texts, import_package, record_batches, schema_of
 from treefine.treebank.conllu import (
     CONLL09,
@@ -45,7 +45,6 @@ from treefine.treebank.files import (
 from treefine.treebank.raw_text import spans_in
 from treefine.treebank.sentence import BLANK, CONLLU, Format, Sentence, own_text
 from treefine.version import __version__
-from treefine.wording import visible
 
 if TYPE_CHECKING:
     from treefine.parsing.parse import Parse
@@ -66,7 +65,6 @@ _SHAPES: tuple[Shape, ...] = ("conllu", *_ENDINGS)
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 TABLES = ("parquet", *DELIMITERS)  # formats with one row per word
 _BOXES = "─┄│╭├╰┬┼┴…"
-_OTHER_OUTPUT = "Choose a different output file."
 _BETWEEN_SEPARATORS = re.compile(r"(?:[^\t\r\n]|\r(?!\n))+")  # the text of a cell or line
 
 
@@ -112,8 +110,8 @@ class OutputFile:
 
     @property
     def title(self) -> str:
-        """The heading of a page of drawings: the name of its only input file; empty for other inputs."""
-        return self.inputs[0].name if len(self.inputs) == 1 and self.inputs[0].is_file else ""
+        """The heading of a page of drawings: the name of its only input file."""
+        return self.inputs[0].name if len(self.inputs) == 1 and self.inputs[0].is_file else "Parsed by treefine"
 
 
 def plan_outputs(inputs: Sequence[Input], output: str, shape: Shape | None, options: OutputOptions) -> list[OutputFile]:
@@ -145,9 +143,11 @@ def plan_outputs(inputs: Sequence[Input], output: str, shape: Shape | None, opti
 
 
 def _output_files(inputs: Sequence[Input], output: str, shape: Shape | None) -> list[OutputFile]:
+    kinds = {source.kind for source in inputs}
+    is_mixed = len(inputs) > 1 and (len(kinds) > 1 or None in kinds)  # else the sentences keep their format
+    form = CONLLU if shape == "conllu" or is_mixed else None
     if output == "-":
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
-        form = CONLLU if shape == "conllu" else _common_format(inputs)
         return [OutputFile(tuple(inputs), "-", shape or ("tree" if is_terminal else "conllu"), form)]
     if output.endswith(("/", os.sep)) or Path(output).is_dir():
         return _files_of_folder(inputs, Path(output), shape)
@@ -156,14 +156,7 @@ def _output_files(inputs: Sequence[Input], output: str, shape: Shape | None) -> 
         return [OutputFile(tuple(inputs), output, chosen)]
     if shape is None and suffix_of(output) not in {suffix_of(source.name) for source in inputs if source.is_treebank}:
         check_extension(output)
-    form = format_by_name(output) or (CONLLU if shape == "conllu" else _common_format(inputs))
-    return [OutputFile(tuple(inputs), output, chosen, form)]
-
-
-def _common_format(inputs: Sequence[Input]) -> Format | None:
-    """Return CoNLL-U if the inputs may have different formats, else None: they keep their format."""
-    kinds = {source.kind for source in inputs}
-    return CONLLU if len(inputs) > 1 and (len(kinds) > 1 or None in kinds) else None
+    return [OutputFile(tuple(inputs), output, chosen, format_by_name(output) or form)]
 
 
 def _files_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None) -> list[OutputFile]:
@@ -221,33 +214,22 @@ def check_extension(output: str, *, option: str = "--format", shapes: Collection
 def _check_options(file: OutputFile, options: OutputOptions) -> None:
     """Raise an error if the format of the output cannot hold what the options ask for."""
     title = "" if file.form is None or file.form.misc is not None else file.form.title  # of a format without MISC
-    what = "treebank" if file.shape == "conllu" else "table"
-    several, resumed = options.k > 1, options.resume and not file.can_be_resumed(options)
-    for is_wrong, message, hint in (
-        (
-            options.steps and file.shape in ("conllu", *TABLES),
-            f"A {what} cannot show refinement steps.",
-            "Add --format tree, svg, html or json, or leave out --show-steps.",
-        ),
-        (
-            options.confidence and title,
-            f"{title} has no column for confidence.",
-            "Write CoNLL-U, or leave out --confidence.",
-        ),
-        (
-            several and options.steps and file.shape != "json",
-            "--k and --show-steps cannot be drawn together.",
-            "Leave out one of them, or add --format json, which supports both.",
-        ),
-        (several and title, f"{title} cannot hold several trees per sentence.", "Write CoNLL-U, or leave out --k."),
-        (
-            resumed and not file.is_in_folder,
-            "--resume cannot continue this kind of output.",
-            "Write a treebank or JSON to a file, write to a folder, or leave out --resume or, for a treebank, --k.",
-        ),
-    ):
-        if is_wrong:
-            raise TreefineError(message, hint=hint)
+    message = hint = ""
+    if options.steps and file.shape in ("conllu", *TABLES):
+        message = f"A {'treebank' if file.shape == 'conllu' else 'table'} cannot show refinement steps."
+        hint = "Add --format tree, svg, html or json, or leave out --show-steps."
+    elif options.confidence and title:
+        message, hint = f"{title} has no column for confidence.", "Write CoNLL-U, or leave out --confidence."
+    elif options.k > 1 and options.steps and file.shape != "json":
+        message = "--k and --show-steps cannot be drawn together."
+        hint = "Leave out one of them, or add --format json, which supports both."
+    elif options.k > 1 and title:
+        message, hint = f"{title} cannot hold several trees per sentence.", "Write CoNLL-U, or leave out --k."
+    elif options.resume and not file.can_be_resumed(options) and not file.is_in_folder:
+        message = "--resume cannot continue this kind of output."
+        hint = "Write a treebank or JSON to a file, write to a folder, or leave out --resume or, for a treebank, --k."
+    if message:
+        raise TreefineError(message, hint=hint)
     if file.shape == "parquet":
         check_table(file.path)
 
@@ -259,18 +241,7 @@ def check_output(path: str, reads: Collection[object], own: Collection[object] =
     """
     if path == "-":
         return
-    check_place(path)
-    if (found := identity(path)) in reads and not (force and found in own):
-        hint = "Choose a different output file, or replace the treebank with --force." if found in own else ""
-        raise TreefineError("The output would overwrite an input.", hint=hint or _OTHER_OUTPUT, path=path)
-    if not force and Path(path).is_file() and Path(path).stat().st_size:
-        hint = "Choose a different output file, or replace this one with --force."
-        raise TreefineError("This file exists.", hint=hint, path=path)
-
-
-def check_place(path: str) -> None:
-    """Raise an error if this path cannot be written."""
-    target, folder = Path(path), linked_file(path).parent
+    target, folder, other = Path(path), linked_file(path).parent, "Choose a different output file"
     if target.is_dir():
         raise TreebankError("This is a directory.", hint="Name a file to write.", path=path)
     if not folder.is_dir():
@@ -278,6 +249,11 @@ def check_place(path: str) -> None:
     if not os.access(folder, os.W_OK) and (target.is_file() or not target.exists()):
         raise not_written("Permission denied", path)
     check_compression(path)
+    if (file := identity(path)) in reads and not (force and file in own):
+        hint = f"{other}, or replace the treebank with --force." if file in own else f"{other}."
+        raise TreefineError("The output would overwrite an input.", hint=hint, path=path)
+    if not force and target.is_file() and target.stat().st_size:
+        raise TreefineError("This file exists.", hint=f"{other}, or replace this one with --force.", path=path)
 
 
 def check_table(path: str) -> None:
@@ -293,10 +269,10 @@ def check_table(path: str) -> None:
 def identity(path: str) -> object:
     """Return a value that is the same for all paths of a file, even if it does not exist yet."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return os.path.realpath(path)
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 @dataclass
@@ -307,7 +283,7 @@ class Sink:
     encoding: str = "utf-8"
     is_terminal: bool = False  # escape control characters of the input
     is_flushed: bool = False  # flush after each sentence
-    skip: int = 0  # number of sentences already written
+    skip: int = 0  # sentences already written
 
     def write(self, text: str) -> None:
         """Write the text of a sentence."""
@@ -316,17 +292,6 @@ class Sink:
         self.stream.write(text.encode(self.encoding, "backslashreplace"))
         if self.is_flushed:
             self.stream.flush()
-
-
-@contextmanager
-def open_sink(file: OutputFile, options: OutputOptions) -> Iterator[Sink | Part]:
-    """Open an output; a file appears under its name only when it is complete."""
-    if file.can_be_resumed(options):
-        with open_part(file.path, is_json=file.shape == "json", is_resumed=options.resume) as part:
-            yield part
-    else:
-        with open_whole(file.path, file.shape) as sink:
-            yield sink
 
 
 @contextmanager
@@ -369,30 +334,33 @@ def pen_for_stdout() -> Pen:
     return Pen(encoding, sys.stdout.isatty() and not is_plain, ascii_only, width)
 
 
-def texts_of_parses(
-    parses: Iterator[Parse], file: OutputFile, options: OutputOptions, *, is_start: bool = True, marks_changes: bool
+def texts_of(
+    results: Iterable[Any],
+    shape: Shape,
+    path: str,
+    options: OutputOptions,
+    *,
+    title: str = "",
+    is_start: bool = True,
+    marks_changes: bool = False,
 ) -> Iterator[str]:
-    """Yield the text of an output, sentence by sentence; set `is_start` to False to continue a treebank.
+    """Yield the text of an output, sentence by sentence, for Parses, Sentences or what a segmenter returns.
 
-    With `marks_changes`, drawn trees show how they differ from the initial ones.
+    `title` is the heading of a page. Set `is_start` to False to continue a treebank. With `marks_changes`, drawn trees
+    and tables also show the initial ones.
     """
-    if file.shape in DELIMITERS:
+    if shape in DELIMITERS:
         content = Content(options.confidence, options.k > 1, marks_changes)
-        return csv_texts(parses, content, delimiter=DELIMITERS[file.shape])
-    if file.shape == "json":
-        return (_json_line(parse.sentence, parse.to_dict()) for parse in parses)
-    if file.shape in ("tree", "svg", "html"):
-        drawings = (drawing_of(parse, steps=options.steps, marks_changes=marks_changes) for parse in parses)
-        return _drawn(drawings, file.shape, file.path, file.title or "Parsed by treefine")
-    if options.k > 1:
-        ranked = (parse.ranked_sentences(confidence=options.confidence) for parse in parses)
+        return csv_texts(results, content, delimiter=DELIMITERS[shape])
+    if shape == "json":
+        return map(_json_line, results)
+    if shape == "conllu" and options.k > 1:
+        ranked = (parse.ranked_sentences(confidence=options.confidence) for parse in results)
         return texts_in_file(chain.from_iterable(ranked), is_start=is_start)
-    sentences = (parse.with_confidence() if options.confidence else parse.sentence for parse in parses)
-    return texts_in_file(sentences, is_start=is_start)
-
-
-def _drawn(drawings: Iterable[Drawing], shape: Shape, path: str, title: str) -> Iterator[str]:
-    """Yield drawn trees; `title` is the heading of a page."""
+    if shape == "conllu":
+        sentences = (each.with_confidence() if options.confidence else each.sentence for each in results)
+        return texts_in_file(sentences, is_start=is_start)
+    drawings = (drawing_of(each, steps=options.steps, marks_changes=marks_changes) for each in results)
     if shape == "tree":
         return _as_trees(drawings, pen_for_stdout() if path == "-" else Pen())
     if shape == "svg":
@@ -443,22 +411,16 @@ def write_treebank_as(
 
     def counted() -> Iterator[Sentence]:
         for sentence in sentences:
-            lost.update(_table_losses(sentence))
+            if shape in ("json", *TABLES):
+                lost.update(_table_losses(sentence))
             yield sentence
 
-    texts: Iterable[str]
     if shape == "parquet":
         write_table(counted(), path, Content())
-        return lost
-    if shape == "json":
-        texts = (_json_line(sentence, _values(sentence)) for sentence in counted())
-    elif shape in DELIMITERS:
-        texts = csv_texts(counted(), Content(), delimiter=DELIMITERS[shape])
     else:
-        texts = _drawn(map(drawing_of, sentences), shape, path, title)
-    with open_whole(path, shape) as sink:
-        for text in texts:
-            sink.write(text)
+        with open_whole(path, shape) as sink:
+            for text in texts_of(counted(), shape, path, OutputOptions(), title=title):
+                sink.write(text)
     return lost
 
 
@@ -473,13 +435,16 @@ def _table_losses(sentence: Sentence) -> Counter[str]:
     return +lost
 
 
-def _json_line(sentence: Sentence, values: Mapping[str, object]) -> str:
+def _json_line(source: Parse | Sentence) -> str:
     """Return a line of JSON that starts with the file of the sentence, unless it comes from a stream or a text."""
+    values, sentence = (
+        (_values(source), source) if isinstance(source, Sentence) else (source.to_dict(), source.sentence)
+    )
     file = {"file": visible(sentence.path)} if sentence.path not in ("", name_of("-")) else {}
     return json.dumps({**file, **values}, ensure_ascii=False) + "\n"
 
 
-def _values(sentence: Sentence) -> dict[str, object]:
+def _values(sentence: Sentence) -> dict[str, Any]:
     """Return a sentence of a treebank as values that JSON can represent, with the names of a parse's values."""
     text = own_text(sentence)
     columns = ("number", "form", "lemma", "upos", "xpos", "feats", "head", "label")
@@ -488,5 +453,5 @@ def _values(sentence: Sentence) -> dict[str, object]:
         for word, (start, end) in zip(sentence.words, spans_in(text, sentence), strict=True)
     ]
     tokens = [{"form": each.form, "words": list(each.words)} for each in sentence.tokens() if len(each.words) > 1]
-    values: dict[str, object] = {"sent_id": sentence.sent_id, "text": text, "words": words}
+    values: dict[str, Any] = {"sent_id": sentence.sent_id, "text": text, "words": words}
     return values | ({"multiword_tokens": tokens} if tokens else {})

@@ -15,9 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from treefine.errors import AlignmentError, TreefineError
+from treefine.errors import AlignmentError, TreefineError, count
 from treefine.treebank.files import COMPRESSED, linked_file, not_written, open_locked, open_output
-from treefine.wording import count
 
 
 class _LastSentence(NamedTuple):
@@ -108,16 +107,16 @@ def open_part(target: str | os.PathLike[str], *, is_json: bool, is_resumed: bool
             file.close()
 
 
-def check_leftover(target: str | os.PathLike[str], *, is_json: bool) -> None:
+def check_leftover(target: str, *, is_json: bool) -> None:
     """Raise an error if an interrupted run has left a part file with sentences, which a new run would discard."""
-    path, name = part_of(target), os.fspath(target)
+    path = part_of(target)
     if not path.is_file():
         return
-    with _locked(path, name) as file:
+    with _locked(path, target) as file:
         last = _last_sentence(file, is_json=is_json)
     if last is not None:
         message = f"{path.name} has {count(last.number, 'sentence')} of an interrupted run."
-        raise TreefineError(message, hint="Add --resume to continue it, or --force to start over.", path=name)
+        raise TreefineError(message, hint="Add --resume to continue it, or --force to start over.", path=target)
 
 
 def _next_step(file: BinaryIO, path: Path) -> str:
@@ -145,22 +144,17 @@ def _locked(path: Path, name: str) -> BinaryIO:
 def _last_sentence(file: BinaryIO, *, is_json: bool) -> _LastSentence | None:
     """Find the last complete sentence of a part file."""
     file.seek(0)
-    number = position = start = 0
-    first, stop = 0, 0  # of the last complete sentence
-    is_within = False
+    number = position = first = stop = 0
+    start: int | None = None  # of the sentence at hand
     for line in file:
         is_blank = not line.removeprefix(codecs.BOM_UTF8).strip(b"\r\n")
-        if not is_blank and not is_within:
-            is_within, start = True, position
+        if start is None and not is_blank:
+            start = position if number else 0  # a file may start with blank lines
         position += len(line)
-        if is_within and line.endswith(b"\n") and (is_blank or is_json):
-            number += 1
-            first, stop = (start if number > 1 else 0), position  # a file may start with blank lines
-            is_within = False
-    if not number:
-        return None
+        if start is not None and line.endswith(b"\n") and (is_blank or is_json):
+            number, first, stop, start = number + 1, start, position, None
     file.seek(first)
-    return _LastSentence(number, first, file.read(stop - first))
+    return _LastSentence(number, first, file.read(stop - first)) if number else None
 
 
 def _words_of(record: bytes) -> list[str]:

@@ -5,45 +5,43 @@ from __future__ import annotations
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from treefine.drawing.html import GENERATOR
-from treefine.errors import EmptyError, LongSentenceWarning, TreebankError, TreefineError
+from treefine.errors import EmptyError, LongSentenceWarning, TreebankError, TreefineError, losses_line, shorten, visible
+from treefine.errors import count as counted
 from treefine.fast.file_workers import FileParser, FilePart, FileReport, missing_tags
 from treefine.jobs.changes import Changes, open_changes
-from treefine.jobs.inputs import Input, TextCheck, find_inputs, open_source, read_input
+from treefine.jobs.inputs import Input, InputKind, TextCheck, open_source, read_input
 from treefine.jobs.outputs import (
-    DELIMITERS,
+    TABLES,
     OutputFile,
     OutputOptions,
-    Shape,
+    Sink,
     drop_stdout,
-    open_sink,
     open_whole,
-    plan_outputs,
-    texts_of_parses,
+    texts_of,
     write_table,
 )
+from treefine.jobs.part_file import Part, open_part
 from treefine.model.vocabulary import language_of
 from treefine.parsing.annotate import with_newdoc
-from treefine.parsing.table import Content, csv_texts
+from treefine.parsing.table import Content
+from treefine.segmenter.cut import Segmented
 from treefine.segmenter.language import table
-from treefine.treebank.conllu import FORMATS, convert, cut_treebank, losses, read_treebank, texts_in_file
+from treefine.treebank.conllu import FORMATS, convert, cut_treebank, losses, read_treebank
 from treefine.treebank.constraints import decisions_in, label_warning
 from treefine.treebank.files import name_of
 from treefine.treebank.schemes import read_label_map
 from treefine.treebank.sentence import Format, Sentence
-from treefine.wording import count as counted
-from treefine.wording import losses_line, shorten, visible
 
 if TYPE_CHECKING:
     from treefine.parsing.options import ParserOptions
     from treefine.parsing.parse import Parse
     from treefine.parsing.parser import Parser
-    from treefine.segmenter.cut import Segmented
 
 _TEXT_WIDTH, _WORD_WIDTH = 60, 20  # columns of a line of --review
 
@@ -62,32 +60,11 @@ class Listener:
     advance: Callable[..., None] = _ignore  # with a number of bytes read, and `sentences=`, how many are written
 
 
-SILENT = Listener()
-
-
-def parse_files(
-    parser: Parser,
-    sources: Sequence[str],
-    output: str,
-    shape: Shape | None = None,
-    options: OutputOptions | None = None,
-    listener: Listener = SILENT,
-) -> bool:
-    """Parse texts, files, folders or patterns into a file or a folder, as `treefine parse` does.
-
-    Return whether every input was parsed and contained a sentence.
-    """
-    options = options or OutputOptions(k=parser.k)
-    return write_outputs(
-        parser, plan_outputs(find_inputs(sources, output=output), output, shape, options), options, listener
-    )
-
-
 def write_outputs(
     parser: Parser,
     files: Sequence[OutputFile],
     options: OutputOptions,
-    listener: Listener = SILENT,
+    listener: Listener,
     *,
     counts_changes: bool = False,
     workers: int | None = None,
@@ -180,36 +157,41 @@ class _Writer:
         self.lost: dict[Format, Counter[str]] = {}  # items that each output format cannot hold
         self._check = TextCheck(parser.new_language_check(), self.warn)
         self._languages: set[tuple[str, str]] = set()  # files and their languages that were printed
-        self._has_begun = False
+        self._generator = GENERATOR + (f", model {visible(options.model)}" if options.model else "")
 
     def warn(self, warning: TreefineError) -> None:
         """Print a warning with its place."""
         self.listener.warn(str(warning))
 
     def write(self, file: OutputFile) -> None:
-        """Parse the sentences of the inputs and write the output."""
-        if self.options.review is not None and file.path == "-":  # the list replaces the trees
-            deque(self._parses(file, 0), maxlen=0)
+        """Parse the sentences of the inputs and write the output, or only list those to review."""
+        if self.options.review is not None and file.path == "-":
+            deque(self._results(file, 0), maxlen=0)
         elif file.shape == "parquet":
             names = ("trust", "max_steps", "stop_above", "tags", "is_projective", "keep", "k", "precision")
             about = {"model": self.options.model, **{name: getattr(self.parser, name) for name in names}}
             content = Content(self.options.confidence, self.options.k > 1, self.changes is not None)
-            results = self._trees(file, 0) if self._wants_only_trees else self._parses(file, 0)
-            write_table(results, file.path, content, about)
+            write_table(self._results(file, 0), file.path, content, about)
         else:
-            with open_sink(file, self.options) as sink:
+            opened: AbstractContextManager[Sink | Part] = (
+                open_part(file.path, is_json=file.shape == "json", is_resumed=self.options.resume)
+                if file.can_be_resumed(self.options)
+                else open_whole(file.path, file.shape)
+            )
+            with opened as sink:
                 for text in self._texts(file, sink.skip):
                     sink.write(text)
 
     def could_use_workers(self, file: OutputFile) -> bool:
         """Return whether worker processes can read and write the treebanks of this output."""
-        return self._wants_only_trees and file.shape == "conllu" and all(each.is_treebank for each in file.inputs)
+        are_treebanks = file.shape == "conllu" and all(source.is_treebank for source in file.inputs)
+        return are_treebanks and self._wants_only_trees(file)
 
-    @property
-    def _wants_only_trees(self) -> bool:
-        """Whether only trees are wanted; they are faster to compute without confidence."""
+    def _wants_only_trees(self, file: OutputFile) -> bool:
+        """Return whether only trees are wanted, which are faster to compute without confidence."""
         is_more_wanted = self.options.confidence or self.options.k > 1
-        return not is_more_wanted and self.options.review is None and self.changes is None
+        has_only_trees = file.shape in ("conllu", *TABLES)
+        return has_only_trees and not is_more_wanted and self.options.review is None and self.changes is None
 
     def _texts(self, file: OutputFile, skip: int) -> Iterator[str]:
         """Yield the text of the output, without the first `skip` sentences."""
@@ -217,43 +199,44 @@ class _Writer:
             lost = Counter[str]() if file.form is None else self.lost.setdefault(file.form, Counter())
             report = FileReport(lost, self.warn, lambda number: self.listener.advance(sentences=number))
             return self.file_parser.texts(self._file_parts(file), report, skip=skip)
-        if self._wants_only_trees and file.shape == "conllu":
-            return texts_in_file((tree.sentence for tree in self._trees(file, skip)), is_start=not skip)
-        if self._wants_only_trees and file.shape in DELIMITERS:
-            return csv_texts(self._trees(file, skip), Content(), delimiter=DELIMITERS[file.shape])
-        marks_changes = self.changes is not None
-        parses = self._parses(file, skip)
-        return texts_of_parses(parses, file, self.options, is_start=not skip, marks_changes=marks_changes)
+        return texts_of(
+            self._results(file, skip),
+            file.shape,
+            file.path,
+            self.options,
+            title=file.title,
+            is_start=not skip,
+            marks_changes=self.changes is not None,
+        )
 
     def _file_parts(self, file: OutputFile) -> Iterator[FilePart]:
         """Split the treebanks into parts for the workers."""
         for source in file.inputs:
             name, kind = name_of(source.name), str(source.kind)
             to = None if file.form is None or file.form.title == FORMATS[kind].title else file.form.name
-            with self._empty_is_reported(), open_source(source, on_bytes=self.listener.advance) as (stream, _):
+            with self._opened(source) as (stream, _):
                 for stretch in cut_treebank(stream, name):
                     yield FilePart(stretch, name, kind, to, names_file=file.names_inputs and stretch.line == 1)
 
-    def _trees(self, file: OutputFile, skip: int) -> Iterator[Segmented]:
-        """Yield the trees of an output, without the first `skip` sentences."""
+    def _results(self, file: OutputFile, skip: int) -> Iterator[Segmented | Parse]:
+        """Yield the trees or parses of an output, without the first `skip`; record changes and sentences to review."""
         read: deque[Segmented] = deque()
-        sentences = (segmented.sentence for segmented in self._sentences(file, skip, read))
-        for sentence in self.parser.stream_trees(sentences, skip=skip):
-            self._report_language(sentence)
-            yield replace(read.popleft(), sentence=with_newdoc(sentence) if file.names_inputs else sentence)
-            self.listener.advance(sentences=1)
-
-    def _parses(self, file: OutputFile, skip: int) -> Iterator[Parse]:
-        """Yield the parses of an output, without the first `skip`; record changes and sentences to review."""
-        read: deque[Segmented] = deque()
-        for parse in self.parser.stream_segmented(self._sentences(file, skip, read), skip=skip):
-            self._report_language(parse.sentence)
+        sentences = self._sentences(file, skip, read)
+        results: Iterator[Segmented | Parse]
+        if self._wants_only_trees(file):
+            trees = self.parser.stream_trees((segmented.sentence for segmented in sentences), skip=skip)
+            results = (replace(read[0], sentence=sentence) for sentence in trees)
+        else:
+            results = self.parser.stream_segmented(sentences, skip=skip)
+        for result in results:
+            self._report_language(result.sentence)
             arcs = read.popleft().sentence.arcs
-            if self.changes is not None:
-                parse = self.changes.add(parse, arcs)
-            self.write_changes(parse)
-            self._review(parse, file)
-            yield replace(parse, sentence=with_newdoc(parse.sentence)) if file.names_inputs else parse
+            if not isinstance(result, Segmented):
+                if self.changes is not None:
+                    result = self.changes.add(result, arcs)
+                self.write_changes(result)
+                self._review(result, file)
+            yield replace(result, sentence=with_newdoc(result.sentence)) if file.names_inputs else result
             self.listener.advance(sentences=1)
 
     def _sentences(self, file: OutputFile, skip: int, read: deque[Segmented]) -> Iterator[Segmented]:
@@ -262,13 +245,10 @@ class _Writer:
         They are converted before parsing, so that the output format has a column for predicted tags.
         """
         needed, numbers, number = self.parser.plan().needed_columns, count(1), 0
-        is_unwarned, generator = True, _generator(self.options.model)
+        is_unwarned, generator = True, self._generator
         lost = None if file.form is None else self.lost.setdefault(file.form, Counter())
         for source in file.inputs:
-            with (
-                self._empty_is_reported(),
-                open_source(source, on_bytes=self.listener.advance) as (stream, kind),
-            ):
+            with self._opened(source) as (stream, kind):
                 for segmented in read_input(
                     stream, kind, source, self.parser, numbers, generator=generator, check=self._check
                 ):
@@ -282,17 +262,15 @@ class _Writer:
                             lost.update(losses(sentence, file.form))
                         sentence = convert(sentence, file.form)
                         segmented = replace(segmented, sentence=sentence)
-                    if is_unwarned and (warning := self._label_warning(sentence)) is not None:
-                        self.warn(warning)
-                        is_unwarned = False
+                    if is_unwarned and (constraints := decisions_in(sentence, self.parser.keep)):
+                        warning = label_warning(sentence, constraints, self.parser.model.vocabulary.labels)
+                        if warning is not None:
+                            self.warn(warning)
+                            is_unwarned = False
                     if number >= skip:
                         read.append(segmented)
                     number += 1
                     yield segmented
-
-    def _label_warning(self, sentence: Sentence) -> TreebankError | None:
-        constraints = decisions_in(sentence, self.parser.keep)
-        return label_warning(sentence, constraints, self.parser.model.vocabulary.labels)
 
     def _report_language(self, sentence: Sentence) -> None:
         """Print the language that was identified, once for each file."""
@@ -317,20 +295,16 @@ class _Writer:
             drop_stdout()
 
     @contextmanager
-    def _empty_is_reported(self) -> Iterator[None]:
-        """Report an input without sentences, and stop only if it is the only input."""
+    def _opened(self, source: Input) -> Iterator[tuple[BinaryIO, InputKind]]:
+        """Open an input; report one without sentences, and stop only if it is the only input."""
         try:
-            yield
+            with open_source(source, on_bytes=self.listener.advance) as opened:
+                yield opened
         except EmptyError as error:
             if not self.may_be_empty:
                 raise
             self.listener.error(str(error))
             self.n_empty += 1
-
-
-def _generator(model: str) -> str:
-    """Return the program and the model, for the first comment of the output."""
-    return f"{GENERATOR}, model {visible(model)}" if model else GENERATOR
 
 
 def _review_line(parse: Parse) -> str:

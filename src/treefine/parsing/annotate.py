@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from treefine.config import Column
+from treefine.errors import visible
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Layout, Sentence
-from treefine.wording import visible
 
 _STARTS = re.compile(r"#\s*(generator\s*=|new(doc|par)\b)")
 _CONFIDENCE, _AGREEMENT = "Conf", "Agree"  # keys in MISC

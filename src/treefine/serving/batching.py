@@ -28,7 +28,7 @@ import torch
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from treefine.cores import give_back_memory
-from treefine.errors import TreefineError
+from treefine.errors import TreefineError, count
 from treefine.parsing.options import ParserOptions
 from treefine.parsing.parser import Parser
 from treefine.parsing.plan import LanguageChoice
@@ -38,7 +38,6 @@ from treefine.serving.limits import ServerLimits, ServingError
 from treefine.serving.requests import ParseRequest
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.sentence import Sentence
-from treefine.wording import count
 from treefine.worker_process import UnwantedError, WorkerDiedError, WorkerProcess, check_wanted
 
 BATCH_WORK = 12_000  # some seconds; see `limits.work_of`

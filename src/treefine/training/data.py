@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from treefine.config import COLUMNS, Column
-from treefine.errors import ConfigError, TreefineError
+from treefine.errors import ConfigError, TreefineError, count
 from treefine.evaluation.scores import rule_of
 from treefine.model.vocabulary import language_of
 from treefine.parsing.initial import empty
@@ -32,7 +32,6 @@ from treefine.treebank.conllu import read_treebank, tree_faults
 from treefine.treebank.files import COMPRESSED, open_input, utf8_lines
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
-from treefine.wording import count
 
 _Member = TypeVar("_Member")
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from treefine.errors import TreefineError
+from treefine.errors import TreefineError, count
 from treefine.training.checkpoint import FolderNames, TrainingState
 from treefine.training.data import Data
 from treefine.training.new_model import TrainedBase
 from treefine.training.recipe import FILES, CardSettings, Recipe, recipe_toml
 from treefine.training.targets import DistillationData
 from treefine.version import __version__
-from treefine.wording import count
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

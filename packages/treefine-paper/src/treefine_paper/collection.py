@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from treefine.errors import count
 from treefine.training.recipe import FILES
-from treefine.wording import count
 from treefine_paper.results import SystemResult, chosen_seed
 from treefine_paper.systems import BIAFFINE, MULTI, SYSTEMS
 from treefine_paper.treebanks import RELEASE, TREEBANKS, in_words

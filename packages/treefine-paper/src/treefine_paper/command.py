@@ -12,8 +12,7 @@ import typer
 from treefine.cli.options import JSON, THREADS, argument, option
 from treefine.cli.terminal import is_quiet, say, warn
 from treefine.cores import use_threads
-from treefine.errors import TreefineError
-from treefine.wording import count
+from treefine.errors import TreefineError, count
 
 if TYPE_CHECKING:
     from treefine_paper.plan import ReproductionPlan

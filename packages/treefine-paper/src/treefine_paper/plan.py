@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from treefine.config import read_settings
-from treefine.errors import ConfigError
+from treefine.errors import ConfigError, count
 from treefine.evaluation.tables import Table
 from treefine.training.recipe import EMPTY, FILES, Recipe, recipe_of
 from treefine.treebank.files import open_input
-from treefine.wording import clock, count
 from treefine_paper.biaffine import BiLSTMSettings, trees_file
 from treefine_paper.systems import (
     BIAFFINE,
@@ -28,7 +27,7 @@ from treefine_paper.systems import (
     encoder_config,
     training_settings,
 )
-from treefine_paper.treebanks import RELEASE, SPLITS, TREEBANKS, PaperFiles, find_paper_files, in_words
+from treefine_paper.treebanks import RELEASE, SPLITS, TREEBANKS, PaperFiles, clock, find_paper_files, in_words
 
 Start = Literal["encoder", "multi"]
 # Rough costs of one GPU, for the estimate before anything was measured.

@@ -21,7 +21,6 @@ from treefine.training.recipe import Recipe, recipe_toml
 from treefine.training.train import begin_folder, check_folder, locked, train
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import open_output
-from treefine.wording import clock
 from treefine.worker_process import WorkerDiedError, WorkerProcess
 from treefine_paper.biaffine import train_biaffine
 from treefine_paper.plan import ReproductionPlan, TrainingRun, run_of, scaled
@@ -37,7 +36,7 @@ from treefine_paper.results import (
     write_result,
 )
 from treefine_paper.systems import BIAFFINE, MULTI, SYSTEMS
-from treefine_paper.treebanks import PaperFiles
+from treefine_paper.treebanks import PaperFiles, clock
 
 KeepModels = Literal["all", "chosen"]
 RESULTS, RECIPES = "results", "recipes"  # folders in that of the reproduction

@@ -6,16 +6,16 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from treefine.errors import count
 from treefine.evaluation.scores import relative_error_reduction
 from treefine.evaluation.significance import ALPHA
 from treefine.evaluation.tables import Table, TableCell
 from treefine.training.recipe import FILES
-from treefine.wording import clock, count
 from treefine_paper import paper
 from treefine_paper.collection import DASH, SYSTEM_TITLES, UD, ResultCollection, percent
 from treefine_paper.results import SystemResult
 from treefine_paper.systems import BIAFFINE, MULTI, SYNTR, SYSTEMS, TABLE_1
-from treefine_paper.treebanks import TREEBANKS, in_words
+from treefine_paper.treebanks import TREEBANKS, clock, in_words
 
 Metric: TypeAlias = Literal["UAS", "LAS"]
 METRICS: tuple[Metric, Metric] = ("UAS", "LAS")

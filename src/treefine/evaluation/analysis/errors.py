@@ -13,6 +13,7 @@ from typing import cast
 
 import numpy as np
 
+from treefine.errors import count
 from treefine.evaluation.pairing import AlignedWords, Treebank, WordColumns, load_words
 from treefine.evaluation.properties import PROPERTIES, Point, Tally, Value, draw_curves, join, merged, tally
 from treefine.evaluation.scores import Score, all_marks, all_scores, head_confusions, label_confusions, rule_of
@@ -21,7 +22,6 @@ from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import Source
 from treefine.treebank.graph import find_cycles
 from treefine.treebank.sentence import BLANK, Sentence, sentences_in
-from treefine.wording import count
 
 TOGETHER = "all together"  # the name of all treebanks together in a report
 BAND_SAMPLES = 1000

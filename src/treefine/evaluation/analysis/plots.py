@@ -8,9 +8,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from treefine.errors import TreefineError
+from treefine.errors import TreefineError, safe_html, shorten, visible
 from treefine.evaluation.properties import Point, merged
-from treefine.wording import safe_html, shorten, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from treefine.drawing.html import page_end, page_start, tree_figure
 from treefine.drawing.picture import Picture
+from treefine.errors import count, shorten, visible
 from treefine.evaluation.analysis.errors import EXAMPLES, Analysis, SentenceDifference
 from treefine.evaluation.analysis.plots import MOST_BANDS, curve_chart, image_of, row_chart
 from treefine.evaluation.analysis.refinement import (
@@ -33,7 +34,6 @@ from treefine.evaluation.significance import Comparison
 from treefine.evaluation.tables import Table, TableCell, comparison_json, comparison_table, confusion_table, scores_json
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import BLANK, Sentence
-from treefine.wording import count, shorten, visible
 
 DEFINITIONS = {  # of each property
     "dependency length": "the distance in words between a word and its head; neighbours have 1, root words have ROOT",
