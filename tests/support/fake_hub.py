@@ -17,7 +17,7 @@ from tokenizers import normalizers
 
 from tests.support.tiny import short
 from tests.support.tiny_tokenizers import wordpiece
-from tests.support.toy_hub import INNER, WIDTH, encoder_shapes, random_weights
+from tests.support.toy_hub import bert_config, encoder_shapes, random_weights
 from treefine.training import new_recipe, segmenter
 from treefine.treebank.conllu import write_treebank
 
@@ -70,21 +70,7 @@ def write_bert(folder: Path) -> None:
     pieces = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().__getitem__)
     (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false, "model_max_length": 512}')
-    config = {
-        "architectures": ["BertForMaskedLM"],
-        "model_type": "bert",
-        "hidden_act": "gelu",
-        "hidden_size": WIDTH,
-        "intermediate_size": INNER,
-        "layer_norm_eps": 1e-12,
-        "max_position_embeddings": 66,
-        "num_attention_heads": 2,
-        "num_hidden_layers": 2,
-        "pad_token_id": 0,
-        "type_vocab_size": 2,
-        "vocab_size": len(pieces),
-    }
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(bert_config(len(pieces), n_positions=66)))
     weights = random_weights(encoder_shapes(len(pieces), is_old=True, n_positions=66))
     weights["cls.predictions.bias"] = torch.zeros(len(pieces))  # of the language model, which a parser does not need
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})

@@ -24,18 +24,3 @@ def by_ufal(scores: NDArray[np.float64]) -> NDArray[np.int64]:
     np.fill_diagonal(work, -np.inf)  # the diagonal does not change the tree, but a high one takes far longer
     heads, _ = chu_liu_edmonds(work)
     return np.array([0, *heads[1:]])
-
-
-def by_networkx(scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the best tree, searched for each root in turn."""
-    import networkx
-
-    words = range(1, len(scores))
-    found = []
-    for root in words:
-        graph = networkx.DiGraph([(0, root, {"weight": scores[root, 0]})])
-        arcs = ((head, word) for word in words for head in words if word not in (head, root))
-        graph.add_weighted_edges_from((head, word, scores[word, head]) for head, word in arcs)
-        tree = networkx.maximum_spanning_arborescence(graph)
-        found.append((tree.size("weight"), root, {word: head for head, word in tree.edges}))
-    return np.array([0, *(head for _, head in sorted(max(found)[2].items()))])

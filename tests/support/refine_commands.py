@@ -6,8 +6,6 @@ from pathlib import Path
 
 from treefine import Graph
 
-OLDER = {"obj": "dobj", "root": "ROOT", "nmod:poss": "poss", "acl:relcl": "relcl"}
-
 
 def damaged(sentences, seed=1):
     dice = random.Random(seed)

@@ -90,9 +90,6 @@ def tiny_syntr(**options):
     return tiny_model(relations=RelationSettings(graph="none"), **options)
 
 
-tiny_biaffine = tiny_syntr  # the old name, until all tests have the new one
-
-
 def _random(model, seed, scale):
     generator = torch.Generator().manual_seed(seed)
     for weight in model.parameters():

@@ -21,17 +21,27 @@ SENTENCES = [
     "The station was hidden behind three umbrellas and a very talkative gardener.",
     "Every story about the harbour ends with the weather, and every ending is the same.",
 ]
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def wordpiece() -> Tokenizer:
     """Build one like BERT's: [PAD] 0, [UNK] 1, [CLS] 2, [SEP] 3, [MASK] 4; then characters, then longer pieces."""
-    tokenizer = Tokenizer(models.WordPiece(_frequent_parts(200), unk_token="[UNK]"))
-    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    parts = _parts(" ".join(SENTENCES).lower().split(), inside="##")
+    return bert_tokenizer([*SPECIALS, *_best(parts, 200)], lowercase=True)
+
+
+def bert_tokenizer(pieces: list[str], *, lowercase: bool) -> Tokenizer:
+    """Build the tokenizer that BertTokenizerFast writes for these pieces."""
+    numbers = {piece: number for number, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(SPECIALS)
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(each, numbers[each]) for each in ("[CLS]", "[SEP]")],
     )
     return tokenizer
 
@@ -70,12 +80,6 @@ KINDS = [wordpiece, byte_bpe, unigram]
 
 
 # The trainers of WordPiece and Unigram are not deterministic, so we count parts of words ourselves.
-
-
-def _frequent_parts(n_pieces: int) -> dict[str, int]:
-    parts = _parts(" ".join(SENTENCES).lower().split(), inside="##")
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_best(parts, n_pieces)]
-    return {piece: number for number, piece in enumerate(pieces)}
 
 
 def _scored_parts(n_pieces: int) -> list[tuple[str, float]]:

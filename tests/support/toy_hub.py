@@ -3,12 +3,9 @@
 The files and settings are those of huggingface.co/google-bert/* and of huggingface.co/tohoku-nlp/bert-base-japanese:
 
 - All are BertForMaskedLM with the heads of pre-training: `bert.pooler`, `cls.predictions` and `cls.seq_relationship`.
-  None has `position_ids`: the hub lists no integers among the contents of their pickles.
 - In pytorch_model.bin, `cls.predictions.decoder.weight` is the table of word embeddings. A safetensors file cannot
-  store a tensor twice, so model.safetensors lacks that name. Both files are older than the zip format and the metadata
-  that today's libraries write.
-- bert-base-uncased names the weights of its norms gamma and beta. We assume the same of the two other models by Google,
-  and weight and bias in the German and the Japanese model, which were converted later.
+  store a tensor twice, so model.safetensors lacks that name. Both files are older than the zip format.
+- The models by Google name the weights of their norms gamma and beta, the others weight and bias.
 - Only the Japanese model has neither model.safetensors nor tokenizer.json. Its config.json names its tokenizer.
 """
 
@@ -19,22 +16,14 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from torch import Tensor
 
+from tests.support.tiny_tokenizers import bert_tokenizer
 from tests.support.toy_treebanks import CHINESE, ENGLISH, GERMAN, UD, Language
 
 WIDTH, INNER, LAYERS, ATTENTION_HEADS, POSITIONS = 16, 24, 2, 2, 128
 Shapes = dict[str, tuple[int, ...]]
 
-_POOLER = {
-    "directionality": "bidi",
-    "pooler_fc_size": WIDTH,
-    "pooler_num_attention_heads": ATTENTION_HEADS,
-    "pooler_num_fc_layers": 3,
-    "pooler_size_per_head": WIDTH // ATTENTION_HEADS,
-    "pooler_type": "first_token_transform",
-}
 _UNUSED = tuple(f"[unused{number}]" for number in range(1, 10))  # 99 on the hub
 _GOOGLE = ("[PAD]", *_UNUSED, "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<S>", "<T>")
 _OTHER = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -57,41 +46,22 @@ class HubEncoder:
 _CASED = {"do_lower_case": False, "model_max_length": 512}
 ENCODERS = {
     "bert-base-multilingual-cased": HubEncoder(
-        tuple(language for _, language in UD.values()), _GOOGLE, _POOLER, _CASED, is_old=True
+        tuple(language for _, language in UD.values()), _GOOGLE, tokenizer_config=_CASED, is_old=True
     ),
-    "bert-base-chinese": HubEncoder((CHINESE,), _GOOGLE, _POOLER, _CASED, is_old=True),
+    "bert-base-chinese": HubEncoder((CHINESE,), _GOOGLE, tokenizer_config=_CASED, is_old=True),
     "bert-base-uncased": HubEncoder(
         (ENGLISH,),
         ("[PAD]", "[unused0]", *_UNUSED, "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
-        {
-            "gradient_checkpointing": False,
-            "position_embedding_type": "absolute",
-            "transformers_version": "4.6.0.dev0",
-            "use_cache": True,
-        },
-        {"do_lower_case": True, "model_max_length": 512},
+        tokenizer_config={"do_lower_case": True, "model_max_length": 512},
         is_old=True,
-        other_files=(
-            "LICENSE",
-            "model.onnx",
-            "rust_model.ot",
-            "coreml/fill-mask/float32_model.mlpackage/Manifest.json",
-            "coreml/fill-mask/float32_model.mlpackage/Data/com.apple.CoreML/weights/weight.bin",
-        ),
+        other_files=("model.onnx", "coreml/fill-mask/float32_model.mlpackage/Manifest.json"),
     ),
-    "bert-base-german-cased": HubEncoder(
-        (GERMAN,), _OTHER, {}, _CASED, other_files=("onnx/config.json", "onnx/model.onnx")
-    ),
+    "bert-base-german-cased": HubEncoder((GERMAN,), _OTHER, {}, _CASED, other_files=("onnx/config.json",)),
     "cl-tohoku/bert-base-japanese": HubEncoder(
         (_JAPANESE,),
         _OTHER,
         {"tokenizer_class": "BertJapaneseTokenizer"},
-        {
-            "do_lower_case": False,
-            "subword_tokenizer_type": "wordpiece",
-            "word_tokenizer_type": "mecab",
-            "model_max_length": 512,
-        },
+        _CASED | {"subword_tokenizer_type": "wordpiece", "word_tokenizer_type": "mecab"},
         is_fast=False,
     ),
 }
@@ -108,10 +78,10 @@ def toy_encoder(folder: Path, name: str) -> None:
     pieces = vocabulary_of(encoder)
     (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
     _write_json(folder / "tokenizer_config.json", encoder.tokenizer_config)
-    _write_json(folder / "config.json", _config(len(pieces)) | encoder.config)
+    _write_json(folder / "config.json", bert_config(len(pieces)) | encoder.config)
     weights = random_weights(encoder_shapes(len(pieces), is_old=encoder.is_old) | _heads(len(pieces), encoder.is_old))
     if encoder.is_fast:
-        tokenizer_of(pieces, lowercase=encoder.tokenizer_config["do_lower_case"]).save(str(folder / "tokenizer.json"))
+        bert_tokenizer(pieces, lowercase=encoder.tokenizer_config["do_lower_case"]).save(str(folder / "tokenizer.json"))
         save_file(weights, folder / "model.safetensors")
     weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"]
     torch.save(weights, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
@@ -130,22 +100,6 @@ def vocabulary_of(encoder: HubEncoder) -> list[str]:
     inside = [f"##{each}" for each in characters if each.isalnum() or not each.isascii()]
     longer = [part for each in syllables if len(each) > 1 for part in (each, f"##{each}")]
     return list(dict.fromkeys([*encoder.specials, *characters, *inside, *longer]))
-
-
-def tokenizer_of(pieces: list[str], *, lowercase: bool) -> Tokenizer:
-    """Build the tokenizer that BertTokenizerFast writes for these pieces."""
-    numbers = {piece: number for number, piece in enumerate(pieces)}
-    tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
-    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[(each, numbers[each]) for each in ("[CLS]", "[SEP]")],
-    )
-    return tokenizer
 
 
 def encoder_shapes(n_pieces: int, *, is_old: bool, n_positions: int = POSITIONS) -> Shapes:
@@ -182,17 +136,15 @@ def _norm(name: str, is_old: bool) -> Shapes:
     return {f"{name}.LayerNorm.{scale}": (WIDTH,), f"{name}.LayerNorm.{shift}": (WIDTH,)}
 
 
-def _config(n_pieces: int) -> dict[str, Any]:
+def bert_config(n_pieces: int, *, n_positions: int = POSITIONS) -> dict[str, Any]:
+    """Return the settings that every BERT has."""
     return {
         "architectures": ["BertForMaskedLM"],
-        "attention_probs_dropout_prob": 0.1,
         "hidden_act": "gelu",
-        "hidden_dropout_prob": 0.1,
         "hidden_size": WIDTH,
-        "initializer_range": 0.02,
         "intermediate_size": INNER,
         "layer_norm_eps": 1e-12,
-        "max_position_embeddings": POSITIONS,
+        "max_position_embeddings": n_positions,
         "model_type": "bert",
         "num_attention_heads": ATTENTION_HEADS,
         "num_hidden_layers": LAYERS,

@@ -2,24 +2,15 @@
 
 python -m tests.support.tutorials docs/tutorials/parse-a-folder.md    # run a page and write the real outputs into it
 
-`run(page)` runs one page in the current folder, which the test makes an empty temporary one. The folder holds a link
-`docs` to the checkout's docs, so a page can start with `$ cp -r docs/tutorials/data/NAME .`. Blocks run in order and
-share the folder, the environment and the Python variables:
+Blocks run in order in an empty folder with a link `docs`, and share the folder, the environment and the variables:
 
-- A ```console block holds commands (`$ …`; a line that ends in a backslash continues) and under each its output.
-  `treefine …` runs in this process and so loads torch once; `cd FOLDER` holds for the rest of the page; everything else
-  (also `treefine` with a pipe, a redirection or `||`) goes to a shell, with this Python's commands on PATH and
-  COLUMNS=80. The output is standard output and standard error together. A command must exit with 0, unless its output
-  starts with "treefine: " (an expected error).
+- A ```console block holds commands (`$ …`) and under each its output. `treefine …` runs in this process and so loads
+  torch once; everything else, also `treefine` with a pipe or a redirection, goes to a shell. A command must exit with
+  0, unless its output starts with "treefine: " (an expected error).
 - A ```python block with `>>>` is a doctest; `...` in an expected output matches anything, also in consoles.
-- A block with a title, such as ```toml title="my.toml", is written to that file.
-- All other blocks are only shown.
+- A block with a title, such as ```toml title="my.toml", is written to that file. All other blocks are only shown.
 
-Outputs must be equal, except for numbers such as 0.97 (one digit, a point, two digits): these are confidences, which
-depend a little on the machine, and may differ by 0.05.
-
-A page that needs more than docs/ (a toy treebank, a fake hub) has a context manager in `PREPARATIONS`, under the name
-of the page without ".md". It is entered in the temporary folder before the first block, and left after the last one.
+Numbers such as 0.97 are confidences, which depend a little on the machine, and may differ by 0.05.
 """
 
 import contextlib
