@@ -23,7 +23,7 @@ from benchmarks.annotation.screen import Screen, StudioProcess, chromium
 from benchmarks.options import ROWS_FILE, TREEBANKS_FOLDER, command, count, option
 from benchmarks.rows import TREEBANKS, english_path, save_row
 from treefine import Parser, Sentence, TreefineError, read_treebank, write_treebank
-from treefine.studio.journal import Journal
+from treefine.studio.document import Journal
 from treefine.treebank.edits import set_comment
 
 KINDS = ("corrections", "kills", "opening", "latency")

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from tests.support.commands import failed, invoke
 from tests.support.studio_files import until
 from tests.support.studio_pages import DOG, RAIN, STARS, TREES
-from treefine.studio.session import model_of
+from treefine.studio.project import model_of
 
 OTHER = STARS.replace("2\tobj", "1\tnmod") + DOG + RAIN
 NO_PARSER = ("--model", "none", "--no-browser", "--port", "0")

@@ -1,7 +1,6 @@
 """A studio on a small file in a temporary folder, and a browser to look at its page with."""
 
 from dataclasses import dataclass
-from functools import cache
 
 import pytest
 
@@ -10,14 +9,12 @@ from tests.serving.conftest import browser, check, watched  # noqa: F401
 from tests.support.studio_files import open_file, trees_path, unsaved  # noqa: F401
 from tests.support.studio_pages import MEASURES, SIZE, TREES, Desk
 from tests.support.tiny_app import running
-from treefine.studio import document, project
+from treefine.studio import document
 from treefine.studio.app import create_studio
-from treefine.studio.checks import Checker
 from treefine.studio.document import Document
 from treefine.studio.partner import Partner
 from treefine.studio.project import Project
 
-checker = cache(Checker)  # loading the tables of udtools takes as long as a test
 WELCOMED = "localStorage.getItem('treefine-welcomed') ?? localStorage.setItem('treefine-welcomed', 'yes')"
 
 
@@ -119,7 +116,6 @@ def pages(pages_of_module):
 def open_studio(desk, pages, tmp_path, monkeypatch):
     """Return a function that opens texts as files of a studio."""
     monkeypatch.setattr(document, "_PAUSE", 0.0)  # seconds between two times that the file is written
-    monkeypatch.setattr(project, "Checker", checker)
     address, app = desk
     projects = []
 
@@ -159,5 +155,6 @@ def english():
 def partner(english):
     """Return a partner with the bundled parser, which is loaded."""
     found = Partner(lambda name: english, "en")
+    found.may_load.set()
     found.wait()
     return found

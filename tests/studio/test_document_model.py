@@ -103,7 +103,10 @@ class Editing(RuleBasedStateMachine):
         if not hasattr(self, "document"):
             return
         assert texts(self.document) == self.states[self.now]
-        assert (self.document.can_undo, self.document.can_redo) == (self.now > 0, self.now + 1 < len(self.states))
+        assert (len(self.document.undo_stack), len(self.document.redo_stack)) == (
+            self.now,
+            len(self.states) - self.now - 1,
+        )
         if self.now == 0:
             assert self.document.content() == self.original
 

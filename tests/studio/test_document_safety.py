@@ -11,8 +11,7 @@ from tests.support.studio_pages import RAIN, STARS, TREES
 from treefine.errors import TreebankError
 from treefine.studio import document as document_module
 from treefine.studio.actions import Action
-from treefine.studio.document import Document, StaleError
-from treefine.studio.journal import Journal
+from treefine.studio.document import Document, Journal, StaleError
 
 # Kills
 
@@ -123,7 +122,7 @@ def test_a_failing_disk_acknowledges_nothing_and_loses_nothing(path, unsaved, mo
         patch.setattr("os.fsync", fail)
         with pytest.raises(TreebankError, match="could not be written: No space left on device"):
             change(document, label(4, "iobj"), id="a")
-    assert (document.text(1), document.can_undo, document.made("a")) == (STARS, False, None)
+    assert (document.text(1), document.undo_stack, document.changes) == (STARS, [], {})
     change(document, label(4, "obl"), id="a")
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", fail)
@@ -179,7 +178,7 @@ def test_a_file_that_another_program_changed_between_sessions_is_opened_as_it_is
             f"The earlier journal and original are in {archive}."
         )
         assert texts(again) == [RAIN, STARS]
-        assert not again.can_undo
+        assert not again.undo_stack
         assert {each.name for each in archive.iterdir()} == {"journal.jsonl", "original.bak"}
         change(again, DONE, id="a")
         again.close()

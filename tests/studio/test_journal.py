@@ -6,7 +6,7 @@ import os
 import pytest
 
 from treefine.errors import TreebankError
-from treefine.studio.journal import VERSION, Journal, trusted_hashes
+from treefine.studio.document import VERSION, Journal, trusted_hashes
 
 START = {"record": "start", "version": VERSION, "hash": "h0"}
 

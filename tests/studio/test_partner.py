@@ -1,12 +1,10 @@
 """The parser beside a person: it never changes what a person or another parser chose, and it never stops the studio."""
 
 import random
-import threading
 from importlib.resources import files
 
 import pytest
 
-from tests.support.studio_files import until
 from tests.support.studio_pages import DOG, conllu
 from tests.support.tiny import short, tiny_model, tiny_parser
 from treefine import Sentence, read_treebank
@@ -16,13 +14,14 @@ from treefine.studio.actions import decisions_of
 from treefine.studio.partner import DOUBTFUL, Partner
 from treefine.treebank import edits
 from treefine.treebank.conllu import Stretch, read_stretch, tree_faults
-from treefine.treebank.constraints import FREE, Constraints
+from treefine.treebank.constraints import Constraints
 from treefine.treebank.sentence import CONLLU
 
 
 def loaded(parser):
     """Return a partner with this parser."""
     found = Partner(lambda name: parser, "tiny")
+    found.may_load.set()
     found.wait()
     assert found.fault == ""
     return found
@@ -179,58 +178,6 @@ def test_a_very_long_sentence_is_edited_without_the_parser(tiny):
     assert [each.n_wrong for each in tiny.rate([long, brief, long])] == [401, tiny.rate([brief])[0].n_wrong, 401]
 
 
-# One thread for all
-
-
-class SlowParser:
-    """A parser that waits before each parse, and notes the first words of the sentences."""
-
-    def __init__(self, parser):
-        self.model, self._parser, self.asked, self.may_parse = parser.model, parser, [], threading.Semaphore(0)
-
-    def using(self, **options):
-        self._parser = self._parser.using(**options)
-        return self
-
-    def stream(self, sentences, constraints=None):
-        if constraints is not None:
-            self.asked.append([each.forms[0] for each in sentences])
-            self.may_parse.acquire()
-        return self._parser.stream(sentences, constraints=constraints or [FREE for _ in sentences])
-
-
-@pytest.fixture
-def slow():
-    """Return a slow parser, and a partner with it."""
-    parser = SlowParser(tiny_parser())
-    partner = loaded(parser)
-    yield parser, partner
-    parser.may_parse.release(100)
-    partner.close()
-
-
-def in_thread(work, *arguments):
-    thread = threading.Thread(target=work, args=arguments)
-    thread.start()
-    return thread
-
-
-def test_the_background_waits_for_a_person(slow):
-    parser, partner = slow
-    first, person, second = (Sentence.of_words([name, "b"]) for name in ("first", "person", "second"))
-
-    threads = [in_thread(partner.rate, [first])]
-    until(lambda: parser.asked == [["first"]])
-    threads.append(in_thread(partner.parse, person))
-    until(lambda: partner._n_waiting)
-    threads.append(in_thread(partner.rate, [second]))
-    parser.may_parse.release(3)
-    for each in threads:
-        each.join()
-
-    assert parser.asked == [["first"], ["person"], ["second"]]
-
-
 # Loading
 
 
@@ -249,6 +196,7 @@ def test_a_parser_that_cannot_be_loaded_gives_a_fault(error, fault):
         raise error
 
     partner = Partner(load, "broken")
+    partner.may_load.set()
     partner.wait()
 
     assert (partner.is_ready, partner.fault, partner.labels) == (False, fault, ())
@@ -261,6 +209,7 @@ def test_a_parser_that_cannot_be_loaded_gives_a_fault(error, fault):
 def test_another_model_replaces_the_present_one_if_it_can_be_loaded():
     first, second = tiny_parser(), Parser(tiny_model(seed=2), device="cpu")
     partner = Partner({"first": first, "second": second}.__getitem__, "first")
+    partner.may_load.set()
     partner.wait()
     before = partner.advise(read(DOG))
 
@@ -275,15 +224,15 @@ def test_another_model_replaces_the_present_one_if_it_can_be_loaded():
 
 
 def test_the_parser_is_loaded_when_the_page_is_shown_and_not_after_closing():
-    is_shown, asked = threading.Event(), []
-    waiting = Partner(lambda name: asked.append(name) or tiny_parser(), "tiny", is_shown=is_shown)
+    asked = []
+    waiting = Partner(lambda name: asked.append(name) or tiny_parser(), "tiny")
     assert not asked
-    is_shown.set()
+    waiting.may_load.set()
     waiting.wait()
     assert (asked, waiting.is_ready) == (["tiny"], True)
     waiting.close()
 
-    closed = Partner(lambda name: asked.append(name), "never", is_shown=threading.Event())
+    closed = Partner(lambda name: asked.append(name), "never")
     closed.close()
     closed.wait()
 

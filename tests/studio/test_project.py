@@ -7,8 +7,8 @@ import pytest
 from tests.support.studio_files import until
 from tests.support.studio_pages import DOG, RAIN, STARS, TREES, Stub, arc_of, decided
 from treefine.errors import TreefineError
+from treefine.studio import checks
 from treefine.studio.actions import Action, UnknownLabelError
-from treefine.studio.checks import Checker
 from treefine.studio.document import Document
 from treefine.studio.project import Project, Queue, Reference
 
@@ -18,7 +18,7 @@ INVALID = "# sent_id = bad\n1\tno\n\n"
 @pytest.fixture
 def open_project(tmp_path, monkeypatch):
     """Return a function that opens texts as the files of a project."""
-    monkeypatch.setattr(Checker, "_validator", None)  # udtools takes longer to load than a test
+    monkeypatch.setattr(checks, "validator_of", lambda language: None)  # udtools takes longer to load than a test
     projects = []
 
     def make(*files, **options):
@@ -132,8 +132,8 @@ def test_an_unknown_label_is_refused_and_known_to_the_file_once_a_person_insists
     edit(project, Action("label", word=7, label="obj1"), key=2, id="b")
 
     assert arc_of(project.documents[0], 7, key=2) == (4, "obj1")
-    assert "obj1" in project.inventory(0).labels
-    assert "obj1" not in project.inventory(1).labels
+    assert "obj1" in project.values(0)["labels"]
+    assert "obj1" not in project.values(1)["labels"]
 
 
 def test_a_correction_confirms_the_words_before_it_if_the_person_wants_that(open_project):

@@ -95,6 +95,7 @@ class Stub:
     def __post_init__(self):
         self.may_answer = threading.Event()  # a test clears it to let the page wait
         self.may_answer.set()
+        self.may_load = threading.Event()
 
     def wait(self):
         """Return at once."""

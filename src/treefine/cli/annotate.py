@@ -64,7 +64,7 @@ def annotate_command(
         import uvicorn
 
         from treefine.studio.app import create_studio
-        from treefine.studio.session import SessionOptions, opened
+        from treefine.studio.project import SessionOptions, opened
     except ImportError as error:
         hint = "Install it with: pip install 'treefine[serve]'"
         raise TreefineError(f"The page needs {error.name}.", hint=hint) from error

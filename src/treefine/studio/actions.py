@@ -66,8 +66,8 @@ def act(
         return [key, following], [_joined(document, key, following)]
     if action.do == "split_sentence":
         return [key], list(_split(document, sentence, action.need("word")))
-    if action.do not in (*_ACTIONS, *_EDITS):
-        known = ", ".join([*_ACTIONS, *_EDITS, "split_sentence", "join_sentences", "source"])
+    if action.do not in _ACTIONS:
+        known = ", ".join([*_ACTIONS, "split_sentence", "join_sentences", "source"])
         raise TreefineError(f"There is no action {action.do!r}.", hint=f"There are {known}.")
     if action.word is not None and not 1 <= action.word <= len(sentence):
         raise sentence.error(f"There is no word {action.word}.", hint=f"The sentence has {len(sentence)} words.")
@@ -75,11 +75,7 @@ def act(
         nearest = next(iter(get_close_matches(action.label, sorted(labels), 1)), None)
         hint = f"Did you mean {nearest}?" if nearest else "Use it all the same if you mean it."
         raise UnknownLabelError(f"No word of this treebank has the label {shortened(action.label)!r}.", hint=hint)
-    if action.do in _EDITS:
-        function, fields = _EDITS[action.do]
-        changed = function(sentence, *map(action.need, fields.split()))
-    else:
-        changed = _ACTIONS[action.do](sentence, action)
+    changed = _ACTIONS[action.do](sentence, action)
     for word, column, value in action.tags or ():
         changed = edits.set_cell(changed, word, column, value)
     return [key], [changed]
@@ -110,11 +106,15 @@ def confirmed(sentence: Sentence, words: Iterable[int], *, with_labels: bool = T
             labels.pop(word, None)
             if with_labels and arcs.labels[word - 1] != BLANK:
                 labels[word] = arcs.labels[word - 1]
-    not_heads = {word: [each for each in some if each != heads.get(word)] for word, some in decided.not_heads.items()}
-    not_labels = {
-        word: [each for each in some if each != labels.get(word)] for word, some in decided.not_labels.items()
-    }
-    return Constraints(heads, labels, _filled(not_heads), _filled(not_labels)).mark(sentence)
+    not_heads = _without_values(decided.not_heads, heads)
+    not_labels = _without_values(decided.not_labels, labels)
+    return Constraints(heads, labels, not_heads, not_labels).mark(sentence)
+
+
+def _without_values(forbidden: Mapping[int, Collection[Any]], chosen: Mapping[int, Any]) -> dict[int, Any]:
+    """Return the values that are forbidden at each word, without those that are chosen now."""
+    left = {word: [value for value in values if value != chosen.get(word)] for word, values in forbidden.items()}
+    return {word: values for word, values in left.items() if values}
 
 
 def _freed(sentence: Sentence, words: Collection[int]) -> Sentence:
@@ -124,12 +124,18 @@ def _freed(sentence: Sentence, words: Collection[int]) -> Sentence:
     return Constraints(*(_without(each, words) for each in columns)).mark(sentence) if decided else sentence
 
 
+def forbidding(decided: Constraints, word: int, *, head: int | None = None, label: str | None = None) -> Constraints:
+    """Return the decisions with one more, against a head or a label of a word."""
+    not_heads, not_labels = dict(decided.not_heads), dict(decided.not_labels)
+    if head is not None:
+        not_heads[word] = [*dict.fromkeys([*not_heads.get(word, ()), head])]
+    if label is not None:
+        not_labels[word] = [*dict.fromkeys([*not_labels.get(word, ()), label])]
+    return replace(decided, not_heads=not_heads, not_labels=not_labels)
+
+
 def _without(by_word: Mapping[int, Any], words: Collection[int]) -> dict[int, Any]:
     return {word: value for word, value in by_word.items() if word not in words}
-
-
-def _filled(by_word: Mapping[int, Any]) -> dict[int, Any]:
-    return {word: values for word, values in by_word.items() if values}
 
 
 def _moved(before: Arcs, after: Arcs, *, by: int = 0) -> list[int]:
@@ -181,15 +187,11 @@ def _forbid(sentence: Sentence, action: Action) -> Sentence:
     if column not in ("head", "label"):
         raise TreefineError(f"The {column} of a word cannot be forbidden.", hint="Forbid its head or its label.")
     decided = decisions_of(sentence)
-    heads, labels = decided.heads, _without(decided.labels, [word])
-    not_heads, not_labels = dict(decided.not_heads), dict(decided.not_labels)
-    head, label = sentence.heads[word - 1], sentence.labels[word - 1]
+    decided = replace(decided, labels=_without(decided.labels, [word]))
     if column == "label":
-        not_labels[word] = [*dict.fromkeys([*not_labels.get(word, ()), label])]
-    else:
-        heads = _without(heads, [word])
-        not_heads[word] = [each for each in dict.fromkeys([*not_heads.get(word, ()), head]) if each is not None]
-    return Constraints(heads, labels, not_heads, not_labels).mark(sentence)
+        return forbidding(decided, word, label=sentence.labels[word - 1]).mark(sentence)
+    decided = replace(decided, heads=_without(decided.heads, [word]))
+    return forbidding(decided, word, head=sentence.heads[word - 1]).mark(sentence)
 
 
 # Sentences
@@ -203,13 +205,10 @@ def _split(document: Document, sentence: Sentence, word: int) -> Iterator[Senten
     yield _freed(first, _moved(Arcs(heads[:n], labels[:n]), first.arcs))
     second = _freed(second, _moved(Arcs(heads[n:], labels[n:]), second.arcs, by=-n))
     if sentence.sent_id:
-        lines = {
-            line for key in document.keys for line in document.text(key).splitlines() if line.startswith("# sent_")
-        }
+        lines = {line for key in document.keys for line in document.text(key).splitlines() if line[:6] == "# sent"}
         names = (f"{sentence.sent_id}-{number}" for number in count(2))
-        second = edits.set_comment(
-            second, "sent_id", next(name for name in names if f"# sent_id = {name}" not in lines)
-        )
+        free = next(name for name in names if f"# sent_id = {name}" not in lines)
+        second = edits.set_comment(second, "sent_id", free)
     yield second
 
 
@@ -245,21 +244,24 @@ def _set_status(sentence: Sentence, action: Action) -> Sentence:
     return edits.set_comment(sentence, STATUS_COMMENT, None if status == "open" else status)
 
 
+def _edit(function: Callable[..., Sentence], *fields: str) -> Callable[[Sentence, Action], Sentence]:
+    """Return an action that calls a function with some fields."""
+    return lambda sentence, action: function(sentence, *map(action.need, fields))
+
+
 _ACTIONS: Mapping[str, Callable[[Sentence, Action], Sentence]] = {
     "arc": _set_arc,
     "label": _set_label,
     "tree": _set_tree,
-    "keep": lambda sentence, action: confirmed(sentence, action.need("words")),
-    "free": lambda sentence, action: _freed(sentence, action.need("words")),
+    "keep": _edit(confirmed, "words"),
+    "free": _edit(_freed, "words"),
     "forbid": _forbid,
     "status": _set_status,
-}
-_EDITS: Mapping[str, tuple[Callable[..., Sentence], str]] = {  # functions, and the fields that they need
-    "cell": (edits.set_cell, "word column value"),
-    "split_word": (edits.split_word, "word forms"),
-    "join_words": (edits.join_words, "word last"),
-    "make_multiword": (edits.make_multiword, "word last"),
-    "split_into_multiword": (edits.split_into_multiword, "word forms"),
-    "remove_multiword": (edits.remove_multiword, "word"),
-    "comments": (edits.set_comments, "lines"),
+    "cell": _edit(edits.set_cell, "word", "column", "value"),
+    "split_word": _edit(edits.split_word, "word", "forms"),
+    "join_words": _edit(edits.join_words, "word", "last"),
+    "make_multiword": _edit(edits.make_multiword, "word", "last"),
+    "split_into_multiword": _edit(edits.split_into_multiword, "word", "forms"),
+    "remove_multiword": _edit(edits.remove_multiword, "word"),
+    "comments": _edit(edits.set_comments, "lines"),
 }

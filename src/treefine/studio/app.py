@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.resources import files
 from time import monotonic
@@ -17,8 +18,8 @@ from treefine.evaluation.agreement import differences, tag_differences
 from treefine.serving.gate import Gate, add_error_handlers, static_routes
 from treefine.serving.limits import ServerLimits
 from treefine.studio.actions import Action, decisions_of
-from treefine.studio.document import Document
-from treefine.studio.journal import Revision
+from treefine.studio.checks import check
+from treefine.studio.document import Document, Revision
 from treefine.studio.partner import DOUBTFUL
 from treefine.studio.project import Order, Project, Show
 from treefine.treebank.conllu import Unreadable
@@ -29,22 +30,26 @@ _MOST_ROWS = 200  # of the queue in one answer
 _TAB_SECONDS = 6.0  # a tab that was not heard of for longer is closed
 
 
-class _Place(BaseModel):
+class SpentRequest(BaseModel):
+    """The time and the number of actions that a sentence took."""
+
     model_config = ConfigDict(extra="forbid")
 
     file: int = 0
     key: int = 0
+    seconds: float = Field(ge=0, le=100_000)
+    actions: int = Field(ge=0, le=100_000)
 
 
-class ChangeRequest(_Place):
+class ChangeRequest(BaseModel):
     """A change of a sentence."""
 
+    model_config = ConfigDict(extra="forbid")
+
+    file: int = 0
+    key: int = 0
     version: int = 0
     id: str = Field(min_length=1, max_length=100)  # chosen by the page; the same id is never applied twice
-
-    def place(self) -> tuple[int, int, int, str]:
-        """Return the file, the sentence, its version and the id."""
-        return self.file, self.key, self.version, self.id
 
 
 class EditRequest(ChangeRequest):
@@ -59,17 +64,10 @@ class StepRequest(ChangeRequest):
 
     is_redo: bool = False
     is_refusal: bool = False  # of what the parser changed
-    revision: int | None = Field(None, description="The last one that the page knows; another one is refused.")
+    revision: int | None = None  # the last one that the page knows; another one is refused
 
 
-class SpentRequest(_Place):
-    """The time and the number of actions that a sentence took."""
-
-    seconds: float = Field(ge=0, le=100_000)
-    actions: int = Field(ge=0, le=100_000)
-
-
-def create_studio(project: Project, *, token: str = "", limits: ServerLimits | None = None) -> FastAPI:
+def create_studio(project: Project, *, token: str = "") -> FastAPI:
     """Return the app. All its addresses start with the token, which only the person who started it knows."""
     start = f"/{token}" if token else ""
     app = FastAPI(title="treefine annotate", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
@@ -77,8 +75,7 @@ def create_studio(project: Project, *, token: str = "", limits: ServerLimits | N
     page = files("treefine.studio").joinpath("page")
     app.include_router(static_routes(page, prefix=f"{start}/page", index=f"{start}/"))
     add_error_handlers(app, hint="Open the address that treefine annotate printed.")
-    limits = limits or ServerLimits(max_bytes=20_000_000, receive=600)
-    app.add_middleware(Gate, limits=limits)
+    app.add_middleware(Gate, limits=ServerLimits(max_bytes=20_000_000, receive=600))
     return app
 
 
@@ -92,42 +89,47 @@ def _routes(project: Project) -> APIRouter:
 
     @router.get("/queue")
     def queue(file: int = 0, order: Order = "file", show: Show = "all", search: str = "") -> Response:
-        found = project.queue(file, order=order, show=show, search=search)
-        return JSONResponse(asdict(found) | _progress(project, file))
+        queue = project.queue(file, order=order, show=show, search=search)
+        return JSONResponse(asdict(queue) | _progress(project, file))
 
     @router.get("/rows")
     def rows(file: int = 0, keys: str = "") -> Response:
         document = project.document(file)
         asked = [int(key) for key in keys.split(",")[:_MOST_ROWS] if key.isdecimal() and len(key) < 10]
-        return JSONResponse([_row_json(project, file, key) for key in asked if key in document])
+        return JSONResponse([_row_json(project, file, key) for key in asked if key in document.keys])
 
     @router.get("/sentence")
     def sentence(file: int, key: int) -> Response:
         answer = JSONResponse(sentence_json(project, file, key))
-        project.is_shown.set()
+        if project.partner is not None:
+            project.partner.may_load.set()
         return answer
 
     @router.get("/advice")
     def advice(file: int, key: int) -> Response:
-        version, found = project.advise(file, key)
-        return JSONResponse({"version": version, "advice": None if found is None else asdict(found)})
+        version, advice = project.advise(file, key)
+        return JSONResponse({"version": version, "advice": None if advice is None else asdict(advice)})
+
+    def changed(request: ChangeRequest, change: Revision | None) -> Response:
+        return JSONResponse(_change_json(project, request, change))
 
     @router.post("/edit")
-    def edit(request: EditRequest) -> Response:
-        return _changed(project, request, project.edit(*request.place(), request.action, confirms=request.confirms))
+    def edit(body: EditRequest) -> Response:
+        place = body.file, body.key, body.version, body.id
+        return changed(body, project.edit(*place, body.action, confirms=body.confirms))
 
     @router.post("/follow")
-    def follow(request: ChangeRequest) -> Response:
-        return _changed(project, request, project.follow(*request.place()))
+    def follow(body: ChangeRequest) -> Response:
+        return changed(body, project.follow(body.file, body.key, body.version, body.id))
 
     @router.post("/parse")
-    def parse(request: ChangeRequest) -> Response:
-        return _changed(project, request, project.parse(*request.place()))
+    def parse(body: ChangeRequest) -> Response:
+        return changed(body, project.parse(body.file, body.key, body.version, body.id))
 
     @router.post("/undo")
-    def undo(request: StepRequest) -> Response:
-        options = request.model_dump(include={"is_redo", "is_refusal", "revision"})
-        return _changed(project, request, project.undo(request.file, request.id, **options))
+    def undo(body: StepRequest) -> Response:
+        options = body.model_dump(include={"is_redo", "is_refusal", "revision"})
+        return changed(body, project.undo(body.file, body.id, **options))
 
     @router.post("/spent")
     def spent(request: SpentRequest) -> Response:
@@ -172,9 +174,9 @@ def _routes(project: Project) -> APIRouter:
 def _project_json(project: Project) -> dict[str, Any]:
     described = []
     for file, document in enumerate(project.documents):
-        values = asdict(project.inventory(file))
-        values["labels"] += sorted(project.known_labels(file) - {*values["labels"]})
-        described.append({"name": document.path.name, "sentences": len(document), "notice": document.notice, **values})
+        values, about = project.values(file), {"name": document.path.name, "sentences": len(document.keys)}
+        labels = [*values["labels"], *sorted(project.known_labels(file) - {*values["labels"]})]
+        described.append({**about, "notice": document.notice, **values, "labels": labels})
     return {
         "version": __version__,
         "files": described,
@@ -193,7 +195,8 @@ def _parser_json(project: Project) -> dict[str, Any] | None:
 
 
 def _steps_json(document: Document) -> dict[str, Any]:
-    return {"revision": document.revision, "can_undo": document.can_undo, "can_redo": document.can_redo}
+    can_undo, can_redo = bool(document.undo_stack), bool(document.redo_stack)
+    return {"revision": document.revision, "can_undo": can_undo, "can_redo": can_redo}
 
 
 def _progress(project: Project, file: int) -> dict[str, Any]:
@@ -213,30 +216,25 @@ def _progress(project: Project, file: int) -> dict[str, Any]:
     }
 
 
-def _changed(project: Project, request: ChangeRequest, change: Revision | None) -> Response:
-    """Answer with what a change did: the sentences as they are now, and the words whose arcs are new."""
+def _change_json(project: Project, request: ChangeRequest, change: Revision | None) -> dict[str, Any]:
+    """Return what a change did: the sentences as they are now, and the words whose arcs are new."""
     document = project.document(request.file)
     keys = [entry.key for entry in change.after] if change is not None else [request.key]
-    answer = _steps_json(document) | {
+    return _steps_json(document) | {
         "is_changed": change is not None,
         "what": "" if change is None else change.what,
         "is_follow_up": change is not None and change.is_follow_up,
         "is_new_order": change is not None and [entry.key for entry in change.before] != keys,
-        "sentences": [sentence_json(project, request.file, key) for key in keys if key in document],
-        "words": [] if change is None else _new_arcs(document, change),
+        "sentences": [sentence_json(project, request.file, key) for key in keys if key in document.keys],
+        "words": [] if change is None else _words_with_new_arcs(document, change),
     }
-    return JSONResponse(answer)
 
 
-def _new_arcs(document: Document, change: Revision) -> list[dict[str, Any]]:
-    """Return the words whose arcs a change of one sentence replaced, with their old arcs."""
-    if len(change.before) != 1 or len(change.after) != 1:
-        return []
-    before, after = document.read(change.before[0].text), document.read(change.after[0].text)
-    if not isinstance(before, Sentence) or not isinstance(after, Sentence):
-        return []
-    words = differences(before, after) or ()
-    return [{"word": word, "head": before.heads[word - 1], "label": before.labels[word - 1]} for word in words]
+def _words_with_new_arcs(document: Document, change: Revision) -> Sequence[int]:
+    """Return the words whose arcs a change of one sentence replaced."""
+    states = [document.read(entry.text) for entry in (*change.before, *change.after)]
+    valid = [sentence for sentence in states if isinstance(sentence, Sentence)]
+    return (differences(valid[0], valid[1]) or ()) if len(valid) == len(states) == 2 else ()
 
 
 def _place_json(document: Document, key: int) -> dict[str, Any]:
@@ -254,10 +252,9 @@ def _row_json(project: Project, file: int, key: int) -> dict[str, Any]:
     document = project.document(file)
     with document.lock:
         sentence = document.sentence(key)
-        is_valid = isinstance(sentence, Sentence)
         return _place_json(document, key) | {
             "text": own_text(sentence) if isinstance(sentence, Sentence) else sentence.faults[0].message,
-            "doubt": project.doubt(file, key) if is_valid else None,
+            "doubt": project.doubt(file, key),
             "n_different": project.n_different(file, key),
         }
 
@@ -307,7 +304,7 @@ def sentence_json(project: Project, file: int, key: int) -> dict[str, Any]:
             for name, form in zip(ids, forms, strict=True)
             if "." in name
         ],
-        "faults": [asdict(fault) for fault in project.checkers[file].check(sentence)],
+        "faults": [asdict(fault) for fault in check(sentence, project.languages[file])],
         "others": [_other_json(name, other, sentence) for name, other in project.others(file, key)],
     }
 
@@ -316,8 +313,7 @@ def _other_json(name: str, other: Sentence | None, ours: Sentence) -> dict[str, 
     """Return another annotator's tree, and where arcs and tags differ from the sentence; None if the words differ."""
     if other is None:
         return {"name": name, "words": None, "differs": None, "tags": None}
-    words = [{"number": each.number, "form": each.form, "head": each.head, "label": each.label} for each in other.words]
-    differs = differences(ours, other)
+    words, differs = list(map(asdict, other.words)), differences(ours, other)
     lines = {"lines": other.to_conllu().strip().split("\n")} if differs is None else {}
     return {"name": name, "words": words, "differs": differs, "tags": tag_differences(ours, other)} | lines
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from typing import Any, Literal
 
 from treefine.errors import TreebankError
@@ -29,6 +29,7 @@ _WITHOUT_PLACE = frozenset(  # udtools reports these at the first word
     ["text-extra-chars", "text-trailing-whitespace", "empty-text", "multiple-text", "nospaceafter-yes"]
 )
 _OUR_TEXT_TESTS = frozenset(["text-form-mismatch", "missing-spaceafter", "text-extra-chars"])  # we test the same
+_LOCK = threading.Lock()  # udtools keeps state in its classes, so two checks must not overlap
 _LABEL_FORM = frozenset(["invalid-deprel", "unknown-udeprel"])  # the same word also has unknown-deprel
 
 
@@ -44,90 +45,80 @@ class Fault:
     name: str = ""  # the test of udtools, such as leaf-punct; of ours, "line", "cell", "tree" or "text"
 
 
-class Checker:
-    """Checks single sentences of one language, given by its code such as "en"; "" is an unknown language.
+def check(sentence: Sentence, language: str = "") -> list[Fault]:
+    """Return all faults of a sentence of CoNLL-U: those of the whole sentence first, then by word.
 
-    With udtools, sentences of a language that UD knows are checked up to level 5, language-specific content. Others are
-    checked up to level 3, the guidelines for all languages. The language of a treebank code such as
-    sv_talbanken is sv.
+    Findings about a file, such as a missing sent_id, are left out. So are those about UPOS if it is blank in the whole
+    sentence, and those that need a tree if the heads are not a tree. With udtools, a sentence is checked up to level 5,
+    language-specific content, if UD knows its language, such as "en" or "sv_talbanken"; others up to level 3.
 
     >>> from treefine import Graph
     >>> sentence = Sentence.of_words(["Dogs", "bark"], upos=["NOUN", "VERB"])
-    >>> [fault] = Checker().check(sentence.with_graph(Graph.of_words([0, 0], ["root", "root"])))
+    >>> [fault] = check(sentence.with_graph(Graph.of_words([0, 0], ["root", "root"])))
     >>> fault.word, fault.message
     (2, 'The sentence has 2 roots: words 1, 2.')
     """
+    faults = list(_our_faults(sentence))
+    kinds = {fault.name for fault in faults}
+    if "line" not in kinds:
+        with _LOCK, suppress(Exception):  # an error inside udtools is not a fault of the sentence
+            theirs = _ud_faults(sentence, validator_of(language), has_tree="tree" not in kinds)
+            faults += [fault for fault in theirs if not ("text" in kinds and fault.name in _OUR_TEXT_TESTS)]
+    return sorted(dict.fromkeys(faults), key=lambda fault: fault.word or 0)
 
-    _lock = threading.Lock()  # udtools keeps state in its classes, so two checks must not overlap
 
-    def __init__(self, language: str = "") -> None:
-        self.language = language
+def warm_up(language: str) -> None:
+    """Load udtools and its data now, about 0.2 s, instead of at the first check."""
+    with _LOCK, suppress(Exception):
+        validator = validator_of(language)
+        validator.data.get_edeprel_for_language(validator.lang)  # for sentences with DEPS
 
-    def warm_up(self) -> None:
-        """Load udtools and its data now, about 0.2 s, instead of at the first check."""
-        with self._lock, suppress(Exception):
-            if self._validator is not None:
-                self._validator.data.get_edeprel_for_language(self._validator.lang)  # for sentences with DEPS
 
-    def check(self, sentence: Sentence) -> list[Fault]:
-        """Return all faults of a sentence of CoNLL-U: those of the whole sentence first, then by word.
+@cache
+def validator_of(language: str) -> Any:
+    """Return the validator of udtools for a language; None if udtools cannot be used."""
+    try:
+        from udtools import Validator
 
-        Findings that concern a file and not a sentence, such as a missing sent_id, are left out. So are those about
-        UPOS if it is blank in the whole sentence, and those that need a tree if the heads are not a tree.
-        """
-        faults = list(_our_faults(sentence))
-        kinds = {fault.name for fault in faults}
-        if "line" not in kinds:
-            with self._lock, suppress(Exception):  # an error inside udtools is not a fault of the sentence
-                theirs = self._ud_faults(sentence, has_tree="tree" not in kinds)
-                faults += [fault for fault in theirs if not ("text" in kinds and fault.name in _OUR_TEXT_TESTS)]
-        return sorted(dict.fromkeys(faults), key=lambda fault: fault.word or 0)
+        code = language.lower().replace("-", "_").partition("_")[0]
+        code = _CODES.get(code, code)
+        validator = Validator(lang="ud", level=3, output=None)
+        if validator.data.get_deprel_for_language(code) and code != "ud":
+            # Without a list of auxiliaries, level 5 would report every AUX.
+            validator.lang, validator.level = code, 5 if validator.data.get_aux_for_language(code) else 4
+    except Exception:
+        return None
+    return validator
 
-    @cached_property
-    def _validator(self) -> Any:
-        """The validator of udtools for this language; None if udtools cannot be used."""
-        try:
-            from udtools import Validator
 
-            code = self.language.lower().replace("-", "_").partition("_")[0]
-            code = _CODES.get(code, code)
-            validator = Validator(lang="ud", level=3, output=None)
-            if validator.data.get_deprel_for_language(code) and code != "ud":
-                validator.lang = code
-                # Without a list of auxiliaries, level 5 would report every AUX.
-                validator.level = 5 if validator.data.get_aux_for_language(code) else 4
-        except Exception:
-            return None
-        return validator
+def _ud_faults(sentence: Sentence, validator: Any, *, has_tree: bool) -> list[Fault]:
+    """Return the findings of udtools."""
+    if validator is None:
+        return []
+    from udtools.state import State
 
-    def _ud_faults(self, sentence: Sentence, *, has_tree: bool) -> list[Fault]:
-        """Return the findings of udtools."""
-        if self._validator is None:
-            return []
-        from udtools.state import State
+    # Of all comments, only the text can be checked within one sentence.
+    texts = [comment for comment in sentence.comments if comment[1:].partition("=")[0].strip() == "text"]
+    rows = _rows_for_udtools(sentence, has_tree=has_tree)
+    lines = ["# sent_id = 1", *texts, *map("\t".join, rows), ""]
+    state = State()
+    state.current_line = len(lines)
+    validator.data.get_deprel_for_language("ud").discard("ref")  # udtools adds it if a sentence has DEPS
+    with suppress(Exception):  # what it found before an internal error is still right
+        validator.validate_sentence(lines, state)
+    findings = [(incident, _line_of(incident, rows, 1 + len(texts))) for incident in state.error_tracker]
+    bad_labels = {line for incident, line in findings if incident.testid in _LABEL_FORM}
+    bad_tags = {line for incident, line in findings if incident.testid == "unknown-upos"}
+    has_upos = set(sentence.upos) != {BLANK}
 
-        # Of all comments, only the text can be checked within one sentence.
-        texts = [comment for comment in sentence.comments if comment[1:].partition("=")[0].strip() == "text"]
-        rows = _rows_for_udtools(sentence, has_tree=has_tree)
-        lines = ["# sent_id = 1", *texts, *map("\t".join, rows), ""]
-        state = State()
-        state.current_line = len(lines)
-        self._validator.data.get_deprel_for_language("ud").discard("ref")  # udtools adds it if a sentence has DEPS
-        with suppress(Exception):  # what it found before an internal error is still right
-            self._validator.validate_sentence(lines, state)
-        findings = [(incident, _line_of(incident, rows, 1 + len(texts))) for incident in state.error_tracker]
-        bad_labels = {line for incident, line in findings if incident.testid in _LABEL_FORM}
-        bad_tags = {line for incident, line in findings if incident.testid == "unknown-upos"}
-        has_upos = set(sentence.upos) != {BLANK}
+    def is_shown(incident: Any, line: int | None) -> bool:
+        name = incident.testid
+        follows_label = name == "unknown-deprel" and line in bad_labels
+        follows_tag = "upos" in name and (not has_upos or (name != "unknown-upos" and line in bad_tags))
+        needs_tree = incident.level == _READS_TREE and not has_tree
+        return not (follows_label or follows_tag or needs_tree or name in _ABOUT_FILES)
 
-        def is_shown(incident: Any, line: int | None) -> bool:
-            name = incident.testid
-            follows_label = name == "unknown-deprel" and line in bad_labels
-            follows_tag = "upos" in name and (not has_upos or (name != "unknown-upos" and line in bad_tags))
-            needs_tree = incident.level == _READS_TREE and not has_tree
-            return not (follows_label or follows_tag or needs_tree or name in _ABOUT_FILES)
-
-        return [_ud_fault(incident, line, rows) for incident, line in findings if is_shown(incident, line)]
+    return [_ud_fault(incident, line, rows) for incident, line in findings if is_shown(incident, line)]
 
 
 def _our_faults(sentence: Sentence) -> Iterator[Fault]:
@@ -181,10 +172,6 @@ def _ud_fault(incident: Any, line: int | None, rows: Sequence[Sequence[str]]) ->
 
 
 def _word_of(identifier: str) -> int | None:
-    """Return the number of a word, or of the first word of a multiword token; None for an empty node.
-
-    >>> _word_of("3"), _word_of("3-4"), _word_of("3.1"), _word_of("")
-    (3, 3, None, None)
-    """
+    """Return the number of a word such as "3", or of the first word of "3-4"; None for an empty node such as "3.1"."""
     first = identifier.partition("-")[0]
     return int(first) if first.isdecimal() and first.isascii() else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -10,18 +11,17 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from filelock import FileLock, Timeout
 
 from treefine.errors import TreebankError, TreefineError
 from treefine.serving.limits import ServingError
-from treefine.studio.journal import VERSION, Entry, Journal, Revision, trusted_hashes
 from treefine.treebank.conllu import Stretch, Unreadable, cut_sentences, format_of, read_stretch
 from treefine.treebank.constraints import FREE
 from treefine.treebank.edits import set_comment
@@ -30,12 +30,100 @@ from treefine.treebank.sentence import CONLLU, Sentence
 
 Status = Literal["open", "done", "doubtful"]
 STATUS_COMMENT = "treefine_status"
+VERSION = 1  # of the records of a journal
 _STATUS = re.compile(rf"^# *{STATUS_COMMENT} *= *(done|doubtful) *\r?$", re.MULTILINE)
 _MOST_READ = 20_000  # sentences that are kept in memory as columns
 _PAUSE = 0.3  # seconds between two times that the file is written
 _RETRY = 5.0  # seconds until the file is written again after a fault
 _FILE_START = re.compile("\ufeff?[\r\n]*")  # a byte order mark, blank lines
 _TOKEN = re.compile(r"[\w-]{16,100}", re.ASCII)
+
+
+class Entry(NamedTuple):
+    """A sentence of a file: a number that never changes, and its text in CoNLL-U."""
+
+    key: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """Neighbouring sentences that were replaced by others."""
+
+    id: str  # chosen by the page, so that a change that was sent twice is made once
+    what: str  # in plain words, such as "arc"
+    before: tuple[Entry, ...]
+    after: tuple[Entry, ...]
+    kind: str = "edit"  # or "undo", "redo"
+    is_follow_up: bool = False  # made by the parser because of the change before
+
+    def record(self) -> dict[str, Any]:
+        """Return the change for the journal. The texts before it follow from the records before."""
+        record: dict[str, Any] = {"record": "change", "id": self.id, "what": self.what, "kind": self.kind}
+        if self.is_follow_up:
+            record["follow_up"] = True
+        return record | {"replaced": [key for key, _ in self.before], "by": [list(entry) for entry in self.after]}
+
+
+class Journal:
+    """An append-only file of JSON lines. Each record is on disk when `append` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._end = path.stat().st_size if path.exists() else 0  # of the records that are on disk, in bytes
+        self._lock = threading.Lock()
+
+    @property
+    def has_records(self) -> bool:
+        """Whether there is anything that must not be lost."""
+        return self._end > 0
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return the records. The next `append` removes a last line that a killed process left half-written."""
+        data = self.path.read_bytes() if self.path.exists() else b""
+        self._end = data.rfind(b"\n") + 1
+        records = []
+        for number, line in enumerate(data[: self._end].split(b"\n")[:-1], start=1):
+            try:
+                records.append(json.loads(line))
+            except ValueError as error:
+                hint = "Move the journal away to start from the file as it is."
+                message = "This is not a line of a journal."
+                raise TreebankError(message, path=str(self.path), line=number, hint=hint) from error
+        if records and records[0].get("version") != VERSION:
+            hint = "Update treefine, or move the journal away to start from the file as it is."
+            raise TreebankError("Another version of treefine wrote this journal.", path=str(self.path), hint=hint)
+        return records
+
+    def append(self, *records: Mapping[str, Any]) -> None:
+        """Write records and wait until they are on disk. After an error, the journal is as it was before."""
+        lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        data = lines.encode(errors="surrogatepass")  # bytes of the file that are not UTF-8 are surrogates
+        with self._lock:
+            try:
+                # A journal that was moved away during a session must not be continued without its beginning.
+                with self.path.open("r+b" if self._end else "wb") as file:
+                    file.seek(self._end)
+                    file.truncate()
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError as error:
+                with suppress(OSError):
+                    os.truncate(self.path, self._end)
+                raise not_written(error.strerror or str(error), str(self.path)) from error
+            self._end += len(data)
+
+
+def trusted_hashes(records: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the hashes that the file may have if nobody else changed it: the last one saved, and those being saved."""
+    hashes: set[str] = set()
+    for record in records:
+        if record["record"] in ("start", "saved"):
+            hashes = {record["hash"]}
+        elif record["record"] == "saving":
+            hashes.add(record["hash"])
+    return hashes
 
 
 class StaleError(ServingError):
@@ -59,12 +147,12 @@ class Document:
         self.fault = ""  # why the file cannot be written at the moment
         self.revision = 0  # the number of changes so far
         self.spent: dict[int, tuple[float, int]] = {}  # seconds and actions by key
+        self.changes: dict[str, Revision] = {}  # all of them, by their ids
+        self.undo_stack: list[Revision] = []  # the last change is the next to take back
+        self.redo_stack: list[Revision] = []
         self.lock = threading.RLock()
         self.read = lru_cache(maxsize=_MOST_READ)(self._read)
         self._unmarked = lru_cache(maxsize=_MOST_READ)(self._without_marks)
-        self._undo: list[Revision] = []
-        self._redo: list[Revision] = []
-        self._known: dict[str, Revision] = {}  # the changes by their ids
         self._versions: dict[int, int] = {}
         self._save_lock = threading.Lock()
         self._wants_saving, self._is_closing = threading.Event(), threading.Event()
@@ -72,8 +160,7 @@ class Document:
         self._journal = Journal(self.folder / "journal.jsonl")
         self._original = self.folder / f"original.bak{self.compression}"
         check_is_conllu(Path(path))
-        self._has_journal = self._journal.path.exists()
-        if not self._has_journal:
+        if not self._journal.path.exists():
             with open_input(self.path) as stream:  # report a missing file before anything is created
                 stream.read(1)
         self._lock_file = self._locked()
@@ -89,7 +176,7 @@ class Document:
         return self.path.suffix if self.path.suffix.lower() in COMPRESSED else ""
 
     def _open(self) -> None:
-        records = self._journal.read() if self._has_journal else []
+        records = self._journal.read()
         self._saved_hash, content = "", b""  # of the file as it was last written
         if self.path.exists() or not records:
             content = _content(self.path)
@@ -99,7 +186,6 @@ class Document:
                 records = []
         else:
             self.notice = f"{self.path.name} was missing. It is written again from its journal."
-        self._has_journal = bool(records)
         if records:
             content = _content(self._original)
             if _hash(content) != records[0]["hash"]:
@@ -109,7 +195,6 @@ class Document:
         self._texts = {key: each.data.decode(errors="surrogateescape") for key, each in enumerate(blocks, start=1)}
         self._first_texts = dict(self._texts)
         self.keys = list(self._texts)
-        self._places: dict[int, int] | None = None
         self._next_key = len(self.keys) + 1
         for record in records:
             self._replay(record)
@@ -129,11 +214,10 @@ class Document:
         try:
             lock.acquire()
         except Timeout as error:
-            message, hint = (
-                "Another treefine annotate has opened this file.",
-                "Close it there first (Ctrl-C in its terminal).",
-            )
-            raise TreebankError(message, path=str(self.path), hint=hint) from error
+            hint = "Close it there first (Ctrl-C in its terminal)."
+            raise TreebankError(
+                "Another treefine annotate has opened this file.", path=str(self.path), hint=hint
+            ) from error
         return lock
 
     def _archive(self) -> None:
@@ -160,14 +244,6 @@ class Document:
             self._count(record["key"], record["seconds"], record["actions"])
 
     # Reading
-
-    def __len__(self) -> int:
-        """Return the number of sentences."""
-        return len(self.keys)
-
-    def __contains__(self, key: int) -> bool:
-        """Return whether there is a sentence with this key."""
-        return key in self._texts
 
     def text(self, key: int) -> str:
         """Return a sentence in CoNLL-U, with the blank line after it."""
@@ -218,9 +294,7 @@ class Document:
         """Return the place of a sentence in the file, from 0."""
         with self.lock:
             self.text(key)  # raises an error if there is no such sentence
-            if self._places is None:
-                self._places = {key: place for place, key in enumerate(self.keys)}
-            return self._places[key]
+            return self.keys.index(key)
 
     def is_changed(self, key: int) -> bool:
         """Return whether a sentence differs from the original file."""
@@ -244,8 +318,8 @@ class Document:
         before and is only returned. With `versions`, raise a StaleError if a sentence has changed since.
         """
         with self.lock:
-            if id in self._known:
-                return self._known[id]
+            if id in self.changes:
+                return self.changes[id]
             place = self.place(keys[0])
             if self.keys[place : place + len(keys)] != list(keys):
                 raise StaleError("These sentences are not neighbours any more.")
@@ -266,56 +340,36 @@ class Document:
 
         If the parser followed a correction, take back both. With `is_refusal`, only its own change is taken back.
         """
-        with self.lock:
-            is_new = id not in self._known
-            if is_new and not is_refusal and len(self._undo) > 1 and _is_followed(self._undo[-2], self._undo[-1]):
-                self._step("undo", f"{id} follow-up")
-            return self._step("undo", id, is_refusal=is_refusal)
+        return self._step("undo", id, is_refusal=is_refusal)
 
     def redo(self, id: str) -> Revision | None:
         """Make the last change that was taken back again; return None if no change was taken back.
 
         If the parser had followed a correction, make both again.
         """
-        with self.lock:
-            if id not in self._known and len(self._redo) > 1 and _is_followed(self._redo[-1], self._redo[-2]):
-                self._step("redo", f"{id} correction")
-            return self._step("redo", id)
+        return self._step("redo", id)
 
     def _step(self, kind: Literal["undo", "redo"], id: str, *, is_refusal: bool = False) -> Revision | None:
-        stack = self._undo if kind == "undo" else self._redo
-        if id in self._known or not stack:
-            return self._known.get(id)
-        last = stack[-1]
-        before, after = (last.after, last.before) if kind == "undo" else (last.before, last.after)
-        is_follow_up = last.is_follow_up and not is_refusal  # redo of the correction does not make it again
-        change = Revision(id, last.what, before, after, kind, is_follow_up)
-        self._record(change)
-        return change
+        with self.lock:
+            stack = self.undo_stack if kind == "undo" else self.redo_stack
+            if id in self.changes or not stack:
+                return self.changes.get(id)
+            pair = stack[-2:] if kind == "undo" else stack[:-3:-1]  # a correction, and what the parser changed then
+            is_pair = len(pair) == 2 and pair[1].is_follow_up and pair[1].before == pair[0].after
+            for step in [f"{id} first", id] if is_pair and not is_refusal else [id]:
+                last = stack[-1]
+                before, after = (last.after, last.before) if kind == "undo" else (last.before, last.after)
+                is_follow_up = last.is_follow_up and not is_refusal  # redo of the correction does not make it again
+                self._record(Revision(step, last.what, before, after, kind, is_follow_up))
+            return self.changes[id]
 
     def spend(self, key: int, seconds: float, actions: int) -> None:
         """Add to the time and the number of actions that a sentence took."""
         with self.lock:
-            if key not in self._texts:
-                return
-            if self._has_journal:
-                self._journal.append(_spent_record(key, seconds, actions))
-            self._count(key, seconds, actions)
-
-    @property
-    def can_undo(self) -> bool:
-        """Whether there is a change to take back."""
-        return bool(self._undo)
-
-    @property
-    def can_redo(self) -> bool:
-        """Whether there is a change to make again."""
-        return bool(self._redo)
-
-    @property
-    def last_change(self) -> Revision | None:
-        """The change that `undo` would take back."""
-        return self._undo[-1] if self._undo else None
+            if key in self._texts:
+                if self._journal.has_records:
+                    self._journal.append(_spent_record(key, seconds, actions))
+                self._count(key, seconds, actions)
 
     def _count(self, key: int, seconds: float, actions: int) -> None:
         before = self.spent.get(key, (0.0, 0))
@@ -323,9 +377,8 @@ class Document:
 
     def _record(self, change: Revision) -> None:
         """Write a change to the journal, then apply it."""
-        first = [] if self._has_journal else self._first_records()
+        first = [] if self._journal.has_records else self._first_records()
         self._journal.append(*first, change.record() | {"time": round(time.time(), 1)})
-        self._has_journal = True
         self._apply(change)
         self._wants_saving.set()
 
@@ -346,9 +399,7 @@ class Document:
     def _apply(self, change: Revision) -> None:
         place = self.place(change.before[0].key)
         new = [key for key, _ in change.after]
-        if self.keys[place : place + len(change.before)] != new:
-            self.keys[place : place + len(change.before)] = new
-            self._places = None
+        self.keys[place : place + len(change.before)] = new
         self._texts.update(change.after)  # before the others are removed, because reading needs no lock
         for key, _ in change.before:
             if key not in new:
@@ -356,18 +407,14 @@ class Document:
         self._next_key = max(self._next_key, *(key + 1 for key in new))
         self.revision += 1
         self._versions.update(dict.fromkeys(new, self.revision))
-        self._known[change.id] = change
+        self.changes[change.id] = change
         if change.kind == "undo":
-            self._redo.append(replace(self._undo.pop(), is_follow_up=change.is_follow_up))
+            self.redo_stack.append(replace(self.undo_stack.pop(), is_follow_up=change.is_follow_up))
         elif change.kind == "redo":
-            self._undo.append(self._redo.pop())
+            self.undo_stack.append(self.redo_stack.pop())
         else:
-            self._undo.append(change)
-            self._redo.clear()
-
-    def made(self, id: str) -> Revision | None:
-        """Return the change with this id; None if it was not made."""
-        return self._known.get(id)
+            self.undo_stack.append(change)
+            self.redo_stack.clear()
 
     # Writing
 
@@ -443,7 +490,7 @@ class Document:
             self._wants_saving.set()
             self._saver.join()
             self.save()
-        if not self._has_journal:
+        if not self._journal.has_records:
             with suppress(OSError):
                 for path in (self.folder / "token", self._journal.path, self._original, self.folder / "lock"):
                     path.unlink(missing_ok=True)
@@ -453,17 +500,12 @@ class Document:
     def token(self) -> str:
         """Return a secret for the address of the page. It stays the same, so that an open tab works after a restart."""
         path = self.folder / "token"
-        known = path.read_text(errors="replace") if path.exists() else ""
-        if not _TOKEN.fullmatch(known):  # also if a killed process has not written it
-            known = secrets.token_urlsafe(12)
+        token = path.read_text(errors="replace") if path.exists() else ""
+        if not _TOKEN.fullmatch(token):  # also if a killed process has not written it
+            token = secrets.token_urlsafe(12)
             path.touch(mode=0o600)
-            path.write_text(known)
-        return known
-
-
-def _is_followed(correction: Revision, change: Revision) -> bool:
-    """Return whether the parser made a change because of this correction."""
-    return change.is_follow_up and change.before == correction.after
+            path.write_text(token)
+        return token
 
 
 def check_is_conllu(path: Path) -> None:

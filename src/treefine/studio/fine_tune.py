@@ -59,9 +59,7 @@ class FineTuner:
             InitialSettings(decided_share=_DECIDED_SHARE) if ours.relations.decided else InitialSettings(),
             RefineSettings(max_steps=plan.max_steps if ours.reads_graph else 1),
             OptimiserSettings(settings.learning_rate, settings.encoder_learning_rate, eps=1e-8, warmup=0.1),
-            TrainingSettings(
-                self.epochs, batch_pieces=settings.batch_pieces, masking=settings.masking, seed=settings.seed
-            ),
+            TrainingSettings(self.epochs, batch_pieces=settings.batch_pieces, masking=0.1, seed=1),
         )
         freeze_sentence_ends(self.model)
         graphs = TrainingGraphs(sentences, parses, recipe.initial)
@@ -142,9 +140,10 @@ def with_labels(model: ParserModel, labels: Iterable[str]) -> ParserModel:
         if old_names is None or new_names is None or len(old_names) == len(new_names):
             weight.copy_(old_weights[name])
             continue
-        place = {each: row for row, each in enumerate(old_names)}
-        for row, each in enumerate(new_names):
+        rows = []
+        for each in new_names:
             kind, space, label = each.rpartition(" ")
-            weight[row] = old_weights[name][place[each if each in place else kind + space + similar[label]]]
+            rows.append(old_names.index(each if each in old_names else kind + space + similar[label]))
+        weight.copy_(old_weights[name][rows])
     wider.load_state_dict(weights)
     return wider.eval()

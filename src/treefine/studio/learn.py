@@ -48,9 +48,6 @@ class LearningSettings:
     learning_rate: float = 3e-4  # of the scorer and the tagger
     encoder_learning_rate: float = 1e-4
     batch_pieces: int = 500  # sub-words per batch
-    masking: float = 0.1  # fraction of the sub-words that are masked
-    seed: int = 1
-    niceness: int = 10  # of the process, so that others come first
 
 
 @dataclass(frozen=True)
@@ -68,26 +65,27 @@ def compared(
 
     The new model must be better, and the p of a randomisation test over sentences must not be above `most_p`.
     """
-    trees = [[list(zip(each.heads, each.labels, strict=True)) for each in some] for some in (gold, present, new)]
-    before, after = (
-        [[x == y for x, y in zip(*pair, strict=True)] for pair in zip(trees[0], some, strict=True)]
-        for some in trees[1:]
-    )  # whether each word of each sentence is right
-    lengths = list(map(len, before))
-    n_right = {"present": list(map(sum, before)), "new": list(map(sum, after))}
-    counts = {name: np.array([lengths, lengths, some], np.float64).T for name, some in n_right.items()}
-    p = compare_counts(counts).between("present", "new").randomisation
+    before, after = ([_right_words(*pair) for pair in zip(gold, trees, strict=True)] for trees in (present, new))
+    counts = {
+        name: np.array([[len(words), len(words), sum(words)] for words in sentences], np.float64)
+        for name, sentences in (("present", before), ("new", after))
+    }
+    comparison = compare_counts(counts)
+    las, p = comparison.scores, comparison.between("present", "new").randomisation
     changes = [change for words in map(zip, before, after) for change in words]
     gained, lost = changes.count((False, True)), changes.count((True, False))
-    las = {name: 100 * sum(some) / len(changes) for name, some in n_right.items()}
     message = (
         f"On {_counted(len(gold), 'held-back sentence')} ({_counted(len(changes), 'word')}) the new model has "
-        f"{las['new']:.1f} LAS, the present one {las['present']:.1f}: "
+        f"{100 * las['new']:.1f} LAS, the present one {100 * las['present']:.1f}: "
         f"{_counted(gained, 'word')} became right, {lost} wrong (p = {p:.2g})."
     )
     if gained > lost and p <= most_p:
         return LearningState("better", message)
     return LearningState("not better", message + " This may be chance." * (gained > lost))
+
+
+def _right_words(gold: Sentence, tree: Sentence) -> list[bool]:
+    return [x == y for x, y in zip(zip(*gold.arcs, strict=True), zip(*tree.arcs, strict=True), strict=True)]
 
 
 def _counted(number: int, noun: str) -> str:
@@ -112,7 +110,7 @@ def fine_tuner(request: FineTuneRequest) -> Any:
     from treefine.studio.fine_tune import FineTuner
 
     if hasattr(os, "nice"):
-        os.nice(request.settings.niceness)
+        os.nice(10)  # others come first
     return FineTuner(request)
 
 
@@ -138,15 +136,15 @@ class CorrectionLearner:
     def __init__(
         self,
         model: str,
-        folder: str | os.PathLike[str],
+        folder: Path,
         *,
         language: str = "",
         settings: LearningSettings | None = None,
         create: Callable[[FineTuneRequest], Any] = fine_tuner,
     ) -> None:
-        self.folder, self.settings, self._create = Path(folder), settings or LearningSettings(), create
+        self.folder, self.settings, self._create = folder, settings or LearningSettings(), create
         name = model if model in bundled_models() or not Path(model).exists() else str(Path(model).resolve())
-        self._record = _read_record(self.folder / _RECORD, name, language)
+        self._record = _read_record(folder, name, language)
         self.state = self._record.state
         self._seen = {*self._record.trained, *self._record.held_back}  # with the sentences of runs that failed
         self._worker: WorkerProcess | None = None
@@ -170,11 +168,10 @@ class CorrectionLearner:
                 return False
             by_key = {key: sentence for key, sentence in by_key.items() if is_learnable(sentence)}
             self._seen.update(by_key)
-            record, output = self._record, self.folder / _TRAINED
+            record = self._record
             train, held_back = divided(by_key, record.trained, record.held_back, self.settings.held_back)
-            request = FineTuneRequest(
-                record.model, self.present, record.language, train, held_back, output, self.settings
-            )
+            names = (record.model, self.present, record.language)
+            request = FineTuneRequest(*names, train, held_back, self.folder / _TRAINED, self.settings)
             self._show_progress(request, 0.0)
             self._thread = threading.Thread(target=self._run, args=(request,), name="learning", daemon=True)
             self._thread.start()
@@ -253,18 +250,16 @@ class CorrectionLearner:
         self._record, self.state = record, record.state
 
 
-def _read_record(path: Path, model: str, language: str) -> _Record:
+def _read_record(folder: Path, model: str, language: str) -> _Record:
     """Read the record of an earlier session; without a readable one of this model, return an empty record."""
-    try:
-        values = json.loads(path.read_bytes())
+    record = _Record(model, language)
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        values = json.loads((folder / _RECORD).read_bytes())
         state = LearningState(values["state"]["kind"], values["state"]["message"])
-        record = _Record(**values | {"state": state})
-    except (OSError, ValueError, TypeError, KeyError):
-        return _Record(model, language)
-    if (record.model, record.language) != (model, language):
-        return _Record(model, language)
-    is_lost = state.kind == "better" and not (path.parent / _NEW).is_dir()
-    return replace(record, state=LearningState()) if is_lost else record
+        if (values["model"], values["language"]) == (model, language):
+            is_lost = state.kind == "better" and not (folder / _NEW).is_dir()
+            record = _Record(**values | {"state": LearningState() if is_lost else state})
+    return record
 
 
 def key_of(sentence: Sentence) -> str:

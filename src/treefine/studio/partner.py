@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from treefine.errors import TreefineError
-from treefine.studio.actions import decisions_of, set_arcs
+from treefine.studio.actions import decisions_of, forbidding, set_arcs
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence
@@ -54,28 +54,23 @@ class Advice:
 class Partner:
     """A parser that is loaded in the background. Before it is ready, the studio works without it.
 
-    One thread runs the model, so that a person's sentence waits for at most a few sentences of the background. Loading
-    takes seconds, and waits until `is_shown`: until the page has shown a sentence.
+    One thread runs the model in the order of requests, so that a person waits for at most one batch of the background.
+    Loading takes seconds, and waits until `may_load` is set: when the page has shown a sentence.
     """
 
-    def __init__(
-        self, load: Callable[[str], Parser], name: str = "", *, is_shown: threading.Event | None = None
-    ) -> None:
+    def __init__(self, load: Callable[[str], Parser], name: str = "") -> None:
         self.name = name  # of the model
         self.fault = ""  # why there is no parser
-        self._load_model, self._is_shown = load, is_shown or threading.Event()
+        self.may_load = threading.Event()
+        self._load_model = load
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parser")
-        self._n_waiting = 0  # requests of a person
-        self._idle = threading.Condition()
         self._parsed = lru_cache(maxsize=_REMEMBERED)(self._parse)
         self._is_closed = False
         self._parser: Parser | None = None
-        if is_shown is None:
-            self._is_shown.set()
         self._loading = self._thread.submit(self._load, name)
 
     def _load(self, name: str) -> None:
-        self._is_shown.wait(_LONGEST_WAIT)
+        self.may_load.wait(_LONGEST_WAIT)
         if self._is_closed:
             return
         try:
@@ -114,13 +109,11 @@ class Partner:
 
     def advise(self, sentence: Sentence) -> Advice:
         """Return what the parser doubts in a sentence, and the best other tree at each doubtful place."""
-        return self._first(lambda: self._advice(sentence))
+        return self._in_thread(lambda: self._advice(sentence))
 
     def rate(self, sentences: Sequence[Sentence]) -> list[Advice]:
-        """Return the confidence in the arcs of some sentences, when no person waits for the parser."""
-        with self._idle:
-            self._idle.wait_for(lambda: self._n_waiting == 0 or self._is_closed)
-        return self._thread.submit(self._rate_all, sentences).result()
+        """Return the confidence in the arcs of some sentences."""
+        return self._in_thread(lambda: self._rate_all(sentences))
 
     def follow(self, before: Sentence, after: Sentence) -> Sentence | None:
         """Return the sentence with the arcs that follow from a correction, or None if nothing follows.
@@ -128,33 +121,23 @@ class Partner:
         Only words change whose arc was the parser's own choice before the correction and is not now. Whatever else the
         parser would choose differently is left alone: a person or another parser chose it.
         """
-        return self._first(lambda: self._consequences(before, after))
+        return self._in_thread(lambda: self._consequences(before, after))
 
     def parse(self, sentence: Sentence) -> Sentence | None:
         """Return the sentence with the parser's own tree, in which decisions are kept; None if it cannot be parsed."""
-        parse = self._first(lambda: self._parsed(_input(sentence)))
+        parse = self._in_thread(lambda: self._parsed(_input(sentence)))
         return set_arcs(sentence, _arcs(parse)) if parse is not None else None
 
     def close(self) -> None:
         """Stop the thread after its present work."""
         self._is_closed = True
-        self._is_shown.set()
-        with self._idle:
-            self._idle.notify_all()
+        self.may_load.set()
         self._thread.shutdown(cancel_futures=True)
 
-    def _first(self, work: Callable[[], _Result]) -> _Result:
-        """Run work for a person, before anything of the background that has not started."""
+    def _in_thread(self, work: Callable[[], _Result]) -> _Result:
         if self._parser is None:
             raise TreefineError("The parser is not loaded.", hint=self.fault or "Wait a few seconds.")
-        with self._idle:
-            self._n_waiting += 1
-        try:
-            return self._thread.submit(work).result()
-        finally:
-            with self._idle:
-                self._n_waiting -= 1
-                self._idle.notify_all()
+        return self._thread.submit(work).result()
 
     def _parse(self, sentence: Sentence) -> Parse | None:
         """Parse a sentence whose decisions are in its marks; None if that is not possible."""
@@ -163,8 +146,10 @@ class Partner:
     def _parse_all(self, sentences: Sequence[Sentence], decided: Sequence[Constraints]) -> list[Parse | None]:
         """Parse sentences together; None stands for one that is too long, or whose decisions no tree satisfies."""
         assert self._parser is not None
-        if len(sentences) == 1 and len(sentences[0]) > _MOST_WORDS:
-            return [None]
+        if any(len(sentence) > _MOST_WORDS for sentence in sentences):
+            short = [pair for pair in zip(sentences, decided, strict=True) if len(pair[0]) <= _MOST_WORDS]
+            parses = iter(self._parse_all(*zip(*short, strict=True)) if short else ())
+            return [next(parses) if len(sentence) <= _MOST_WORDS else None for sentence in sentences]
         try:
             return list(self._parser.stream(sentences, constraints=decided))
         except TreefineError:
@@ -174,9 +159,7 @@ class Partner:
 
     def _rate_all(self, sentences: Sequence[Sentence]) -> list[Advice]:
         inputs = list(map(_input, sentences))
-        short = [sentence for sentence in inputs if len(sentence) <= _MOST_WORDS]
-        parses = iter(self._parse_all(short, list(map(decisions_of, short))) if short else [])
-        return [self._rated(one, next(parses) if len(one) <= _MOST_WORDS else None) for one in inputs]
+        return list(map(self._rated, inputs, self._parse_all(inputs, list(map(decisions_of, inputs)))))
 
     def _rated(self, sentence: Sentence, parse: Parse | None) -> Advice:
         decided = decisions_of(sentence)
@@ -215,11 +198,9 @@ class Partner:
     def _suggestions(self, sentence: Sentence, parse: Parse, words: Sequence[int]) -> Iterator[Suggestion]:
         """Yield the parser's arc where it differs from that of the sentence, else the best tree without that arc."""
         others: dict[int, Parse | None] = dict.fromkeys(words, parse)
-        decided, without = decisions_of(sentence), {}
-        for word in words:
-            forbidden = _without_arc(parse, word, decided) if self._has_same_arc(parse, sentence, word) else None
-            if forbidden is not None:
-                without[word] = forbidden
+        same = [word for word in words if self._has_same_arc(parse, sentence, word)]
+        forbidden = {word: _without_arc(parse, word, decisions_of(sentence)) for word in same}
+        without = {word: decided for word, decided in forbidden.items() if decided is not None}
         if without:
             parses = self._parse_all([_input(sentence)] * len(without), list(without.values()))
             others.update(zip(without, parses, strict=True))
@@ -254,12 +235,8 @@ def _without_arc(parse: Parse, word: int, decided: Constraints) -> Constraints |
     """Return the decisions, and one against the less certain part of an arc: its head or its label."""
     confidence = parse.word_confidences[word - 1]
     if confidence.arc < confidence.label and word not in decided.heads:
-        heads = [*decided.not_heads.get(word, ()), parse.heads[word - 1]]
-        return replace(decided, not_heads={**decided.not_heads, word: heads})
-    if word not in decided.labels:
-        labels = [*decided.not_labels.get(word, ()), parse.labels[word - 1]]
-        return replace(decided, not_labels={**decided.not_labels, word: labels})
-    return None
+        return forbidding(decided, word, head=parse.heads[word - 1])
+    return None if word in decided.labels else forbidding(decided, word, label=parse.labels[word - 1])
 
 
 def _arcs(parse: Parse) -> list[tuple[int, int, str]]:

@@ -1,31 +1,43 @@
-"""Project: the files that are open in the studio, other annotators' trees, the queue of sentences, and progress."""
+"""Project: the files that are open in the studio, other annotators' trees, the queue of sentences, and progress.
+
+`opened` opens files for a session, with the parser of their language, and closes them at the end.
+"""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.resources import as_file, files
 from itertools import islice
+from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Literal
 
-from treefine.errors import TreefineError
-from treefine.evaluation.agreement import Agreement, annotator_agreement, differences, tag_differences
+from treefine.cores import use_threads
+from treefine.errors import TreebankError, TreefineError
+from treefine.evaluation.agreement import Agreement, agreement_of_pairs, differences, sentence_pairs, tag_differences
+from treefine.model.bundled import EXTRA_MODEL, find_model, model_for
+from treefine.segmenter.language import identify
 from treefine.studio.actions import Action, act, confirmed
-from treefine.studio.checks import Checker
-from treefine.studio.document import Document, StaleError
-from treefine.studio.journal import Revision
+from treefine.studio.checks import warm_up
+from treefine.studio.document import Document, Revision, StaleError, check_is_conllu
+from treefine.studio.learn import CorrectionLearner
 from treefine.studio.partner import Advice, Partner
-from treefine.treebank.conllu import read_treebank
+from treefine.treebank.conllu import Unreadable, read_treebank
+from treefine.treebank.files import open_input, open_output
+from treefine.treebank.schemes import UPOS
 from treefine.treebank.search import read_query
-from treefine.treebank.sentence import BLANK, Sentence
+from treefine.treebank.sentence import BLANK, Sentence, own_text
 
 if TYPE_CHECKING:
-    from treefine.studio.learn import CorrectionLearner
+    from treefine.parsing.parser import Parser
 
 Order = Literal["file", "doubt", "difference"]
 Show = Literal["all", "open", "done", "doubtful", "changed"]
@@ -36,7 +48,7 @@ _UNIVERSAL = (  # the labels of UD, which are never typing mistakes
     "acl advcl advmod amod appos aux case cc ccomp clf compound conj cop csubj dep det discourse dislocated expl fixed "
     "flat goeswith iobj list mark nmod nsubj nummod obj obl orphan parataxis punct reparandum root vocative xcomp"
 ).split()
-_TAGS = "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split()
+_SAMPLE = 60  # sentences from which the language is identified
 
 
 @dataclass(frozen=True)
@@ -57,29 +69,20 @@ class Reference:
         return {sentence.sent_id: sentence for sentence in self.sentences if sentence.sent_id}
 
 
-@dataclass(frozen=True)
-class Inventory:
-    """The values that a treebank has in its columns, the most frequent first."""
-
-    labels: list[str]
-    upos: list[str]
-    xpos: list[str]
-    feats: list[str]
-
-    @classmethod
-    def of(cls, texts: Collection[str]) -> Inventory:
-        """Count the values in these sentences."""
-        counts: list[Counter[str]] = [Counter() for _ in range(10)]
-        for text in texts:
-            rows = [line.split("\t") for line in text.split("\n") if line[:1].isdecimal()]
-            for column in (3, 4, 5, 7):
-                counts[column].update([row[column] for row in rows if len(row) == 10 and row[column] != BLANK])
-        pairs: Counter[str] = Counter()
-        for feats, times in counts[5].items():
-            pairs.update(dict.fromkeys(feats.split("|"), times))
-        upos, xpos, labels = ([value for value, _ in counts[column].most_common()] for column in (3, 4, 7))
-        feats_shown = [pair for pair, _ in pairs.most_common(500)]
-        return cls(labels, list(dict.fromkeys([*upos, *_TAGS])), xpos[:300], feats_shown)
+def _values_of(texts: Collection[str]) -> dict[str, list[str]]:
+    """Return the values that sentences have in their columns, the most frequent first."""
+    counts: dict[int, Counter[str]] = {column: Counter() for column in (3, 4, 5, 7)}
+    for text in texts:
+        rows = [line.split("\t") for line in text.split("\n") if line[:1].isdecimal()]
+        for column, counted in counts.items():
+            counted.update([row[column] for row in rows if len(row) == 10 and row[column] != BLANK])
+    pairs: Counter[str] = Counter()
+    for feats, times in counts[5].items():
+        pairs.update(dict.fromkeys(feats.split("|"), times))
+    upos, xpos, labels = ([value for value, _ in counts[column].most_common()] for column in (3, 4, 7))
+    feats_shown = [pair for pair, _ in pairs.most_common(500)]
+    tags = [*dict.fromkeys([*upos, *sorted(UPOS)])]
+    return {"labels": labels, "upos": tags, "xpos": xpos[:300], "feats": feats_shown}
 
 
 @dataclass(frozen=True)
@@ -103,19 +106,16 @@ class Project:
         languages: Sequence[str] = (),
         learner: CorrectionLearner | None = None,
         is_example: bool = False,
-        is_shown: threading.Event | None = None,
     ) -> None:
         self.documents, self.partner, self.references, self.learner = documents, partner, references, learner
         self.is_example = is_example
-        self.is_shown = is_shown or threading.Event()  # whether the page has shown a sentence
-        self._languages = [*languages, *[""] * (len(documents) - len(languages))]
-        self.checkers = [Checker(language) for language in self._languages]
+        self.languages = [*languages, *[""] * (len(documents) - len(languages))]
         self._ratings: dict[str, float] = {}  # the expected number of wrong arcs, by the text of a sentence
-        self._inventories: dict[int, Inventory] = {}
+        self._values: dict[int, dict[str, list[str]]] = {}
         self._is_closed = False
         self._last_asked = 0.0  # when a person last needed the parser
         self._has_unrated = threading.Event()  # there may be sentences that the parser has not read
-        threading.Thread(target=self._warm_up, daemon=True).start()
+        threading.Thread(target=warm_up, args=(self.languages[0],), daemon=True).start()  # the browser opens meanwhile
         if partner is not None:
             self._has_unrated.set()
             threading.Thread(target=self._rate, args=(partner,), daemon=True).start()
@@ -128,17 +128,16 @@ class Project:
 
     def partner_of(self, file: int) -> Partner | None:
         """Return the parser, if it is loaded and knows the language of a file, which is that of the first file."""
-        is_known = self._languages[file] in ("", self._languages[0])
+        is_known = self.languages[file] in ("", self.languages[0])
         return self.partner if self.partner is not None and self.partner.is_ready and is_known else None
 
-    def inventory(self, file: int) -> Inventory:
+    def values(self, file: int) -> dict[str, list[str]]:
         """Return the values in the columns of a file."""
-        if file not in self._inventories:
+        if file not in self._values:
             document = self.document(file)
             with document.lock:
-                texts = [document.text(key) for key in document.keys]
-            self._inventories[file] = Inventory.of(texts)
-        return self._inventories[file]
+                self._values[file] = _values_of([document.text(key) for key in document.keys])
+        return self._values[file]
 
     # Changing
 
@@ -146,10 +145,10 @@ class Project:
         self, file: int, key: int, version: int, id: str, action: Action, *, confirms: bool = False
     ) -> Revision | None:
         """Make a change. With `confirms`, a person who attaches a word has read and accepted all words before it."""
-        document, labels = self.document(file), self.inventory(file).labels
+        document, labels = self.document(file), self.values(file)["labels"]
         with document.lock:
-            if known := document.made(id):
-                return known
+            if id in document.changes:
+                return document.changes[id]
             self._last_asked = monotonic()
             if document.version(key) != version:
                 raise StaleError("This sentence was changed in another tab.", hint="It is shown as it is now.")
@@ -165,17 +164,17 @@ class Project:
     def known_labels(self, file: int) -> frozenset[str]:
         """Return the labels that are not taken for typing mistakes."""
         of_model = self.partner.labels if self.partner is not None else ()
-        return frozenset([*self.inventory(file).labels, *of_model, *_UNIVERSAL])
+        return frozenset([*self.values(file)["labels"], *of_model, *_UNIVERSAL])
 
     def follow(self, file: int, key: int, version: int, id: str) -> Revision | None:
         """Let the parser change what follows from the last change of a sentence; return None if nothing does."""
         document, partner = self.document(file), self.partner_of(file)
         with document.lock:
-            last = document.last_change
-            if known := document.made(id):
-                return known
-            if partner is None or last is None or document.version(key) != version:
+            if id in document.changes:
+                return document.changes[id]
+            if partner is None or not document.undo_stack or document.version(key) != version:
                 return None
+            last = document.undo_stack[-1]
             is_edit = not last.is_follow_up and last.what in _FOLLOWED
             if not is_edit or not [each.key for each in last.before] == [each.key for each in last.after] == [key]:
                 return None
@@ -211,7 +210,7 @@ class Project:
         """
         document = self.document(file)
         with document.lock:
-            if revision not in (None, document.revision) and document.made(id) is None:
+            if revision not in (None, document.revision) and id not in document.changes:
                 raise StaleError("The file was changed in another tab.", hint="Look at it before you undo.")
             change = document.redo(id) if is_redo else document.undo(id, is_refusal=is_refusal)
         self._has_unrated.set()
@@ -227,13 +226,10 @@ class Project:
         ranks: dict[int, float] = {}
         for key in list(document.keys):
             with suppress(StaleError):  # it was joined with another one in the meantime
-                if show != "all" and not (
-                    document.is_changed(key) if show == "changed" else document.status(key) == show
-                ):
-                    continue
-                sentence = document.sentence(key) if query else None
+                is_shown = document.is_changed(key) if show == "changed" else show in ("all", document.status(key))
+                sentence = document.sentence(key) if query and is_shown else None
                 match = next(query.matches(sentence), None) if query and isinstance(sentence, Sentence) else None
-                if query and match is None:
+                if not is_shown or (query and match is None):
                     continue
                 if order != "file":
                     ranks[key] = (self.doubt if order == "doubt" else self.n_different)(file, key) or 0
@@ -285,7 +281,7 @@ class Project:
         if not self.references:
             return None
         if len(self.references) > 1:
-            return annotator_agreement(self.references[0].sentences, self.references[1].sentences)
+            return agreement_of_pairs(sentence_pairs(self.references[0].sentences, self.references[1].sentences))
         pairs = [
             (sentence, other)
             for file, document in enumerate(self.documents)
@@ -293,7 +289,7 @@ class Project:
             for _, other in self.others(file, key)
             if other is not None
         ]
-        return annotator_agreement([one for one, _ in pairs], [other for _, other in pairs]) if pairs else None
+        return agreement_of_pairs(pairs) if pairs else None
 
     def advise(self, file: int, key: int) -> tuple[int, Advice | None]:
         """Return the version of a sentence and what the parser doubts in it; None without a parser."""
@@ -309,11 +305,6 @@ class Project:
         return version, advice
 
     # In the background
-
-    def _warm_up(self) -> None:
-        """Load the tables of the checks while the browser opens the page."""
-        for checker in self.checkers:
-            checker.warm_up()
 
     def _rate(self, partner: Partner) -> None:
         """Read the sentences that nobody has read, a few at a time, and again what was changed."""
@@ -370,3 +361,118 @@ class Project:
             self.partner.close()
         for document in self.documents:
             document.close()
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """What a session opens besides its files."""
+
+    against: str = ""  # a file of another annotator
+    adjudicate: str = ""  # the result of deciding between two files
+    has_marks: bool = True
+    learns: bool = False
+    model: str | None = None  # "none": no parser; None: that of the language
+    language: str | None = None  # None: identified
+    device: str | None = None
+    threads: int | None = None
+
+
+@contextmanager
+def opened(paths: Sequence[str], options: SessionOptions, warn: Callable[[str], None]) -> Iterator[Project]:
+    """Open files, or an example without any, and close them at the end. Nothing is left of a session that fails."""
+    if options.learns and options.model == "none":
+        raise TreefineError("--learn needs a model.", hint="Name it with --model.")
+    if options.model not in (None, "none") and "/" not in options.model and not Path(options.model).exists():
+        find_model(options.model)  # raises an error; a folder or a model on the hub is only known when it is loaded
+    with ExitStack() as stack:
+        references, edited = _references(paths or [stack.enter_context(_example())], options)
+        documents = [stack.enter_context(closing(Document(path, has_marks=options.has_marks))) for path in edited]
+        for document in documents:
+            _check_has_sentence(document)
+        languages = [options.language or _language_of(document) for document in documents]
+        partner = learner = None
+        if (chosen := model_of(options.model, options.language, languages[0], warn)) is not None:
+            name, code = chosen
+            if options.learns:
+                learner = CorrectionLearner(name, documents[0].folder / "learning", language=code or "")
+                name = learner.present
+
+            def load(name: str) -> Parser:
+                from treefine.parsing.parser import Parser  # loads torch
+
+                use_threads(options.threads)
+                return Parser.from_pretrained(name, device=options.device, language=code)
+
+            partner = Partner(load, name)
+        project = Project(documents, partner=partner, references=references, languages=languages, learner=learner)
+        project.is_example = not paths
+        yield stack.enter_context(closing(project))
+        project.close()
+        for document in documents:
+            if document.fault:
+                warn(document.fault)
+
+
+def _references(paths: Sequence[str], options: SessionOptions) -> tuple[list[Reference], Sequence[str]]:
+    """Return the trees of other annotators, and the files to edit."""
+    against, result = options.against, options.adjudicate
+    if not result:
+        return [Reference.read(against, Path(against).name)] if against else [], paths
+    if against:
+        raise TreefineError("--against and --adjudicate cannot be combined.", hint="Leave one of them out.")
+    if len(paths) != 2:
+        raise TreefineError(f"--adjudicate needs two files, not {len(paths)}.", hint="Name those of A and B.")
+    names = [Path(path).name for path in paths]
+    names = names if len(set(names)) == 2 else list(paths)
+    references = [Reference.read(path, name) for path, name in zip(paths, names, strict=True)]
+    if len(references[0].sentences) != len(references[1].sentences):
+        counts = " and ".join(f"{len(reference.sentences):,}" for reference in references)
+        raise TreefineError(f"The files have {counts} sentences.", hint="Adjudicate files of the same sentences.")
+    if not Path(result).exists():
+        for path in (paths[0], result):
+            check_is_conllu(Path(path))
+        with open_input(paths[0]) as source, open_output(result) as copy:
+            shutil.copyfileobj(source, copy)
+    elif any(Path(result).samefile(path) for path in paths):
+        raise TreefineError("The result cannot be one of the two files.", hint="Name another file for OUT.")
+    return references, [result]
+
+
+def _check_has_sentence(document: Document) -> None:
+    """Raise an error if no block of lines is a valid sentence: the file is probably not CoNLL-U."""
+    if next(document.sentences(), None) is None:
+        first = document.sentence(document.keys[0])
+        assert isinstance(first, Unreadable)
+        fault, hint = first.faults[0], "If this is a text, parse it first: treefine parse FILE -o FILE.conllu"
+        raise TreebankError(fault.message, path=str(document.path), line=fault.line, hint=hint)
+
+
+def _language_of(document: Document) -> str:
+    return identify(" ".join(own_text(sentence) for _, sentence in islice(document.sentences(), _SAMPLE))).language
+
+
+def model_of(
+    model: str | None, language: str | None, identified: str, warn: Callable[[str], None]
+) -> tuple[str, str | None] | None:
+    """Return the model and its option `language`; None, with a warning, if no model knows the language."""
+    if model == "none":
+        return None
+    if model is not None:  # a model of one language needs no option, and the identified language may be wrong
+        needs_language = model == EXTRA_MODEL and model_for(identified) is not None
+        return model, language or (identified if needs_language else None)
+    language = language or identified
+    if language and (found := model_for(language)) is not None:
+        name, code = found
+        return name, None if name == "en" else code
+    what = f"the language {language}" if language else "this language"
+    warn(f"No installed model knows {what}, so the files open without a parser. Name one with --model.")
+    return None
+
+
+@contextmanager
+def _example() -> Iterator[str]:
+    """Yield a copy of the example, which is removed at the end."""
+    with tempfile.TemporaryDirectory() as folder, as_file(files("treefine.studio").joinpath("example.conllu")) as path:
+        copy = Path(folder, path.name)
+        shutil.copyfile(path, copy)
+        yield str(copy)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from tests.support.generated import conllu_lines
 from treefine import Graph, read_treebank
-from treefine.studio.checks import Checker
+from treefine.studio.checks import check, validator_of
 from treefine.treebank.conllu import validate
 
 EWT = Path("/work/shared/treebanks/permissive/en_ewt/dev.conllu.xz")
@@ -22,9 +22,6 @@ WORDS = """\
 5\t.\t.\tPUNCT\t.\t_\t2\tpunct\t_\t_
 
 """
-
-
-CHECKER = Checker("en")  # for tests with many sentences
 
 
 def sentence_of(text):
@@ -43,7 +40,7 @@ def changed(*pairs, text=None):
 
 def found(sentence, language="en"):
     """Return the word and the test of each fault."""
-    return [(fault.word, fault.name) for fault in Checker(language).check(sentence)]
+    return [(fault.word, fault.name) for fault in check(sentence, language)]
 
 
 ENHANCED = """\
@@ -89,8 +86,8 @@ ENHANCED_FAULTS = [
 
 @pytest.mark.parametrize("language", ["en", "en_ewt", "EN-gb", "", "xx", "ud"])
 def test_a_valid_sentence_has_no_faults(language):
-    assert Checker(language).check(sentence_of(WORDS)) == []
-    assert Checker(language).check(sentence_of(ENHANCED)) == []
+    assert check(sentence_of(WORDS), language) == []
+    assert check(sentence_of(ENHANCED), language) == []
 
 
 @pytest.mark.parametrize(("changes", "faults"), FAULTS)
@@ -108,14 +105,13 @@ def test_subtypes_and_features_are_checked_only_if_the_language_is_known():
 
 
 def test_enhanced_labels_of_one_sentence_do_not_allow_a_basic_label_in_the_next():
-    checker = Checker()
     wrong = changed(("2\tobj", "2\tref"))
-    alone = checker.check(wrong)
+    alone = check(wrong)
 
-    checker.check(sentence_of(ENHANCED))
+    check(sentence_of(ENHANCED))
 
     assert [fault.name for fault in alone] == ["unknown-udeprel"]
-    assert checker.check(wrong) == alone
+    assert check(wrong) == alone
 
 
 def test_metadata_of_files_and_our_marks_are_no_faults():
@@ -129,19 +125,18 @@ def test_metadata_of_files_and_our_marks_are_no_faults():
 
 
 def test_an_error_inside_udtools_is_no_finding(monkeypatch):
-    checker = Checker("en")
-    checker.warm_up()
+    validator = validator_of("en")
 
     def fail(*_):
         raise RuntimeError("a bug in udtools")
 
-    monkeypatch.setattr(checker._validator, "check_deprels", fail)
+    monkeypatch.setattr(validator, "check_deprels", fail)
 
-    assert checker.check(sentence_of(WORDS)) == []
-    before = checker.check(changed(("NOUN", "NOUNS")))
+    assert check(sentence_of(WORDS), "en") == []
+    before = check(changed(("NOUN", "NOUNS")), "en")
     assert [fault.name for fault in before] == ["unknown-upos"]  # found before the error
-    monkeypatch.setattr(checker._validator, "data", None)
-    assert checker.check(changed(("NOUN", "NOUNS"))) == []
+    monkeypatch.setattr(validator, "data", None)
+    assert check(changed(("NOUN", "NOUNS")), "en") == []
 
 
 # Any sentence
@@ -153,7 +148,7 @@ def test_any_sentence_can_be_checked_and_our_faults_are_those_of_validate(lines)
     data = "\n".join([*lines, "", ""]).encode()
     sentence = sentence_of(data.decode())
 
-    faults = CHECKER.check(sentence)
+    faults = check(sentence, "en")
 
     ours = sorted(fault.message for fault in faults if fault.source == "treefine")
     assert ours == sorted({error.message for error in validate(io.BytesIO(data))})
@@ -185,7 +180,7 @@ def test_the_findings_are_those_of_the_validator_on_the_whole_file(tmp_path):
     ours = {
         (sentence.sent_id, fault.name, fault.message.rstrip("."))
         for sentence in wrong
-        for fault in CHECKER.check(sentence)
+        for fault in check(sentence, "en")
     }
 
     theirs = {(each.sentid, each.testid, " ".join(each.message.split()).rstrip(".")) for each in incidents}

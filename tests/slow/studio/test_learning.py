@@ -21,8 +21,9 @@ from treefine.treebank.graph import Graph
 ROOT = Path(__file__).parents[3]
 START = """
 import os, sys, time
+from pathlib import Path
 from tests.slow.studio.test_learning import EndlessTuner, SENTENCES, learner_of
-learner = learner_of(sys.argv[1], EndlessTuner)
+learner = learner_of(Path(sys.argv[1]), EndlessTuner)
 learner.consider(SENTENCES[:8])
 while "50%" not in learner.state.message: time.sleep(0.01)
 print(learner._worker.process.pid, flush=True)

@@ -183,7 +183,7 @@ export function draw() {
 }
 
 function followedText(words, selected, followed) {
-  const others = followed.filter(({ word }) => word !== selected).map(({ word }) => `${word} ${words[word - 1].form}`);
+  const others = followed.filter((word) => word !== selected).map((word) => `${word} ${words[word - 1].form}`);
   const hasOwn = others.length < followed.length;
   const changed = others.length ? `changed ${others.length}${hasOwn ? " more" : ""} arc${others.length > 1 ? "s" : ""}: ${others.join(", ")}.` : "";
   if (!hasOwn) return `The parser ${changed}`;
@@ -198,7 +198,7 @@ export function labelsInOrder() {
 function marksOf(sentence, followed) {
   const marks = new Map();
   const add = (word, name) => marks.set(word, [...(marks.get(word) ?? []), name]);
-  for (const { word } of followed) add(word, "moved");
+  for (const word of followed) add(word, "moved");
   for (const { word, is_error: isError } of sentence.faults) if (word) add(word, isError ? "wrong" : "odd");
   for (const word of state.marked.get(sentence.key) ?? []) add(word, "found");
   for (const word of disputed(sentence)) add(word, "disputed");
