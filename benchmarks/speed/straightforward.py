@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from treefine.model.attention import RelationAttention
+from treefine.model.attention import Layer, RelationAttention
 from treefine.model.batch import PieceInputs
-from treefine.model.encoder import Layer, TransformerEncoder
+from treefine.model.encoder import TransformerEncoder
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import BiaffineScorer, with_one
 from treefine.model.vocabulary import UNSEEN

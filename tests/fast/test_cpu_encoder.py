@@ -5,14 +5,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.model.test_attention import GRAPHS, INPUTS, N_ATTENTION_HEADS, naive_attend, padding_bias, some_tensors
+from tests.model.test_attention import (
+    GRAPHS,
+    INPUTS,
+    N_ATTENTION_HEADS,
+    attended,
+    naive_attend,
+    padding_bias,
+    some_tensors,
+)
 from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, name_of, sentences_in_pieces
 from tests.support.tiny import sample, tiny_model
 from treefine.config import RelationSettings
-from treefine.fast.cpu_encoder import FlatAttention, FlatRelations, FlatRows
-from treefine.model.attention import attend
+from treefine.fast.cpu_encoder import FlatAttention, FlatRows
+from treefine.model.attention import relate
 from treefine.model.batch import Graphs
-from treefine.model.relations import relate
 from treefine.model.vocabulary import Vocabulary
 from treefine.treebank.graph import Arcs
 
@@ -59,8 +66,7 @@ def laid_flat(vectors, bias, inputs):
 def on_cpu(vectors, tables, relations, bias, inputs=INPUTS):
     """Return the result for each piece, with zeros for padding."""
     flat, rows, biases = laid_flat(vectors, bias, inputs)
-    of_rows = None if relations is None else FlatRelations.of(relations, rows, biases)
-    found = FlatAttention(rows, biases, of_rows)(*flat, tables)
+    found = FlatAttention(rows, biases, relations)(*flat, tables.rows())
     padded = torch.zeros_like(vectors[0]).transpose(1, 2).contiguous()
     padded.flatten(0, 1)[rows.index] = found
     return padded.transpose(1, 2)
@@ -93,7 +99,7 @@ def test_flat_attention_equals_padded_attention(data, has_graphs):
     by_place = torch.randn((1, N_ATTENTION_HEADS, 1, n_pieces), generator=torch.Generator().manual_seed(4))
     bias = (padding_bias(inputs) + by_place).expand(-1, -1, n_pieces, -1)  # like the bias by distance of MPNet
 
-    expected = attend(*vectors, bias=bias, relations=relations, tables=tables)
+    expected = attended(vectors, tables, relations, bias)
     with torch.no_grad():
         found = on_cpu(vectors, tables, relations, bias, inputs)
 

@@ -12,13 +12,13 @@ from tests.support.tiny import ALL_TAGS, sample, short, sure_of_tags, tiny_model
 from treefine.config import COLUMNS, DecodeSettings, RelationSettings, TagSettings
 from treefine.errors import TreebankError
 from treefine.fast import view_of
-from treefine.fast.buffers import Buffer, Standing
+from treefine.fast.buffers import Buffer, SentenceState
 from treefine.fast.engine import Engine
 from treefine.fast.packed import Packed, pack
 from treefine.fast.packed_encoder import PackedEncoder, Room, relate_packed
+from treefine.model.attention import NONE, relate
 from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
-from treefine.model.relations import NONE, relate
 from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.parser import Parser
 from treefine.treebank.graph import Arcs
@@ -200,11 +200,11 @@ def test_relations_in_a_buffer_equal_those_of_padded_rows(data):
     )
     pieces = [piece for sentence in sentences for word in sentence for piece in word]
     packed = Packed(*(np.array(each, np.int32) for each in (pieces, counts, [*map(len, sentences)], heads, labels)))
-    standing, buffer = Standing((2, 0, 3), 0), Buffer(Room(256, 8, 64), 0, 1, CPU)
+    standing, buffer = SentenceState((2, 0, 3), 0), Buffer(Room(256, 8, 64), 0, 1, CPU)
 
     buffer.fill(standing, standing.add(packed, 64), last=1)
     buffer.on_device.copy_(buffer.sent)
-    found = relate_packed(buffer.inputs().packed, len(LABELS), settings)
+    found = relate_packed(buffer.inputs(), len(LABELS), settings)
 
     inputs = inputs_of(sentences)
     expected = relate(inputs, graphs, len(LABELS), settings)

@@ -28,9 +28,8 @@ from tests.support.generated_inputs import (
 from treefine.config import RelationSettings
 from treefine.fast import fused_attention as fused
 from treefine.fast.fused_attention import KEYS, QUERIES, FusedAttention, RowRelations, Rows, attend_rows, is_available
-from treefine.model.attention import PaddedAttention, RelationTables
+from treefine.model.attention import NONE, PaddedAttention, Relations, RelationTables, n_relations, relate
 from treefine.model.batch import Graphs
-from treefine.model.relations import NONE, Relations, n_relations, relate
 from treefine.model.vocabulary import Vocabulary
 from treefine.treebank.graph import Arcs
 
@@ -66,7 +65,7 @@ def fused_and_plain(vectors, tables, relations, is_piece, *, by_distance=None):
     factors = factors * is_piece[:, None, :, None]
     found = []
     for attend in (FusedAttention(Rows.padded(is_piece, by_distance), relations), PaddedAttention(bias, relations)):
-        attended = attend(*(each.transpose(1, 2) for each in vectors), tables).transpose(1, 2)
+        attended = attend(*(each.transpose(1, 2) for each in vectors), tables.rows()).transpose(1, 2)
         attended = attended * is_piece[:, None, :, None]
         gradients = torch.autograd.grad((attended * factors).sum(), wanted, allow_unused=True)
         found.append([attended, *gradients])
@@ -214,7 +213,7 @@ def test_dropout_drops_the_same_weights_forwards_and_backwards(settings):
 
     torch.manual_seed(3)
     fused = FusedAttention(Rows.padded(is_piece), relations)
-    attended = fused(*(each.transpose(1, 2) for each in vectors), tables, 0.4).transpose(1, 2)
+    attended = fused(*(each.transpose(1, 2) for each in vectors), tables.rows(), 0.4).transpose(1, 2)
     gradients = torch.autograd.grad(attended.square().sum(), wanted)
 
     assert sorted({round(each, 4) for each in kept.flatten().tolist()}) == [0, round(1 / 0.6, 4)]

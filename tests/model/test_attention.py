@@ -1,3 +1,5 @@
+"""Relations of a graph and attention that reads them, each compared with a double loop over the pieces."""
+
 import math
 from dataclasses import replace
 
@@ -8,12 +10,11 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from tests.model.test_relations import naive_relations
 from tests.support.generated_inputs import (
     LABELS,
-    SOME_WAYS_TO_READ,
     WAYS_TO_READ,
     arcs_over,
+    decisions_on,
     inputs_of,
     name_of,
     sentences_in_pieces,
@@ -21,10 +22,9 @@ from tests.support.generated_inputs import (
 from tests.support.tensor_sizes import Sizes
 from tests.support.tiny import tiny_shape
 from treefine.config import RelationSettings
-from treefine.model.attention import RelationTables, attend
-from treefine.model.batch import Graphs
+from treefine.model.attention import NONE, PaddedAttention, RelationTables, n_relations, relate
+from treefine.model.batch import ARC, HEAD, LABEL, NOTHING, Graphs
 from treefine.model.encoder import TransformerEncoder
-from treefine.model.relations import NONE, n_relations, relate
 from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary
 from treefine.treebank.graph import Arcs
 
@@ -38,6 +38,100 @@ GRAPHS = Graphs(torch.tensor(HEADS), torch.tensor(LABEL_IDS))
 N_ATTENTION_HEADS, WIDTH = 2, 4
 
 every_way_to_read = pytest.mark.parametrize("settings", WAYS_TO_READ, ids=name_of)
+
+
+def naive_relations(words, heads, labels, settings, decided=None):
+    """Compute the matrix of Fig. 2 for one row, cell by cell: [query][key]. Word 0 is ROOT; -1 is a special piece."""
+    is_labelled, n_labels = settings.graph == "labelled", len(LABELS)
+    n_kinds = (n_labels if is_labelled else 1) + 1
+    if settings.decided:
+        n_kinds = 3 * n_labels + 2 if is_labelled else 3
+    has_graph = any(head != NO_HEAD for head in heads) or bool(settings.decided and decided and any(decided))
+    first = {word: words.index(word) for word in words if word >= 0}
+
+    def arc(above, below):
+        """Return the kind of arc between two pieces, or None."""
+        head, dependent = words[above], words[below]
+        if min(head, dependent) < 0 or not has_graph:
+            return None
+        what = decided[dependent] if settings.decided and decided else NOTHING
+        label = labels[dependent]
+        if head == dependent:
+            if above == below == first[head] and is_labelled and what == LABEL and heads[head] < 0 and label >= 0:
+                return 2 * n_labels + label
+            return n_kinds - 1 if above == first[head] and below != first[head] else None
+        if heads[dependent] != head or above != first[head] or below != first[dependent]:
+            return None
+        if not is_labelled:
+            return int(what in (ARC, HEAD))
+        if what == HEAD or (what == ARC and label == UNSEEN):
+            return 3 * n_labels
+        return None if label == UNSEEN else label + n_labels * {NOTHING: 0, ARC: 1, LABEL: 2}[what]
+
+    def relation(query, key):
+        down, up = arc(query, key), arc(key, query)
+        if query != key and up is not None and down is not None and settings.two_cycles == "erased":
+            return NONE
+        if up is not None:
+            return up + 1 + n_kinds
+        return NONE if down is None else down + 1
+
+    return [[relation(query, key) for key in range(len(words))] for query in range(len(words))]
+
+
+def dense(relations):
+    """Return the relation of each query to each key, as attention reads it: [row, query, key]."""
+    is_above = relations.above[:, :, None] == torch.arange(relations.above.shape[1])  # [row, query, key]
+    up = torch.where(is_above, relations.up[:, :, None], NONE)
+    down = torch.where(is_above.transpose(1, 2), relations.down[:, None], NONE)
+    assert not ((up != NONE) & (down != NONE)).any()
+    return up + down
+
+
+# Relations
+
+
+def test_a_head_sees_the_label_a_dependent_the_label_reversed_and_other_pieces_their_first_piece():
+    graphs = Graphs.of([Arcs((2, 0), ("nsubj", "root"))], Vocabulary(LABELS))
+
+    matrix = dense(relate(inputs_of([[[7], [8, 9]]]), graphs, len(LABELS), RelationSettings()))[0].tolist()
+
+    nsubj, root, piece = 1 + LABELS.index("nsubj"), 1 + LABELS.index("root"), 1 + len(LABELS)
+    up = len(LABELS) + 1
+    assert matrix == [
+        [0, 0, 0, 0, 0, 0],  # CLS
+        [0, 0, 0, root, 0, 0],  # ROOT
+        [0, 0, 0, nsubj + up, 0, 0],  # word 1
+        [0, root + up, nsubj, 0, piece, 0],  # word 2
+        [0, 0, 0, piece + up, 0, 0],  # its second piece
+        [0, 0, 0, 0, 0, 0],  # SEP
+    ]
+
+
+@pytest.mark.parametrize("graph", ["labelled", "unlabelled"])
+@pytest.mark.parametrize("two_cycles", ["kept", "erased"])
+@given(data=st.data())
+def test_the_relations_equal_a_double_loop_over_the_pieces(graph, two_cycles, data):
+    settings = RelationSettings(graph=graph, two_cycles=two_cycles, decided=data.draw(st.booleans()))
+    sentences = data.draw(sentences_in_pieces())
+    arcs = [Arcs(*data.draw(arcs_over(len(sentence)))) for sentence in sentences]
+    n_positions = data.draw(st.sampled_from([4, 7, 8, 11, 15, 64]))  # small values split a sentence into windows
+    inputs, graphs = inputs_of(sentences, n_positions), Graphs.of(arcs, Vocabulary(LABELS))
+    if data.draw(st.booleans()):
+        graphs = data.draw(decisions_on(graphs))
+
+    relations = relate(inputs, graphs, len(LABELS), settings)
+
+    for row, (sentence, matrix) in enumerate(zip(inputs.sentences.tolist(), dense(relations).tolist(), strict=True)):
+        words, heads = inputs.words[row].tolist(), graphs.heads[sentence].tolist()
+        decided = None if graphs.decided is None else graphs.decided[sentence].tolist()
+        assert matrix == naive_relations(words, heads, graphs.labels[sentence].tolist(), settings, decided)
+        has_decisions = settings.decided and any(decided or ())
+        assert relations.has_graph[row] == (has_decisions or any(head is not None for head in arcs[sentence].heads))
+    assert max(int(each.max()) for each in (relations.up, relations.down)) < n_relations(len(LABELS), settings)
+
+
+# Attention
 
 
 def naive_attend(query, key, value, tables, settings, *, inputs=INPUTS, graphs=GRAPHS, kept=None):
@@ -97,6 +191,11 @@ def padding_bias(inputs=INPUTS):
     return torch.zeros(inputs.is_piece.shape).masked_fill(~inputs.is_piece, -math.inf)[:, None, None]
 
 
+def attended(vectors, tables, relations, bias, dropout=0.0):
+    three = (each.transpose(1, 2) for each in vectors)
+    return PaddedAttention(bias, relations)(*three, tables.rows(), dropout).transpose(1, 2)
+
+
 @every_way_to_read
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_attention_and_gradients_equal_the_double_loop_of_equations_4_and_5(settings, dropout):
@@ -106,14 +205,14 @@ def test_attention_and_gradients_equal_the_double_loop_of_equations_4_and_5(sett
     factors = torch.randn(vectors[0].shape, generator=torch.Generator().manual_seed(2))
 
     torch.manual_seed(3)
-    attended = attend(*vectors, bias=padding_bias(), relations=relations, tables=tables, dropout=dropout)
-    gradients = torch.autograd.grad((attended * factors).sum(), wanted)
+    found = attended(vectors, tables, relations, padding_bias(), dropout)
+    gradients = torch.autograd.grad((found * factors).sum(), wanted)
 
     torch.manual_seed(3)
     kept = F.dropout(torch.ones(*vectors[0].shape[:3], vectors[0].shape[2]), dropout)
     expected = naive_attend(*vectors, tables, settings, kept=kept)
     expected_gradients = torch.autograd.grad((expected * factors).sum(), wanted)
-    torch.testing.assert_close(attended, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
     for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
         torch.testing.assert_close(gradient, expected_gradient, atol=1e-5, rtol=1e-5)
 
@@ -128,34 +227,10 @@ def test_attention_equals_the_double_loop_for_any_sentences_and_graphs(data):
     vectors, tables = some_tensors(settings, inputs)
 
     relations = relate(inputs, graphs, len(LABELS), settings)
-    attended = attend(*vectors, bias=padding_bias(inputs), relations=relations, tables=tables)
+    found = attended(vectors, tables, relations, padding_bias(inputs))
 
     expected = naive_attend(*vectors, tables, settings, inputs=inputs, graphs=graphs)
-    torch.testing.assert_close(attended, expected, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("settings", SOME_WAYS_TO_READ, ids=name_of)
-def test_a_row_without_a_graph_attends_as_in_the_plain_encoder(settings):
-    vectors, tables = some_tensors(settings)
-    relations = relate(INPUTS, GRAPHS, len(LABELS), settings)
-
-    with_graphs = attend(*vectors, bias=padding_bias(), relations=relations, tables=tables)
-    plain = attend(*vectors, bias=padding_bias(), relations=None, tables=tables)
-
-    torch.testing.assert_close(with_graphs[1], plain[1], atol=1e-6, rtol=1e-6)
-    assert (with_graphs[0] - plain[0]).abs().max() > 0.1
-
-
-@pytest.mark.parametrize("settings", SOME_WAYS_TO_READ, ids=name_of)
-def test_a_zero_none_gets_no_gradient_and_every_other_relation_in_use_does(settings):
-    vectors, tables = some_tensors(settings)
-    relations = relate(INPUTS, GRAPHS, len(LABELS), settings)
-
-    attend(*vectors, bias=padding_bias(), relations=relations, tables=tables).square().sum().backward()
-
-    for table in (tables.keys, tables.values):
-        assert bool(table.grad[NONE].any()) == (settings.none == "learned")
-        assert table.grad[1:].any()
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
 # Memory: 1 row of 40 pieces, one attention head of width 64, so that pieces × pieces × width stands out

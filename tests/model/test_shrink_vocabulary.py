@@ -8,7 +8,7 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 
 from tests.support.tiny_tokenizers import KINDS, SENTENCES, byte_bpe
 from treefine.errors import ModelError
-from treefine.model.shrink_vocabulary import cut_subwords
+from treefine.model.create import cut_subwords
 from treefine.model.subwords import Subwords
 
 

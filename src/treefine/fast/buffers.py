@@ -1,28 +1,35 @@
-"""Sentences as flat arrays, and the buffers that carry them to the device and the results back.
+"""The buffers that carry sentences to the device and results back, and the step that runs on the device.
 
 See docs/design.md, 'Buffers on a GPU'.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Int
-from torch import Tensor
+from jaxtyping import Bool, Int
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.fast.packed import Packed
-from treefine.fast.packed_encoder import FIRST, REST, SPECIAL, PackedInputs, Room
-from treefine.fast.packed_step import StepInputs, StepOutputs
+from treefine.fast.packed_encoder import FIRST, REST, SPECIAL, PackedEncoder, PackedInputs, Room
+from treefine.model.scorer import best_tag, label_scores, with_one
 from treefine.model.vocabulary import NO_HEAD, UNSEEN
+from treefine.parsing.decode import are_trees, dependents
+from treefine.parsing.plan import Plan
+from treefine.parsing.refine import expected_stability, stopping
 
 Numbers = Int[np.ndarray, " number"]
+_Values = TypeVar("_Values", np.ndarray, Tensor)
+
+ENDED, IS_TREE, IS_SEARCHED = 1, 2, 4  # bit flags of a sentence's state after a step
 
 
-class Standing:
+class SentenceState:
     """The state of the sentences being parsed: their pieces and words, and the graph that the next step reads.
 
     Each sentence has the layout of a buffer, with ROOT before its words, and with CLS, ROOT and SEP among its pieces.
@@ -58,7 +65,7 @@ class Standing:
         if len(counts) and counts.max() > most:
             in_word = np.arange(len(pieces)) - np.repeat(starts_of(counts), counts)
             pieces, counts = pieces[in_word < most], np.minimum(counts, most)
-        new = self._words(packed, counts)
+        new = self._words(packed)
         of_word = np.ones(len(new["numbers"]), np.int32)  # pieces of each word, ROOT included
         of_word[new["numbers"] > 0] = counts
         n_words = lengths + 1
@@ -84,90 +91,81 @@ class Standing:
         self._index()
         return np.arange(number, number + len(packed))
 
-    def _words(self, packed: Packed, counts: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the arrays by word, with ROOT before the words of each sentence."""
+    def _words(self, packed: Packed) -> dict[str, np.ndarray]:
+        """Return the arrays by word, with ROOT before the words of each sentence, and what they say of sentences."""
         starts, n_words = starts_of(packed.lengths), packed.lengths + 1
         numbers = ranges(np.zeros_like(n_words), n_words)
-        given = {"heads": (packed.heads, NO_HEAD), "labels": (packed.labels, UNSEEN)}
-        new = {"numbers": numbers, "forced": np.full(len(numbers), NO_HEAD, np.int32)}
-        for name, (values, root) in given.items():
-            new[name] = np.full(len(numbers), root, np.int32)
-            new[name][numbers > 0] = values
-        new["tags"] = np.zeros((len(numbers), self["tags"].shape[1]), np.int32)
-        is_blank = np.ones(len(counts), bool)
+        tags, is_blank = np.zeros((len(packed.counts), self["tags"].shape[1]), np.int32), np.ones(len(packed.counts))
         if packed.tags is not None:
-            new["tags"][numbers > 0] = packed.tags
-            is_blank = (packed.tags[:, : packed.n_tags] == 0).any(1)
+            tags, is_blank = packed.tags, (packed.tags[:, : packed.n_tags] == 0).any(1)
+        new = {"numbers": numbers, "forced": np.full(len(numbers), NO_HEAD, np.int32)}
+        for name, values, root in (
+            ("heads", packed.heads, NO_HEAD),
+            ("labels", packed.labels, UNSEEN),
+            ("tags", tags, 0),
+        ):
+            new[name] = np.full((len(numbers), *values.shape[1:]), root, np.int32)
+            new[name][numbers > 0] = values
         new["best_tags"] = np.zeros_like(new["tags"])
-        by_sentence = {"has_graph": packed.heads >= 0, "lacks_tags": is_blank}
-        for name, each in by_sentence.items():
-            new[name] = np.logical_or.reduceat(each, starts) if len(packed) else np.zeros(0, bool)
+        for name, values in (("has_graph", packed.heads >= 0), ("lacks_tags", is_blank)):
+            new[name] = np.logical_or.reduceat(values, starts) if len(packed) else np.zeros(0, bool)
         return new
 
     def drop(self, number: int) -> None:
         """Remove the sentences before this number."""
         n = number - self.first
-        cuts = (
-            (self.BY_PIECE, self["n_pieces"][:n].sum()),
-            (self.BY_WORD, self["n_words"][:n].sum()),
-            (self.BY_SENTENCE, n),
-        )
-        self.first_word += int(self["n_words"][:n].sum())
-        for names, cut in cuts:
+        n_pieces, n_words = (int(self[name][:n].sum()) for name in ("n_pieces", "n_words"))
+        for names, cut in ((self.BY_PIECE, n_pieces), (self.BY_WORD, n_words), (self.BY_SENTENCE, n)):
             for name in names:
                 self.arrays[name] = self.arrays[name][cut:]
-        self.first = number
+        self.first, self.first_word = number, self.first_word + n_words
         self._index()
 
 
-@dataclass(frozen=True)
-class _Array:
-    """A named part of a buffer's tensor."""
+class StepResult(NamedTuple):
+    """The results of one step, as tensors on the device or as arrays on the host."""
 
-    name: str
-    size: int
-    columns: int = 0  # 0 for a one-dimensional array
+    heads: Any  # [word]
+    labels: Any  # [word]
+    tags: Any  # [word, column]
+    states: Any  # [sentence]
+    searched: Any  # [search]: sentences that end without a tree, if their state has IS_SEARCHED
+    arcs: Any  # [search, dep, head]: their arc scores
 
 
 class Buffer:
-    """The inputs of one step as one integer tensor on the host and one on the device, so that one copy suffices."""
+    """The inputs of one step, and its results.
+
+    Each are one integer tensor on the host and one on the device, so that one copy suffices.
+    """
 
     def __init__(self, room: Room, n_columns: int, n_searched: int, device: torch.device) -> None:
         self.room, self.n_columns, self.n_searched, self.device = room, n_columns, n_searched, device
-        pieces, sentences = room.pieces, room.sentences
-        by_piece, by_sentence = ("pieces", "places", "kinds", "words"), ("starts", "n_pieces", "word_starts", "n_words")
-        self._layout = [
-            *(_Array(name, pieces) for name in by_piece),
-            *(_Array(name, sentences) for name in (*by_sentence, "has_graph", "lacks_tags", "is_last")),
-            *(_Array(name, pieces) for name in ("sentences", "numbers", "first_pieces", "heads", "labels", "forced")),
-            _Array("tags", pieces * n_columns, n_columns),
-        ]
-        size = sum(each.size for each in self._layout)
+        by_piece = ("pieces", "places", "kinds", "words", "sentences", "numbers", "first_pieces", "heads", "labels")
+        by_sentence = ("starts", "n_pieces", "word_starts", "n_words", "has_graph", "lacks_tags", "is_last")
+        self._shapes: dict[str, tuple[int, ...]] = {name: (room.pieces,) for name in (*by_piece, "forced")}
+        self._shapes |= {name: (room.sentences,) for name in by_sentence}
+        self._shapes["tags"] = (room.pieces, n_columns)
+        of_words, of_search = (room.pieces,), (n_searched,)
+        self._result_shapes: tuple[tuple[int, ...], ...] = (  # of each field of StepResult
+            *(of_words, of_words, (room.pieces, n_columns), (room.sentences,)),
+            *(of_search, (n_searched, room.longest, room.longest)),
+        )
+        size, result_size = (sum(map(math.prod, each)) for each in (self._shapes.values(), self._result_shapes))
         is_cuda = device.type == "cuda"
         self.sent = torch.zeros(size, dtype=torch.int32, pin_memory=is_cuda)
         self.on_device = torch.zeros(size, dtype=torch.int32, device=device)
-        self.host = {name: part.numpy() for name, part in self._parts(self.sent).items()}
+        self.received = torch.zeros(result_size, dtype=torch.int32, pin_memory=is_cuda)
+        self.host = dict(zip(self._shapes, parts_of(self.sent.numpy(), self._shapes.values()), strict=True))
         self.numbers: Numbers = np.zeros(0, np.int64)  # of the sentences in the buffer
         self.words: Numbers = np.zeros(0, np.int64)  # the positions of their words, counted over the whole stream
 
-    def _parts(self, whole: Tensor) -> dict[str, Tensor]:
-        found, start = {}, 0
-        for each in self._layout:
-            part = whole[start : start + each.size]
-            found[each.name] = part.view(-1, each.columns) if each.columns else part
-            start += each.size
-        if not self.n_columns:
-            found["tags"] = whole.new_zeros(self.room.pieces, 0)
-        return found
-
-    def inputs(self) -> StepInputs:
+    def inputs(self) -> PackedInputs:
         """Return the device tensors as the inputs of a step."""
-        parts: Mapping[str, Tensor] = self._parts(self.on_device.long())
-        names = PackedInputs.__dataclass_fields__
-        packed = PackedInputs(**{name: parts[name] for name in names})
-        return StepInputs(packed, parts["forced"], parts["lacks_tags"], parts["is_last"])
+        parts = parts_of(self.on_device.long(), self._shapes.values())
+        return PackedInputs(**dict(zip(self._shapes, parts, strict=True)))
 
-    def fill(self, standing: Standing, numbers: Numbers, *, last: int) -> None:
+    def fill(self, standing: SentenceState, numbers: Numbers, *, last: int) -> None:
         """Copy these sentences into the buffer, end to end; `last` is T."""
         host, rows = self.host, numbers - standing.first
         n_pieces, n_words, t = standing["n_pieces"][rows], standing["n_words"][rows], standing["t"][rows]
@@ -189,47 +187,25 @@ class Buffer:
         for name, values in by_sentence.items():
             _put(host[name], values)
 
-
-class Arrays(NamedTuple):
-    """The outputs of a step (see StepOutputs) as arrays on the host."""
-
-    heads: np.ndarray
-    labels: np.ndarray
-    tags: np.ndarray
-    states: np.ndarray
-    searched: np.ndarray
-    arcs: np.ndarray
+    def result(self) -> StepResult:
+        """Return the received results on the host; the next step overwrites them."""
+        *parts, arcs = parts_of(self.received.numpy(), self._result_shapes)
+        return StepResult._make([*parts, arcs.view(np.float32)])
 
 
-class Answer:
-    """The outputs of one step for the inputs of a Buffer, in a single integer tensor on the host."""
+def in_one_tensor(result: StepResult) -> Int[Tensor, " number"]:
+    """Return the results of a step in one tensor, as `Buffer.received` holds them."""
+    *whole, arcs = result
+    return torch.cat([*(each.int().flatten() for each in whole), arcs.flatten().view(torch.int32)])
 
-    def __init__(self, buffer: Buffer) -> None:
-        self.buffer = buffer
-        room = buffer.room
-        self._sizes = (
-            room.pieces,
-            room.pieces,
-            room.pieces * buffer.n_columns,
-            room.sentences,
-            buffer.n_searched,
-            buffer.n_searched * room.longest**2,
-        )
-        is_cuda = buffer.device.type == "cuda"
-        self.received = torch.zeros(sum(self._sizes), dtype=torch.int32, pin_memory=is_cuda)
 
-    def joined(self, outputs: StepOutputs) -> Int[Tensor, " number"]:
-        """Return all outputs in one tensor on the device."""
-        whole = (outputs.heads, outputs.labels, outputs.tags.flatten(), outputs.states, outputs.searched)
-        return torch.cat([*(each.int() for each in whole), outputs.arcs.flatten().view(torch.int32)])
-
-    def arrays(self) -> Arrays:
-        """Return views of the outputs, which the next step overwrites."""
-        heads, labels, tags, states, searched, arcs = np.split(self.received.numpy(), np.cumsum(self._sizes)[:-1])
-        room, n_searched = self.buffer.room, self.buffer.n_searched
-        tags = tags.reshape(room.pieces, self.buffer.n_columns)
-        arcs = arcs.view(np.float32).reshape(n_searched, room.longest, room.longest)
-        return Arrays(heads, labels, tags, states, searched, arcs)
+def parts_of(whole: _Values, shapes: Iterable[tuple[int, ...]]) -> list[_Values]:
+    """Return views of the arrays of these shapes that one array holds, end to end."""
+    parts, start = [], 0
+    for shape in shapes:
+        parts.append(whole[start : start + math.prod(shape)].reshape(shape))
+        start += math.prod(shape)
+    return parts
 
 
 def _put(target: np.ndarray, values: np.ndarray, *, fill: int = 0) -> None:
@@ -251,3 +227,63 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> Numbers:
     """
     found: Numbers = np.repeat(starts - starts_of(sizes), sizes) + np.arange(int(sizes.sum()))
     return found
+
+
+class PackedStep(nn.Module):
+    """One step of a model as a module. The encoder runs in the plan's precision, the scorer always in float32."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        assert isinstance(plan.model.encoder, PackedEncoder)
+        self.encoder = plan.model.encoder
+        self.scorer, self.tagger = plan.model.scorer, plan.model.tagger if plan.predicts_tags else None
+        self.decoder, self.stop_above = plan.decoder, plan.stop_above
+
+    @torch.no_grad()
+    def forward(self, inputs: PackedInputs, room: Room, n_searched: int) -> StepResult:
+        """Return the next graph of each sentence, and whether the sentence has ended and the graph is a tree."""
+        with torch.autocast(inputs.forced.device.type, enabled=False):  # even if the caller enabled it
+            return self._stepped(inputs, room, n_searched)
+
+    def _stepped(self, inputs: PackedInputs, room: Room, n_searched: int) -> StepResult:
+        scorer = self.scorer
+        vectors = self.encoder.of_buffer(inputs, room).float()[None]  # [1, word, width]
+        in_sentence = torch.arange(room.longest, device=vectors.device)
+        is_word: Bool[Tensor, "sentence word"] = in_sentence < inputs.n_words[:, None]
+        places = torch.where(is_word, inputs.word_starts[:, None] + in_sentence, 0)  # [sentence, word]
+
+        dep, head = (with_one(scorer.arc_dep(vectors)) @ scorer.arc_weight)[0], scorer.arc_head(vectors)[0]
+        arcs = dep[places] @ head[places].transpose(1, 2)  # [sentence, dep, head]
+        is_self = torch.eye(room.longest, dtype=torch.bool, device=arcs.device)
+        arcs = arcs.masked_fill(~is_word[:, None] | is_self, -math.inf)
+        best = arcs.argmax(-1)[inputs.sentences, inputs.numbers]  # [word]
+        heads = torch.where(inputs.forced >= 0, inputs.forced, best)
+
+        label_head = with_one(scorer.label_head(vectors))[:, inputs.in_buffer(heads)]
+        labels = label_scores(with_one(scorer.label_dep(vectors)), label_head, scorer.label_weight)[0]
+        labels = self.decoder.obeying(labels, heads)
+        best_labels = labels.argmax(-1)
+
+        is_dependent = dependents(is_word)
+        is_same = (heads == inputs.heads) & (best_labels == inputs.labels)
+        of_sentence = is_same[places] | ~is_dependent  # [sentence, word]
+        tags, has_new_tags = inputs.tags, None
+        if self.tagger is not None:
+            of_tags = tuple(each[0] for each in self.tagger(vectors))
+            best = torch.stack([best_tag(each) + 1 for each in of_tags], dim=-1)
+            tags = F.pad(best, (0, inputs.tags.shape[-1] - best.shape[-1]))  # the last columns are not predicted
+            has_new_tags = inputs.lacks_tags > 0
+        stability = expected_stability(arcs, labels[places], is_dependent, of_sentence)
+        ended = stopping(of_sentence, has_new_tags, stability, stop_above=self.stop_above).stops_early | (
+            inputs.is_last > 0
+        )
+        is_tree = are_trees(heads[places], is_word)
+        is_searched = ended & ~is_tree & (inputs.n_words > 0)
+        searched = is_searched.int().argsort(descending=True, stable=True)[:n_searched]
+        is_shown = torch.zeros_like(is_searched)
+        is_shown[searched] = is_searched[searched]
+        flags = ((ended, ENDED), (is_tree, IS_TREE), (is_shown, IS_SEARCHED))
+        states = torch.stack([flag.int() * value for flag, value in flags]).sum(0)
+        is_root = inputs.numbers == 0
+        heads, best_labels = heads.masked_fill(is_root, NO_HEAD), best_labels.masked_fill(is_root, UNSEEN)
+        return StepResult(heads, best_labels, tags, states, searched, arcs[searched])

@@ -22,11 +22,10 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.errors import ModelError
 from treefine.fast import view_of
-from treefine.model.attention import Attend, RelationTables
+from treefine.model.attention import NONE, Attend, Layer, RelationRows, Relations
 from treefine.model.batch import Graphs, PieceInputs, padded_length
-from treefine.model.encoder import Layer, TransformerEncoder
+from treefine.model.encoder import TransformerEncoder
 from treefine.model.folder import LARGEST
-from treefine.model.relations import NONE, Relations
 
 _TINY = torch.finfo(torch.float32).tiny  # a lower bound on scales, so that a row of zeros is not divided by zero
 
@@ -66,8 +65,7 @@ class FlatEncoder(TransformerEncoder):
                 piece_tags = tags[inputs.sentences[rows.rows], words.clamp(min=0)] * (words > 0)[:, None]
             x = self.embed(rows.take(inputs.pieces), words, rows.places, piece_tags)
             biases = [self.bias(inputs.is_piece[block.rows, : block.length], x.dtype) for block in rows.blocks]
-            of_rows = None if relations is None else FlatRelations.of(relations, rows, biases)
-            attend = FlatAttention(rows, biases, of_rows)
+            attend = FlatAttention(rows, biases, relations)
             for layer in self.layers:
                 x = layer(x, attend)
             encoded.append(x)
@@ -138,67 +136,52 @@ class FlatRows:
         return len(self.index)
 
 
-@dataclass(frozen=True)
-class FlatRelations:
-    """`Relations` of pieces laid end to end, and one tensor with the bias of all pairs, to which they are added."""
+class FlatAttention:
+    """Attention within rows laid end to end: torch's attention, block by block, with corrections for the arcs."""
 
-    above: Int[Tensor, " piece"]  # an index among all pieces
-    up: Int[Tensor, " piece"]
-    down: Int[Tensor, " piece"]
-    has_graph: Float[Tensor, "piece 1 1"]  # 1 or 0
-    cells: Int[Tensor, " up_and_down"]  # in the bias: each piece as query with the piece above it; then the reverse
-    bias: Float[Tensor, "_ cell"]  # one row per attention head, or one row for all
-
-    @classmethod
-    def of(cls, relations: Relations, rows: FlatRows, biases: Sequence[Float[Tensor, "_ _ _ _"]]) -> FlatRelations:
-        """Lay the relations of some rows end to end."""
-        above, up, down = (rows.take(each) for each in (relations.above, relations.up, relations.down))
+    def __init__(self, rows: FlatRows, biases: Sequence[Float[Tensor, "_ _ _ _"]], relations: Relations | None) -> None:
+        """Prepare attention with the bias of each block; `relations` are those of the padded inputs."""
+        self.rows, self.biases, self.has_relations = rows, biases, relations is not None
+        if relations is None:
+            return
+        above, self.up, self.down = (rows.take(each) for each in (relations.above, relations.up, relations.down))
+        self.above = rows.starts[rows.rows] + above  # an index among all pieces
+        self.has_graph = relations.has_graph[rows.rows].float()[:, None, None]  # [piece, 1, 1]
         lengths = np.repeat([each.length for each in rows.blocks], [each.n_rows for each in rows.blocks])
         before = np.repeat(np.cumsum(lengths**2) - lengths**2, lengths)  # the cells of earlier rows
         first, length = torch.from_numpy(before), torch.from_numpy(np.repeat(lengths, lengths))
-        cells = torch.cat([first + rows.places * length + above, first + above * length + rows.places])
+        # The cell of each piece as query with the piece above it, then that of the reverse, in the bias of all pairs.
+        self.cells = torch.cat([first + rows.places * length + above, first + above * length + rows.places])
         pairs = [
             each.expand(-1, -1, block.length, -1).transpose(0, 1).flatten(1)
             for each, block in zip(biases, rows.blocks, strict=True)
         ]
-        has_graph = relations.has_graph[rows.rows].float()[:, None, None]
-        return cls(rows.starts[rows.rows] + above, up, down, has_graph, cells, torch.cat(pairs, dim=1))
-
-
-@dataclass(frozen=True)
-class FlatAttention:
-    """Attention within rows laid end to end: torch's attention, block by block, with corrections for the arcs."""
-
-    rows: FlatRows
-    biases: Sequence[Float[Tensor, "_ _ _ _"]]  # of each block
-    relations: FlatRelations | None
+        self.bias = torch.cat(pairs, dim=1)  # [attention head, or 1 for all; cell]
 
     def __call__(
         self,
         query: Float[Tensor, "piece attn width"],
         key: Float[Tensor, "piece attn width"],
         value: Float[Tensor, "piece attn width"],
-        tables: RelationTables | None,
+        rows: RelationRows | None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "piece attn width"]:
         """Return the new value of each piece, without gradients."""
         assert not dropout
-        if self.relations is None or tables is None:
-            found = [
-                F.scaled_dot_product_attention(block.of(query), block.of(key), block.of(value), attn_mask=bias)
-                for block, bias in zip(self.rows.blocks, self.biases, strict=True)
-            ]
-            return _laid([each.transpose(1, 2) for each in found])
-        return self._with_graph(query, key, value, tables.key_rows(), tables.value_rows(), self.relations)
+        if rows is not None and self.has_relations:
+            return self._with_graph(query, key, value, rows)
+        found = [
+            F.scaled_dot_product_attention(block.of(query), block.of(key), block.of(value), attn_mask=bias)
+            for block, bias in zip(self.rows.blocks, self.biases, strict=True)
+        ]
+        return _laid([each.transpose(1, 2) for each in found])
 
     def _with_graph(
         self,
         query: Float[Tensor, "piece attn width"],
         key: Float[Tensor, "piece attn width"],
         value: Float[Tensor, "piece attn width"],
-        keys: Float[Tensor, "relation width"],
-        values: Float[Tensor, "relation width"],
-        relations: FlatRelations,
+        rows: RelationRows,
     ) -> Float[Tensor, "piece attn width"]:
         """Attend with a graph: add the score terms of the arcs to the mask of torch's attention.
 
@@ -206,28 +189,26 @@ class FlatAttention:
         are recomputed from the log-sums that it returns.
         """
         n_attn, width = query.shape[1:]
-        above, cells = relations.above, relations.cells.expand(n_attn, -1)
-        key_shares, value_shares = keys - keys[NONE], values - values[NONE]
+        above, cells = self.above, self.cells.expand(n_attn, -1)
+        key_shares, value_shares = rows.keys - rows.keys[NONE], rows.values - rows.values[NONE]
         query_above, key_above = query.index_select(0, above), key.index_select(0, above)
 
         # All products reuse one buffer: allocating memory takes longer than multiplying.
         product = torch.empty_like(query_above)
-        up_share = torch.mul(query, F.embedding(relations.up, key_shares)[:, None], out=product).sum(
-            -1
-        )  # [piece, attn]
-        down_share = torch.mul(query_above, F.embedding(relations.down, key_shares)[:, None], out=product).sum(-1)
-        shares = relations.bias.expand(n_attn, -1).clone().scatter_add_(1, cells, torch.cat([up_share, down_share]).T)
+        up = torch.mul(query, F.embedding(self.up, key_shares)[:, None], out=product).sum(-1)  # [piece, attn]
+        down = torch.mul(query_above, F.embedding(self.down, key_shares)[:, None], out=product).sum(-1)
+        shares = self.bias.expand(n_attn, -1).clone().scatter_add_(1, cells, torch.cat([up, down]).T)
         found, log_sums = self._attended(query, key, value, shares)
 
         up_share, down_share = shares.gather(1, cells).T.chunk(2)  # these include the bias
         up = key_above.mul_(query).sum(-1).mul_(1 / math.sqrt(width)).add_(up_share).sub_(log_sums).exp_()
         down = query_above.mul_(key).sum(-1).mul_(1 / math.sqrt(width)).add_(down_share)
         down = down.sub_(log_sums.index_select(0, above)).exp_()
-        below = torch.mul(down[..., None], F.embedding(relations.down, value_shares)[:, None], out=product)
+        below = torch.mul(down[..., None], F.embedding(self.down, value_shares)[:, None], out=product)
         flat = found.view(len(found), -1)  # [piece, attn and width]
         flat.scatter_add_(0, above[:, None].expand_as(flat), below.view_as(flat))
-        found.addcmul_(up[..., None], F.embedding(relations.up, value_shares)[:, None])
-        return found.add_(relations.has_graph * values[NONE])
+        found.addcmul_(up[..., None], F.embedding(self.up, value_shares)[:, None])
+        return found.add_(self.has_graph * rows.values[NONE])
 
     def _attended(
         self,
@@ -258,9 +239,12 @@ def _laid(blocks: list[Tensor]) -> Float[Tensor, "piece ..."]:
 @torch.no_grad()
 def int8_encoder(encoder: TransformerEncoder) -> FlatEncoder:
     """Return an encoder with its linear layers in int8; it shares all other weights."""
-    layers = nn.ModuleList(Int8Layer(each) for each in encoder.layers if isinstance(each, Layer))
+    layers = [each for each in encoder.layers if isinstance(each, Layer)]
+    tables = [each.attention.relations for each in layers]
+    rows = [None if each is None else each.rows() for each in tables]
+    int8_layers = nn.ModuleList(map(Int8Layer, layers, rows))
     widen = None if encoder.widen is None else Int8Linear([encoder.widen])
-    return view_of(encoder, FlatEncoder, layers=layers, widen=widen)
+    return view_of(encoder, FlatEncoder, layers=int8_layers, widen=widen)
 
 
 class Int8Linear(nn.Module):
@@ -294,20 +278,19 @@ def rounded_rows(
 class Int8Layer(nn.Module):
     """`Layer` with linear layers in int8; norms and attention stay in float32."""
 
-    def __init__(self, layer: Layer) -> None:
+    def __init__(self, layer: Layer, rows: RelationRows | None) -> None:
         super().__init__()
-        attention = layer.attention
+        attention, self.rows = layer.attention, rows
         self.n_attention_heads = attention.n_attention_heads
         self.projections = Int8Linear([attention.query, attention.key, attention.value])
         self.output = Int8Linear([attention.output])
         self.inner, self.outer = Int8Linear([layer.inner]), Int8Linear([layer.outer])
         self.attention_norm, self.outer_norm, self.activation = layer.attention_norm, layer.outer_norm, layer.activation
-        self.relations = None if attention.relations is None else attention.relations.fixed(torch.float32)
 
     def forward(self, x: Float[Tensor, "piece width"], attend: Attend) -> Float[Tensor, "piece width"]:
         """Return the output of the layer."""
         query, key, value = self.projections(x).unflatten(-1, (3, self.n_attention_heads, -1)).unbind(1)
-        attended = attend(query, key, value, self.relations, 0.0)
+        attended = attend(query, key, value, self.rows, 0.0)
         x = self.attention_norm(self.output(attended.flatten(1), in_place=True).add_(x))
         output: Tensor = self.outer_norm(self.outer(self._activated(self.inner(x)), in_place=True).add_(x))
         return output

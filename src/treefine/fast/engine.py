@@ -17,10 +17,19 @@ from itertools import chain, islice, repeat
 import numpy as np
 import torch
 
-from treefine.fast.buffers import Answer, Arrays, Buffer, Numbers, Standing
+from treefine.fast.buffers import (
+    ENDED,
+    IS_SEARCHED,
+    IS_TREE,
+    Buffer,
+    Numbers,
+    PackedStep,
+    SentenceState,
+    StepResult,
+    in_one_tensor,
+)
 from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pack
 from treefine.fast.packed_encoder import ROOMS, PackedEncoder, Room
-from treefine.fast.packed_step import ENDED, IS_SEARCHED, IS_TREE, PackedStep
 from treefine.model.batch import Batch, Graphs, PieceInputs, most_pieces_of_word
 from treefine.parsing.batches import free_memory, parse_inputs, run_inputs
 from treefine.parsing.plan import ParseInput, Plan, is_out_of_memory, refine_batch
@@ -43,7 +52,7 @@ class Lane:
         self.free: list[Slot] = []
         self._is_open, self._lock = True, threading.Lock()
 
-    def start(self, standing: Standing, numbers: Numbers) -> Slot:
+    def start(self, standing: SentenceState, numbers: Numbers) -> Slot:
         """Start a step for these sentences without waiting; the caller owns the slot until `hand_back`."""
         with self._lock:
             slot = self.free.pop() if self.free else None
@@ -54,7 +63,7 @@ class Lane:
         return slot
 
     def hand_back(self, slot: Slot) -> None:
-        """Return a slot for reuse, after its answer has been read."""
+        """Return a slot for reuse, after its results have been read."""
         with self._lock:
             if self._is_open:
                 self.free.append(slot)
@@ -67,18 +76,18 @@ class Lane:
 
 
 class Slot:
-    """A buffer, its answer, and the CUDA graph that computes one from the other."""
+    """A buffer, and the CUDA graph that computes its results from its inputs."""
 
     def __init__(self, lane: Lane, buffer: Buffer) -> None:
-        self.lane, self.buffer, self.answer = lane, buffer, Answer(buffer)
+        self.lane, self.buffer = lane, buffer
         self.is_cuda = buffer.device.type == "cuda"
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def start(self) -> None:
-        """Queue the copy of the buffer to the device, one step, and the copy of the answer back."""
+        """Queue the copy of the buffer to the device, one step, and the copy of the results back."""
         if not self.is_cuda:
             self.buffer.on_device.copy_(self.buffer.sent)
-            self.answer.received.copy_(self._run())
+            self.buffer.received.copy_(self._run())
             return
         with self._device():
             if self.graph is None:
@@ -86,21 +95,21 @@ class Slot:
             assert self.graph is not None
             self.buffer.on_device.copy_(self.buffer.sent, non_blocking=True)
             self.graph.replay()
-            self.answer.received.copy_(self.result, non_blocking=True)
+            self.buffer.received.copy_(self.result, non_blocking=True)
             self.event.record()
 
-    def finish(self) -> Arrays:
-        """Wait for the answer and return it; it is valid until the slot is started again."""
+    def finish(self) -> StepResult:
+        """Wait for the results and return them; they are valid until the slot is started again."""
         if self.is_cuda:
             self.event.synchronize()
-        return self.answer.arrays()
+        return self.buffer.result()
 
     def _device(self) -> AbstractContextManager[object]:
         """Make the buffer's GPU the current one, for which streams, events and graphs are created."""
         return torch.cuda.device(self.buffer.device) if self.is_cuda else nullcontext()
 
     def _run(self) -> torch.Tensor:
-        return self.answer.joined(self.lane.step(self.buffer.inputs(), self.buffer.room, self.buffer.n_searched))
+        return in_one_tensor(self.lane.step(self.buffer.inputs(), self.buffer.room, self.buffer.n_searched))
 
     def _capture_stream(self) -> torch.cuda.Stream:
         """Return a stream that no other slot uses, if possible that of a dropped slot.
@@ -246,7 +255,7 @@ class _Run:
         self.engine, self.plan = engine, engine.plan
         self.source, self.has_more = iter(blocks), True
         self.fault: Exception | None = None  # raised by the source
-        self.standing = Standing(engine.special, engine.n_columns)
+        self.standing = SentenceState(engine.special, engine.n_columns)
         self.sizes: deque[int] = deque()  # of the blocks not yet yielded
         self.lanes = engine.lanes
         self.pools = [Pool(lane) for lane in self.lanes]

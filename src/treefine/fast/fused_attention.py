@@ -1,7 +1,7 @@
 """Attend within rows of pieces laid end to end, with or without a graph, in one GPU kernel.
 
-`model.attention.attend` is the reference. Here the two cells per piece that a graph changes are changed while the
-scores are in registers, and no matrix of pieces × pieces is ever stored. See docs/design.md, 'Why NONE cancels in
+`model.attention.PaddedAttention` is the reference. Here the two cells per piece that a graph changes are changed while
+the scores are in registers, and no matrix of pieces × pieces is ever stored. See docs/design.md, 'Why NONE cancels in
 attention'.
 """
 
@@ -19,8 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from treefine.model.attention import RelationTables, attend
-from treefine.model.relations import NONE, Relations
+from treefine.model.attention import NONE, PaddedAttention, RelationRows, Relations
 
 QUERIES, KEYS = 32, 32  # block size; it does not depend on the batch, so neither does any result
 WARPS = 2  # one per 16 queries, the tile height of the hardware; twice as many in float32
@@ -63,7 +62,7 @@ class FusedAttention:
         query: Float[Tensor, "*row piece attn width"],
         key: Float[Tensor, "*row piece attn width"],
         value: Float[Tensor, "*row piece attn width"],
-        tables: RelationTables | None,
+        tables: RelationRows | None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "*row piece attn width"]:
         """Return the new value of each piece. Padding, which is never read, gets zeros."""
@@ -75,12 +74,11 @@ class FusedAttention:
             above, up, down = (
                 each.flatten() for each in (self.relations.above, self.relations.up, self.relations.down)
             )
-            keys, values = tables.key_rows().to(query.dtype), tables.value_rows().to(query.dtype)
-            graph = RowRelations(above, up, down, self.relations.has_graph, keys, values)
+            graph = RowRelations(above, up, down, self.relations.has_graph, *(each.to(query.dtype) for each in tables))
         return attend_rows(*flat, rows=self.rows, relations=graph, dropout=dropout).view_as(query)
 
     def _padded(
-        self, flat: Sequence[Float[Tensor, "piece attn width"]], tables: RelationTables | None
+        self, flat: Sequence[Float[Tensor, "piece attn width"]], tables: RelationRows | None
     ) -> Float[Tensor, "piece attn width"]:
         rows, relations, query = self.rows, self.relations, flat[0]
         places = torch.arange(rows.longest, device=query.device)
@@ -92,13 +90,13 @@ class FusedAttention:
         if rows.by_distance is not None:
             distance = places[None] - places[:, None] + rows.by_distance.shape[1] // 2  # [query, key], from 0
             bias = bias + rows.by_distance[:, distance][None]
-        padded = [each[index].transpose(1, 2) for each in flat]  # [row, attn, place, width]
+        query_rows, key_rows, value_rows = (each[index] for each in flat)  # [row, place, attn, width]
         of_places = None
         if relations is not None:
             above, up, down = (each.flatten()[index] for each in (relations.above, relations.up, relations.down))
             above = torch.where(is_piece, above, places)
             of_places = Relations(above, up * is_piece, down * is_piece, relations.has_graph)
-        attended = attend(*padded, bias=bias, relations=of_places, tables=tables).transpose(1, 2)
+        attended = PaddedAttention(bias, of_places)(query_rows, key_rows, value_rows, tables)
         result = torch.zeros_like(query, memory_format=torch.contiguous_format)
         result[index[is_piece]] = attended[is_piece]
         return result

@@ -7,7 +7,7 @@ from typing import no_type_check  # in tests, jaxtyping would otherwise wrap fun
 import triton
 import triton.language as tl
 
-from treefine.model.relations import NONE
+from treefine.model.attention import NONE
 
 NO_RELATION: tl.constexpr = tl.constexpr(NONE)
 

@@ -18,12 +18,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.config import Precision, RelationSettings
-from treefine.fast import view_of
 from treefine.fast.fused_attention import FusedAttention, Rows
-from treefine.model.attention import Attend, RelationAttention, RelationTables
+from treefine.model.attention import (
+    Attend,
+    Layer,
+    RelationAttention,
+    RelationRows,
+    Relations,
+    n_kinds_of,
+    relation_ids,
+)
 from treefine.model.batch import Graphs, PieceInputs
-from treefine.model.encoder import Layer, TransformerEncoder
-from treefine.model.relations import Relations, n_kinds_of, relation_ids
+from treefine.model.encoder import TransformerEncoder
 
 SPECIAL, FIRST, REST = 0, 1, 2  # kinds of pieces: CLS, SEP or unused; first piece of a word, or ROOT; other piece
 
@@ -54,7 +60,10 @@ ROOMS = (Room(PIECES, 512, 64), Room(PIECES // 2, 64, 512))  # each sentence goe
 
 @dataclass(frozen=True)
 class PackedInputs:
-    """The sentences in a buffer. Each word has a place in the buffer, and ROOT a place before its sentence's words."""
+    """The sentences in a buffer, and what a step has to do for each.
+
+    Each word has a place in the buffer, and ROOT a place before its sentence's words.
+    """
 
     pieces: Int[Tensor, " piece"]
     places: Int[Tensor, " piece"]  # of each piece in its sentence
@@ -71,6 +80,9 @@ class PackedInputs:
     heads: Int[Tensor, " word"]  # in the graph that is read, as numbers in the sentence; NO_HEAD if none
     labels: Int[Tensor, " word"]
     tags: Int[Tensor, "word column"]
+    forced: Int[Tensor, " word"]  # heads found by tree search, for which the step only finds labels; else NO_HEAD
+    lacks_tags: Int[Tensor, " sentence"]  # whether this step predicts tags that the next step reads
+    is_last: Int[Tensor, " sentence"]  # whether this is step T of the sentence
 
     @property
     def head_places(self) -> Int[Tensor, " word"]:
@@ -123,7 +135,8 @@ class PackedEncoder(nn.Module):
             assert isinstance(ours, Layer)
             assert isinstance(whole, Layer)
             tables = whole.attention.relations
-            ours.attention = MergedAttention.of(ours.attention, None if tables is None else tables.fixed(dtype))
+            rows = None if tables is None else RelationRows(*(each.detach().to(dtype) for each in tables.rows()))
+            ours.attention = MergedAttention(ours.attention, rows)  # type: ignore[assignment]
         n_positions = encoder.settings.n_positions
         self.rooms = [room._replace(longest=min(room.longest, n_positions)) for room in rooms]
         if self.rooms[-1].longest < n_positions:
@@ -257,23 +270,19 @@ def fitted_rows(lengths: Sequence[int], rooms: Sequence[Room]) -> Iterator[tuple
         shortest = room.longest
 
 
-class MergedAttention(RelationAttention):
-    """`RelationAttention` with one matrix product for query, key and value, and with precomputed tables."""
+class MergedAttention(nn.Module):
+    """`RelationAttention` with one matrix product for query, key and value, and with relation rows computed once."""
 
-    weight: Tensor
-    bias: Tensor
-
-    @classmethod
-    def of(cls, attention: RelationAttention, tables: RelationTables | None) -> MergedAttention:
-        """Merge the query, key and value projections of an attention module."""
-        merged = view_of(attention, cls, relations=tables)
+    def __init__(self, attention: RelationAttention, rows: RelationRows | None) -> None:
+        super().__init__()
+        self.n_attention_heads, self.output, self.rows = attention.n_attention_heads, attention.output, rows
         three = (attention.query, attention.key, attention.value)
-        merged.weight = torch.cat([each.weight for each in three])
-        merged.bias = torch.cat([each.bias for each in three])
-        return merged
+        self.weight = torch.cat([each.weight for each in three])
+        self.bias = torch.cat([each.bias for each in three])
 
-    def project(self, x: Float[Tensor, "piece width"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return query, key and value of each piece, each [piece, attn, width]."""
+    def forward(self, x: Float[Tensor, "piece width"], attend: Attend) -> Float[Tensor, "piece width"]:
+        """Return the attention output, before the residual connection and the norm."""
         projected = F.linear(x, self.weight, self.bias).view(len(x), 3, self.n_attention_heads, -1)
         query, key, value = projected.unbind(1)
-        return query, key, value
+        output: Tensor = self.output(attend(query, key, value, self.rows, 0.0).flatten(-2))
+        return output

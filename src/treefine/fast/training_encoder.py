@@ -12,9 +12,8 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.fast import view_of
 from treefine.fast.fused_attention import FusedAttention, Rows, is_available
-from treefine.model.attention import Attend
-from treefine.model.encoder import Layer, TransformerEncoder
-from treefine.model.relations import Relations
+from treefine.model.attention import Attend, Layer, Relations
+from treefine.model.encoder import TransformerEncoder
 
 Activation = Callable[[Tensor], Tensor]
 

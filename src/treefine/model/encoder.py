@@ -11,11 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.config import RelationSettings, TransformerSettings
-from treefine.model.attention import Attend, PaddedAttention, RelationAttention, RelationTables
+from treefine.model.attention import Attend, Layer, PaddedAttention, Relations, relate
 from treefine.model.batch import Graphs, PieceInputs
-from treefine.model.relations import Relations, n_relations, relate
 
-_ACTIVATIONS = {"gelu": nn.GELU(), "gelu_new": nn.GELU(approximate="tanh"), "relu": nn.ReLU()}
 _FARTHEST = 128  # in pieces; MPNet does not distinguish larger distances
 
 
@@ -144,32 +142,6 @@ class TransformerEncoder(nn.Module):
         return bias.T
 
 
-class Layer(nn.Module):
-    """One transformer layer: attention, then a feed-forward network, each with a residual connection and a norm."""
-
-    def __init__(self, settings: TransformerSettings, relations: RelationSettings, n_labels: int) -> None:
-        super().__init__()
-        tables = None
-        if relations.graph != "none":
-            width = settings.width // settings.n_attention_heads
-            tables = RelationTables(n_relations(n_labels, relations), width, relations)
-        self.attention = RelationAttention(
-            settings.width, settings.n_attention_heads, settings.attention_dropout, tables
-        )
-        self.attention_norm = nn.LayerNorm(settings.width, eps=settings.norm_eps)
-        self.inner = nn.Linear(settings.width, settings.inner_width)
-        self.outer = nn.Linear(settings.inner_width, settings.width)
-        self.outer_norm = nn.LayerNorm(settings.width, eps=settings.norm_eps)
-        self.activation = _ACTIVATIONS[settings.activation]
-        self.dropout = nn.Dropout(settings.dropout)
-
-    def forward(self, x: Float[Tensor, "*row piece width"], attend: Attend) -> Float[Tensor, "*row piece width"]:
-        """Return the output of the layer."""
-        x = self.attention_norm(x + self.dropout(self.attention(x, attend)))
-        output: Tensor = self.outer_norm(x + self.dropout(self.outer(self.activation(self.inner(x)))))
-        return output
-
-
 class TagEmbedding(nn.Module):
     """One vector per tag. Tag 0, which means no tag or an unknown one, has the zero vector."""
 
@@ -189,7 +161,8 @@ class TagEmbedding(nn.Module):
 def embedding(number: int, width: int) -> nn.Embedding:
     """Return an embedding. A model that is loaded is created on the meta device, where drawing numbers takes long."""
     weight = torch.empty(number, width)
-    return nn.Embedding.from_pretrained(weight if weight.is_meta else nn.init.normal_(weight), freeze=False)
+    weight = weight if weight.is_meta else nn.init.normal_(weight)
+    return nn.Embedding(number, width, _weight=weight)
 
 
 def _initialise(module: nn.Module) -> None:
