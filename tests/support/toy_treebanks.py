@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treefine import Graph, Sentence
-from treefine.treebank.conllu import convert_treebank
-from treefine.treebank.formats import format_of
+from treefine.treebank.conllu import convert_treebank, format_of
 
 UD_FOLDER = "ud-treebanks-v2.3"
 
