@@ -31,7 +31,7 @@ def warnings(*texts, languages=(), is_lines=False):
     seen = []
     check = TextCheck(LanguageCheck(languages), lambda warning: seen.append(str(warning)))
     for text in texts:
-        check([each.sentence for each in found(text)], "f.txt", is_running_text=not is_lines)
+        check([each.sentence for each in found(text)], "f.txt", "lines" if is_lines else "text")
     return seen
 
 

@@ -99,7 +99,7 @@ def _paths(arguments: Sequence[str]) -> list[str]:
     for name in arguments:
         if name == "-":
             raise TreefineError("Standard input cannot be annotated.", hint="Name a file.")
-        for path in [file.path for file in files_named(name, [".conllu"])] or [name]:
+        for path in [file for file, _ in files_named(name, [".conllu"])] or [name]:
             paths.setdefault(Path(path).resolve(), path)
     return list(paths.values())
 

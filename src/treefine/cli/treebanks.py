@@ -34,6 +34,7 @@ from treefine.evaluation.scores import evaluate_stretches, load_pairs, stretches
 from treefine.jobs.inputs import Input, TreebankKind, files_in, files_named, find_treebank_inputs
 from treefine.jobs.outputs import (
     DrawnShape,
+    OutputFile,
     Shape,
     check_extension,
     check_output,
@@ -216,7 +217,7 @@ def convert_command(
     on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
     with progress("Converting", total_size(source)) as advance:
         sentences = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
-        lost = write_treebank_as(sentences, target, shape, form, title=source)
+        lost = write_treebank_as(sentences, OutputFile((Input(source),), target, shape, form), title=source)
     if lost:
         title = form.title if shape == "conllu" else "JSON" if shape == "json" else "a table"
         say(losses_line(lost, title))
@@ -250,8 +251,7 @@ def draw_command(
         named = shape_by_name(output)
         shape = named if named == "svg" or named == "html" else "tree"
     check_output(output, [identity(source.name) for source in inputs], force=force)
-    title = inputs[0].name if len(inputs) == 1 and inputs[0].is_file else "Trees"
-    write_treebank_as(_chosen(inputs, sentences or ()), output, shape, title=title)
+    write_treebank_as(_chosen(inputs, sentences or ()), OutputFile(tuple(inputs), output, shape), title="Trees")
 
 
 def _chosen(inputs: Sequence[Input], names: Sequence[str]) -> Iterator[Sentence]:
@@ -386,8 +386,8 @@ def _treebanks_in(folder: str, *, format: str | None = None) -> dict[str, str]:
     """Return the treebank files of a folder by their paths in it; raise an error if it has no treebank."""
     if not Path(folder).is_dir():
         raise TreebankError("There is no such folder.", path=folder)
-    found = files_in(folder, TREEBANK_SUFFIXES, may_be_any=format is not None)
-    return {str(Path(each.path).relative_to(folder)): each.path for each in found}
+    files = files_in(folder, TREEBANK_SUFFIXES, may_be_any=format is not None)
+    return {str(Path(path).relative_to(folder)): path for path, _ in files}
 
 
 def total_size(*paths: str) -> int | None:

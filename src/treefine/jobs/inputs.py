@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from treefine.errors import EmptyError, TreefineError
 from treefine.parsing.annotate import newdoc
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 TreebankKind = Literal["conllu", "conllx", "conll09", "conll09-predicted"]
 InputKind = Literal["text", "lines", "words", TreebankKind]
-OnWarning = Callable[[TreefineError], None]
 
 TEXT_CHUNK = 1 << 16  # bytes of a text that are read at a time
 _FIRST_WORD = re.compile(rb"(?:1|1-[0-9]+|0\.1)\t")  # a word, multiword token or empty node
@@ -73,13 +73,6 @@ class Input:
     def is_treebank(self) -> bool:
         """Whether the input is a file or stream in a known treebank format."""
         return self.text is None and self.kind in FORMATS
-
-
-class NamedFile(NamedTuple):
-    """A file, and its folder relative to the one that the user named."""
-
-    path: str
-    subfolder: str = ""
 
 
 def find_inputs(
@@ -142,10 +135,10 @@ def _input(argument: str, kind: InputKind | None, may_be_text: bool) -> Input:
 
 
 def _text(argument: str, kind: InputKind | None) -> Input:
-    for letter in argument:
-        if "\ud800" <= letter <= "\udfff":  # how Python represents a byte that is not UTF-8
-            what = f"Byte 0x{ord(letter) - 0xDC00:02x}" if "\udc80" <= letter <= "\udcff" else ascii(letter)
-            raise TreefineError(f"{what} in the text is not UTF-8.", hint="Set the terminal to UTF-8, or use a file.")
+    if odd := re.search("[\ud800-\udfff]", argument):  # how Python represents a byte that is not UTF-8
+        byte = ord(odd[0]) - 0xDC00
+        what = f"Byte 0x{byte:02x}" if 0x80 <= byte <= 0xFF else ascii(odd[0])
+        raise TreefineError(f"{what} in the text is not UTF-8.", hint="Set the terminal to UTF-8, or use a file.")
     return Input("", argument, kind or "text")
 
 
@@ -186,7 +179,7 @@ def _kind_of_content(stream: BinaryIO) -> InputKind:
 
 def files_named(
     argument: str, suffixes: Sequence[str], *, may_be_any: bool = False, output: str = ""
-) -> list[NamedFile]:
+) -> list[tuple[str, str]]:
     """Return the files in a folder, or those that match a pattern; else none. See `files_in` for the parameters."""
     if "\0" in argument:
         return []
@@ -197,7 +190,7 @@ def files_named(
     start = Path(_MAGIC.split(argument, maxsplit=1)[0] + "x").parent  # the folder before the first * ? or [
     is_recursive = not any(map(str.isspace, argument))  # a text such as /**/ must not search the whole disk
     paths = sorted(map(Path, glob.glob(argument, recursive=is_recursive)))  # noqa: PTH207 - it may be an absolute path
-    return [_named_file(path, start) for path in paths if _is_input(path, output)]
+    return [(str(path), _subfolder(path, start)) for path in paths if _is_input(path, output)]
 
 
 def is_pattern(argument: str) -> bool:
@@ -209,41 +202,42 @@ def is_pattern(argument: str) -> bool:
     return "*" in argument or bool(_MAGIC.search(argument) and _PATH.search(argument))
 
 
-def files_in(folder: str, suffixes: Sequence[str], *, may_be_any: bool = False, output: str = "") -> list[NamedFile]:
-    """Return the files with these suffixes in a folder and its subfolders, sorted. It is an error if no file is found.
+def files_in(
+    folder: str, suffixes: Sequence[str], *, may_be_any: bool = False, output: str = ""
+) -> list[tuple[str, str]]:
+    """Return the files with these suffixes in a folder and its subfolders, sorted, each with its subfolder.
 
-    With `may_be_any`, return all files if none has such a suffix. Hidden files, part files and the output are left out.
+    It is an error if there is none. With `may_be_any`, return all files if none has such a suffix. Hidden files, part
+    files and the output are left out.
     """
-    if output and _is_same(folder, output):
+    if _is_same(Path(folder), output):
         raise TreefineError("The output folder is the input folder.", hint="Choose another one.", path=folder)
-    paths = sorted(_walk(folder, output))
+
+    def fail(error: OSError) -> None:
+        raise TreefineError(f"{error.strerror}.", path=str(error.filename)) from error
+
+    paths = []
+    for place, folders, names in os.walk(folder, onerror=fail):
+        folders[:] = [name for name in folders if not name.startswith(".") and not _is_same(Path(place, name), output)]
+        paths += [path for name in names if _is_input(path := Path(place, name), output)]
     known = [path for path in paths if suffix_of(path.name) in suffixes]
     if not known and not (may_be_any and paths):
         hint = f"File names must end in {', '.join(suffixes)}; for other names, choose the format."
         what = "text or treebank" if ".txt" in suffixes else "treebank"
         raise TreefineError(f"There is no {what} in this folder.", hint=hint, path=folder)
-    return [_named_file(path, Path(folder)) for path in known or paths]
-
-
-def _walk(folder: str, output: str) -> Iterator[Path]:
-    def fail(error: OSError) -> None:
-        raise TreefineError(f"{error.strerror}.", path=str(error.filename)) from error
-
-    for place, folders, names in os.walk(folder, onerror=fail):
-        folders[:] = [name for name in folders if not name.startswith(".") and not _is_same(Path(place, name), output)]
-        yield from (Path(place, name) for name in names if _is_input(Path(place, name), output))
+    return [(str(path), _subfolder(path, Path(folder))) for path in sorted(known or paths)]
 
 
 def _is_input(path: Path, output: str) -> bool:
     return path.is_file() and not path.name.startswith(".") and path.suffix != ".part" and not _is_same(path, output)
 
 
-def _is_same(path: str | Path, output: str) -> bool:
-    return bool(output) and Path(path).exists() and Path(output).exists() and Path(path).samefile(output)
+def _is_same(path: Path, output: str) -> bool:
+    return bool(output) and path.exists() and Path(output).exists() and path.samefile(output)
 
 
-def _named_file(path: Path, start: Path) -> NamedFile:
-    return NamedFile(str(path), "" if path.parent == start else str(path.parent.relative_to(start)))
+def _subfolder(path: Path, start: Path) -> str:
+    return "" if path.parent == start else str(path.parent.relative_to(start))
 
 
 def treebank_note(inputs: Sequence[Input]) -> str:
@@ -295,31 +289,30 @@ def read_input(
     from treefine.segmenter.cut import Segmented  # loads torch
 
     path = "" if source.text is not None else name_of(source.name)
-    if kind in FORMATS:
-        for sentence in read_treebank(stream, format=kind, name=path):
-            yield Segmented(sentence, spans_in(own_text(sentence), sentence))
-        return
-    sentences: Iterator[Segmented]
-    if kind == "words":
-        sentences = (Segmented(each, spans_in(own_text(each), each)) for each in read_words(stream, path))
+    if kind in FORMATS or kind == "words":
+        whole = read_words(stream, path) if kind == "words" else read_treebank(stream, format=kind, name=path)
+        sentences = (Segmented(sentence, spans_in(own_text(sentence), sentence)) for sentence in whole)
     else:
         sentences = _segmented(stream, path, parser, is_lines=kind == "lines")
+    if kind in FORMATS:
+        yield from sentences
+        return
     comments = [f"# generator = {generator}"] if generator else []
     comments.append(newdoc(source.name if source.is_file else ""))
     comments += ["# newpar"] * (kind == "text")
-    first: list[Sentence] | None = None if check is None or kind == "words" else []
+    first: list[Sentence] = []
     for segmented in sentences:
         sentence, number = segmented.sentence, f"# sent_id = {next(numbers)}"
         comments += [number if each.startswith("# sent_id = ") else each for each in sentence.comments]
         sentence = replace(sentence, comments=tuple(comments))
         comments = []
-        if first is not None and check is not None and len(first) < _MOST_CHECKED:
+        if len(first) < _MOST_CHECKED:
             first.append(sentence)
-            if len(first) == _MOST_CHECKED:
-                check(first, path, is_running_text=kind == "text")
+            if len(first) == _MOST_CHECKED and check is not None:
+                check(first, path, kind)
         yield replace(segmented, sentence=sentence)
-    if first is not None and check is not None and len(first) < _MOST_CHECKED:
-        check(first, path, is_running_text=kind == "text")
+    if len(first) < _MOST_CHECKED and check is not None:
+        check(first, path, kind)
 
 
 def _segmented(stream: BinaryIO, path: str, parser: Parser, *, is_lines: bool) -> Iterator[Segmented]:
@@ -368,19 +361,19 @@ def _decoded(stream: BinaryIO, path: str) -> Iterator[str]:
 class TextCheck:
     """Warns about text that is not in the model's language, and once about text with one sentence per line."""
 
-    def __init__(self, language: LanguageCheck, on_warning: OnWarning) -> None:
+    def __init__(self, language: LanguageCheck, on_warning: Callable[[TreefineError], None]) -> None:
         self._language, self._on_warning, self._is_advised = language, on_warning, False
 
-    def __call__(self, sentences: Sequence[Sentence], path: str, *, is_running_text: bool) -> None:
-        """Check a text by its first sentences."""
-        sample, n_chars = list[str](), 0
-        for text in (sentence.text or "" for sentence in sentences):
-            if n_chars < SAMPLE:
-                sample.append(text)
-                n_chars += len(text)
-        if (warning := self._language.warning(" ".join(sample))) is not None:
+    def __call__(self, sentences: Sequence[Sentence], path: str, kind: InputKind) -> None:
+        """Check a text by its first sentences; words have no text."""
+        if kind == "words":
+            return
+        texts = [sentence.text or "" for sentence in sentences]
+        n_before = accumulate(map(len, texts), initial=0)
+        sample = " ".join(text for text, n in zip(texts, n_before, strict=False) if n < SAMPLE)
+        if (warning := self._language.warning(sample)) is not None:
             self._on_warning(TreefineError(warning, path=path))
-        if is_running_text and not self._is_advised and _are_lines(sentences):
+        if kind == "text" and not self._is_advised and _are_lines(sentences):
             self._is_advised = True
             message = "The text looks like one sentence per line."
             self._on_warning(TreefineError(message, hint="If it is, use --from lines.", path=path))

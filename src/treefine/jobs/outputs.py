@@ -108,11 +108,6 @@ class OutputFile:
         """Whether the output is a treebank whose comments name the inputs, because there are several."""
         return self.shape == "conllu" and len(self.inputs) > 1
 
-    @property
-    def title(self) -> str:
-        """The heading of a page of drawings: the name of its only input file."""
-        return self.inputs[0].name if len(self.inputs) == 1 and self.inputs[0].is_file else "Parsed by treefine"
-
 
 def plan_outputs(inputs: Sequence[Input], output: str, shape: Shape | None, options: OutputOptions) -> list[OutputFile]:
     """Return the outputs; raise an error if one of them cannot be written with these options."""
@@ -336,19 +331,19 @@ def pen_for_stdout() -> Pen:
 
 def texts_of(
     results: Iterable[Any],
-    shape: Shape,
-    path: str,
+    file: OutputFile,
     options: OutputOptions,
     *,
-    title: str = "",
+    title: str = "Parsed by treefine",
     is_start: bool = True,
     marks_changes: bool = False,
 ) -> Iterator[str]:
     """Yield the text of an output, sentence by sentence, for Parses, Sentences or what a segmenter returns.
 
-    `title` is the heading of a page. Set `is_start` to False to continue a treebank. With `marks_changes`, drawn trees
-    and tables also show the initial ones.
+    `title` is the heading of a page, unless there is only one input file, whose name it has. Set `is_start` to False to
+    continue a treebank. With `marks_changes`, drawn trees and tables also show the initial ones.
     """
+    shape = file.shape
     if shape in DELIMITERS:
         content = Content(options.confidence, options.k > 1, marks_changes)
         return csv_texts(results, content, delimiter=DELIMITERS[shape])
@@ -362,10 +357,10 @@ def texts_of(
         return texts_in_file(sentences, is_start=is_start)
     drawings = (drawing_of(each, steps=options.steps, marks_changes=marks_changes) for each in results)
     if shape == "tree":
-        return _as_trees(drawings, pen_for_stdout() if path == "-" else Pen())
+        return _as_trees(drawings, pen_for_stdout() if file.path == "-" else Pen())
     if shape == "svg":
         return iter([svg_of(drawings, hint="Use --format html, which has no limit.")])
-    return html_of(drawings, title)
+    return html_of(drawings, file.inputs[0].name if len(file.inputs) == 1 and file.inputs[0].is_file else title)
 
 
 def _as_trees(drawings: Iterable[Drawing], pen: Pen) -> Iterator[str]:
@@ -398,28 +393,23 @@ def write_table(
             writer.is_open = False  # or it would try to finish the file that an error has removed
 
 
-def write_treebank_as(
-    sentences: Iterable[Sentence], path: str, shape: Shape, form: Format = CONLLU, *, title: str = ""
-) -> Counter[str]:
-    """Write the sentences of a treebank; return the number of items of each kind that the format cannot hold.
-
-    `form` is the format of a treebank, and `title` the heading of a page.
-    """
-    if shape == "conllu":
-        return convert_treebank(sentences, path, form)
+def write_treebank_as(sentences: Iterable[Sentence], file: OutputFile, *, title: str) -> Counter[str]:
+    """Write the sentences of a treebank; return the number of items of each kind that the format cannot hold."""
+    if file.shape == "conllu":
+        return convert_treebank(sentences, file.path, file.form or CONLLU)
     lost: Counter[str] = Counter()
 
     def counted() -> Iterator[Sentence]:
         for sentence in sentences:
-            if shape in ("json", *TABLES):
+            if file.shape in ("json", *TABLES):
                 lost.update(_table_losses(sentence))
             yield sentence
 
-    if shape == "parquet":
-        write_table(counted(), path, Content())
+    if file.shape == "parquet":
+        write_table(counted(), file.path, Content())
     else:
-        with open_whole(path, shape) as sink:
-            for text in texts_of(counted(), shape, path, OutputOptions(), title=title):
+        with open_whole(file.path, file.shape) as sink:
+            for text in texts_of(counted(), file, OutputOptions(), title=title):
                 sink.write(text)
     return lost
 

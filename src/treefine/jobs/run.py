@@ -156,7 +156,8 @@ class _Writer:
         self.n_empty = self.n_seen = self.n_listed = 0
         self.lost: dict[Format, Counter[str]] = {}  # items that each output format cannot hold
         self._check = TextCheck(parser.new_language_check(), self.warn)
-        self._languages: set[tuple[str, str]] = set()  # files and their languages that were printed
+        self._guesses = parser.plan().language.guesses  # whether languages are identified …
+        self._languages: set[tuple[str, str]] = set()  # … files and their languages that were printed
         self._generator = GENERATOR + (f", model {visible(options.model)}" if options.model else "")
 
     def warn(self, warning: TreefineError) -> None:
@@ -199,15 +200,8 @@ class _Writer:
             lost = Counter[str]() if file.form is None else self.lost.setdefault(file.form, Counter())
             report = FileReport(lost, self.warn, lambda number: self.listener.advance(sentences=number))
             return self.file_parser.texts(self._file_parts(file), report, skip=skip)
-        return texts_of(
-            self._results(file, skip),
-            file.shape,
-            file.path,
-            self.options,
-            title=file.title,
-            is_start=not skip,
-            marks_changes=self.changes is not None,
-        )
+        marks_changes = self.changes is not None
+        return texts_of(self._results(file, skip), file, self.options, is_start=not skip, marks_changes=marks_changes)
 
     def _file_parts(self, file: OutputFile) -> Iterator[FilePart]:
         """Split the treebanks into parts for the workers."""
@@ -229,7 +223,8 @@ class _Writer:
         else:
             results = self.parser.stream_segmented(sentences, skip=skip)
         for result in results:
-            self._report_language(result.sentence)
+            if self._guesses:
+                self._report_language(result.sentence)
             arcs = read.popleft().sentence.arcs
             if not isinstance(result, Segmented):
                 if self.changes is not None:
@@ -275,7 +270,7 @@ class _Writer:
     def _report_language(self, sentence: Sentence) -> None:
         """Print the language that was identified, once for each file."""
         place = (sentence.path, sentence.treebank)
-        if self.parser.plan().language.guesses and place not in self._languages:
+        if place not in self._languages:
             self._languages.add(place)
             code = language_of(sentence.treebank)
             name = f"{table().names.get(code, code)} ({code})" if code else "not identified"
