@@ -52,12 +52,12 @@ def parse_corpus(
         raise TreefineError("A corpus cannot come from standard input or from a text.", hint="Give files.")
     files = plan_outputs(inputs, str(Path(output)) + os.sep, shape, replace(wanted, k=options.k or 1))
     left = [file for file in files if not file.is_finished]
-    left.sort(key=_size, reverse=True)  # largest first
+    left.sort(key=lambda file: Path(file.inputs[0].name).stat().st_size, reverse=True)
     if len(left) < len(files):
         _say(f"treefine: {len(files) - len(left):,} of {count(len(files), 'file')} already finished")
     if not left:
         return True
-    outcomes = {}
+    outcomes = dict[str, tuple[list[str], list[str], int]]()  # by path: messages, faults, number of sentences
     with _connected(ray):
         n_gpus = int(ray.cluster_resources().get("GPU", 0)) if options.device != "cpu" else 0
         n_actors = min(actors or n_gpus or int(ray.cluster_resources().get("CPU", 1)), len(left))
@@ -72,36 +72,24 @@ def parse_corpus(
         )
         try:
             for row in results.iter_rows():
-                outcome = json.loads(row["outcome"])
-                outcomes[outcome["path"]] = outcome
+                path, *outcome = json.loads(row["outcome"])
+                outcomes[path] = tuple(outcome)
         except KeyboardInterrupt as stop:
             raise KeyboardInterrupt(_AGAIN) from stop
         except Exception as error:  # Ray has many kinds
             reason = str(error).strip().splitlines()[-1]
             raise TreefineError(f"Ray stopped: {reason}", hint=_AGAIN) from error
-    return _report(left, outcomes)
-
-
-def _size(file: OutputFile) -> int:
-    return Path(file.inputs[0].name).stat().st_size
-
-
-def _report(files: Sequence[OutputFile], outcomes: dict[str, dict[str, Any]]) -> bool:
-    """Print warnings, errors and a summary, and return whether everything succeeded."""
-    messages, faults, n_sentences = dict[str, None](), 0, 0
-    for file in files:
-        outcome = outcomes.get(file.path)
-        if outcome is None:
-            fault = f"{file.inputs[0].name}: The file was not parsed: its workers died. {_AGAIN}"
-            outcome = {"messages": [], "faults": [fault], "sentences": 0}
-        messages |= dict.fromkeys([*outcome["messages"], *(f"treefine: {fault}" for fault in outcome["faults"])])
-        faults += bool(outcome["faults"])
-        n_sentences += outcome["sentences"]
-    for message in messages:
+    shown, n_faults, n_sentences = dict[str, None](), 0, 0
+    for file in left:
+        lost = [f"{file.inputs[0].name}: The file was not parsed: its workers died. {_AGAIN}"]
+        messages, faults, written = outcomes.get(file.path, ([], lost, 0))
+        shown |= dict.fromkeys([*messages, *(f"treefine: {fault}" for fault in faults)])
+        n_faults, n_sentences = n_faults + bool(faults), n_sentences + written
+    for message in shown:
         _say(message)
-    failed = f"; {faults:,} failed or empty" if faults else ""
-    _say(f"{count(len(files) - faults, 'file')} parsed, {count(n_sentences, 'sentence')}{failed}")
-    return not faults
+    failed = f"; {n_faults:,} failed or empty" if n_faults else ""
+    _say(f"{count(len(left) - n_faults, 'file')} parsed, {count(n_sentences, 'sentence')}{failed}")
+    return not n_faults
 
 
 def _say(text: str) -> None:
@@ -138,15 +126,13 @@ class _CorpusActor:
         def warn(text: str) -> None:
             messages.append(f"treefine: warning: {text}")
 
+        listener = Listener(messages.append, warn, faults.append, advance)
         try:
             if not file.is_finished:  # a worker that died may have written it
-                write_outputs(
-                    self._parser, [file], self._wanted, Listener(messages.append, warn, faults.append, advance)
-                )
+                write_outputs(self._parser, [file], self._wanted, listener)
         except TreefineError as error:
             faults.append(str(error))
-        outcome = {"path": file.path, "messages": messages, "faults": faults, "sentences": n_sentences}
-        return {"outcome": [json.dumps(outcome)]}
+        return {"outcome": [json.dumps([file.path, messages, faults, n_sentences])]}
 
 
 def _import_ray() -> Any:

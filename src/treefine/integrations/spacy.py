@@ -14,6 +14,7 @@ import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from inspect import Parameter, Signature
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -80,38 +81,21 @@ class ComponentOptions:
         return self.model in bundled_models()
 
 
-@Language.factory(  # type: ignore[untyped-decorator]
+def create(nlp: Language, name: str, **options: Any) -> TreefineComponent:
+    """Create the component; a model that is on this machine is loaded at once."""
+    return TreefineComponent(name, read_settings(ComponentOptions, options))
+
+
+_ARGUMENTS = ("nlp", "name", *asdict(ComponentOptions()))  # spaCy reads their names from the signature
+create.__signature__ = Signature([Parameter(each, Parameter.KEYWORD_ONLY) for each in _ARGUMENTS])  # type: ignore[attr-defined]
+Language.factory(
     "treefine",
+    func=create,
     default_config=asdict(ComponentOptions()),
-    assigns=[
-        "token.head",
-        "token.dep",
-        "token.pos",
-        "token.tag",
-        "token.morph",
-        "token.lemma",
-        "token.is_sent_start",
-        "doc.sents",
-    ],
+    assigns=[f"token.{name}" for name in ("head", "dep", "pos", "tag", "morph", "lemma", "is_sent_start")]
+    + ["doc.sents"],
     default_score_weights={"dep_uas": 0.5, "dep_las": 0.5, "dep_las_per_type": None, "sents_f": 0.0},
 )
-def create(
-    nlp: Language,
-    name: str,
-    model: Any,  # `ComponentOptions` checks the types, because it reports errors in one line
-    language: Any,
-    initial: Any,
-    max_steps: Any,
-    stop_above: Any,
-    tags: Any,
-    confidence: Any,
-    device: Any,
-    precision: Any,
-) -> TreefineComponent:
-    """Create the component; a model that is on this machine is loaded at once."""
-    values = (model, language, initial, max_steps, stop_above, tags, confidence, device, precision)
-    options = dict(zip(asdict(ComponentOptions()), values, strict=True))
-    return TreefineComponent(name, read_settings(ComponentOptions, options))
 
 
 class TreefineComponent(Pipe):  # type: ignore[misc]
@@ -128,17 +112,16 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
         from treefine.parsing.options import CAUTIOUS_TRUST
         from treefine.parsing.parser import Parser
 
-        options = self.options
-        own = Parser.from_pretrained(
-            folder, language=options.language, tags=options.tags, device=options.device, precision=options.precision
+        of_component = vars(self.options)
+        shared = {name: of_component[name] for name in ("language", "tags", "device", "precision")}
+        own = Parser.from_pretrained(folder, **shared)
+        starts_from_doc = self.options.initial == "doc"
+        parser = own.using(
+            initial="given" if starts_from_doc else self.options.initial,
+            trust=CAUTIOUS_TRUST if starts_from_doc else None,  # the same for each Doc, alone or in a pipe
+            **{name: of_component[name] for name in ("max_steps", "stop_above", "tags")},
         )
-        initial, steps = "given" if options.initial == "doc" else options.initial, options.max_steps
-        trust = CAUTIOUS_TRUST if initial == "given" else None  # the same for each Doc, alone or in a pipe
-        stop = options.stop_above
-        self._loaded = (
-            own,
-            own.using(initial=initial, max_steps=steps, stop_above=stop, tags=options.tags, trust=trust),
-        )
+        self._loaded = own, parser
         return self._loaded
 
     def _parsers(self) -> tuple[Parser, Parser]:
@@ -181,23 +164,20 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
         def segment(text: str) -> Iterator[int]:
             return (each.spans[-1][1] for each in parser.segment([text]))
 
-        cut = [split_sentences(doc, None if parser.segmenter is None else segment) for doc in docs]
-        with_words = [each for sentences in cut for each in sentences if each.words]
-        reads_all = parser.tags == "given"
         plan = parser.plan()
-        columns = COLUMNS if reads_all else plan.read_columns
-        # Each Doc has its own language, whatever else is in the batch.
-        treebanks = [plan.language.of_text(doc.text) for doc in docs]
-        of_words = [each for each, sentences in zip(treebanks, cut, strict=True) for one in sentences if one.words]
-        read = [
-            replace(_read(each.words, columns, arcs=starts_from_doc), treebank=treebank)
-            for each, treebank in zip(with_words, of_words, strict=True)
-        ]
+        columns = COLUMNS if parser.tags == "given" else plan.read_columns
+        cut = [split_sentences(doc, None if parser.segmenter is None else segment) for doc in docs]
+        read = []
+        for doc, sentences in zip(docs, cut, strict=True):
+            treebank = plan.language.of_text(doc.text)  # each Doc has its own language, whatever else is in the batch
+            words = [each.words for each in sentences if each.words]
+            read += [replace(_read(each, columns, arcs=starts_from_doc), treebank=treebank) for each in words]
         parses: list[Parse] = list(parser.stream(read)) if self.options.confidence else []
-        trees = [each.sentence for each in parses] if self.options.confidence else list(parser.stream_trees(read))
-        remaining = iter(trees)
+        trees = (each.sentence for each in parses) if self.options.confidence else parser.stream_trees(read)
+        remaining = iter(list(trees))
         for doc, sentences in zip(docs, cut, strict=True):
             _write_trees(doc, sentences, remaining)
+        with_words = (each for sentences in cut for each in sentences if each.words)
         for sentence, parse in zip(with_words, parses, strict=False):
             for token, sure in zip(sentence.words, parse.word_confidences, strict=True):
                 token._.arc_confidence, token._.label_confidence = sure.arc, sure.label
@@ -283,16 +263,20 @@ def _words(tokens: Iterable[Token]) -> list[Token]:
 
 def _read(words: Sequence[Token], columns: Collection[Column], *, arcs: bool) -> Sentence:
     """Return the sentence of these words, with the Doc's values of some columns, and with its arcs if asked for."""
-    sentence = Sentence.of_words([_cell(token.text) for token in words])
-    if columns:
-        values = {
-            "upos": [_cell(token.pos_) for token in words],
-            "xpos": [_cell(token.tag_) for token in words],
-            "feats": [_cell(str(token.morph)) for token in words],
-            "lemma": [_cell(token.lemma_) for token in words],
-        }
-        sentence = sentence.with_tags(**{column: values[column] for column in columns})
+    cells = {column: [_cells(token)[column] for token in words] for column in columns}
+    sentence = Sentence.of_words([_cell(token.text) for token in words]).with_tags(**cells)
     return sentence.with_arcs(_arcs(words)) if arcs else sentence
+
+
+def _cells(token: Token) -> dict[Column, str]:
+    """Return the annotation of a token, in the order of CoNLL-U."""
+    values: dict[Column, str] = {
+        "lemma": token.lemma_,
+        "upos": token.pos_,
+        "xpos": token.tag_,
+        "feats": str(token.morph),
+    }
+    return {column: _cell(value) for column, value in values.items()}
 
 
 def _arcs(words: Sequence[Token]) -> Arcs:
@@ -327,31 +311,30 @@ def _write_trees(doc: Doc, sentences: Iterable[DocSentence], trees: Iterator[Sen
     tags, analyses = doc.to_array([POS, TAG]), doc.to_array([MORPH, LEMMA])
     for span, words in sentences:
         starts[span.start] = 1
+        first, *others = words or [span[0]]
+        heads[span.start : span.end] = first.i
+        for token in others:
+            heads[token.i : span.end] = token.i  # white space below the word before it
         if not words:
-            heads[span.start : span.end] = span.start
             labels[span.start] = add(_SPACY_ROOT_LABEL)
             continue
         tree = next(trees)
-        heads[span.start : span.end] = words[0].i
-        for token in words:
-            heads[token.i : span.end] = token.i  # white space below the word before it
-        if {*tree.upos, *tree.xpos} != {BLANK}:
-            for token in span:
-                if not token.text.strip() and not tags[token.i].any():
-                    tags[token.i] = POS_IDS[_SPACE_POS], add(_SPACE_TAG)
+        for token in span if {*tree.upos, *tree.xpos} != {BLANK} else ():
+            if token.is_space and not tags[token.i].any():
+                tags[token.i] = POS_IDS[_SPACE_POS], add(_SPACE_TAG)
         has_feats = set(tree.feats) != {BLANK}  # if so, a word with "_" has no features
         rows = zip(words, tree.heads, tree.labels, tree.upos, tree.xpos, tree.feats, tree.lemma, strict=True)
         for token, head, label, upos, xpos, feats, lemma in rows:
-            heads[token.i] = words[head - 1].i if head else token.i
-            labels[token.i] = add(_spacy_label(label))
+            place = token.i
+            heads[place], labels[place] = words[head - 1].i if head else place, add(_spacy_label(label))
             if upos in POS_IDS:  # spaCy knows the tags of UD only
-                tags[token.i, 0] = POS_IDS[upos]
+                tags[place, 0] = POS_IDS[upos]
             if xpos != BLANK:
-                tags[token.i, 1] = add(xpos)
+                tags[place, 1] = add(xpos)
             if has_feats:
-                analyses[token.i, 0] = add_feats(feats)
+                analyses[place, 0] = add_feats(feats)
             if lemma != BLANK:
-                analyses[token.i, 1] = add(lemma)
+                analyses[place, 1] = add(lemma)
     offsets = (heads - np.arange(len(doc))).astype(np.uint64)
     doc.from_array([HEAD, DEP, POS, TAG, MORPH, LEMMA], np.column_stack([offsets, labels, tags, analyses]))
     # From the heads only, spaCy may miss the start of a sentence with many crossing arcs.
@@ -376,9 +359,9 @@ def to_conllu(part: Doc | Span, *, confidence: bool = False) -> str:
         rows, shown = [], ""
         for each, token in enumerate(words, start=1):
             gap, before = gaps[token.i], text[: token.idx] if token.i == every[0].i else ""
-            form, *cells = map(_cell, (token.text, token.lemma_, token.pos_, token.tag_, str(token.morph)))
             misc = misc_of(gap, before=before, is_last=token.i == every[-1].i)
-            rows.append((str(each), form, *cells, BLANK, BLANK, BLANK, misc))
+            form = _cell(token.text)
+            rows.append((str(each), form, *_cells(token).values(), BLANK, BLANK, BLANK, misc))
             shown += form + " " * bool(gap)
         comments = (f"# sent_id = {number}", f"# text = {shown.rstrip(' ')}")
         sentence = Sentence(comments, tuple(zip(*rows, strict=True)), range(len(rows))).with_arcs(_arcs(words))
@@ -399,15 +382,17 @@ def _token_confidence(token: Token) -> float | None:
 
 def _register_extensions(*, confidence: bool) -> None:
     """Add `doc._.conllu` and the confidences to spaCy; never replace those of another component."""
-    wanted: list[tuple[Any, str, Callable[..., Any] | None]] = [(Doc, "conllu", to_conllu), (Span, "conllu", to_conllu)]
+    getters: dict[tuple[Any, str], Callable[..., Any] | None] = {
+        (Doc, "conllu"): to_conllu,
+        (Span, "conllu"): to_conllu,
+    }
     if confidence:
-        wanted += [(Token, "arc_confidence", None), (Token, "label_confidence", None), (Span, "confidence", None)]
-        wanted.append((Token, "confidence", _token_confidence))
-    for owner, name, getter in wanted:
+        stored = [(Token, "arc_confidence"), (Token, "label_confidence"), (Span, "confidence")]
+        getters |= {**dict.fromkeys(stored), (Token, "confidence"): _token_confidence}
+    for (owner, name), getter in getters.items():
         if not owner.has_extension(name):
             owner.set_extension(name, **({"default": None} if getter is None else {"getter": getter}))
         elif owner.get_extension(name) != (None, None, getter, None):
-            hint = f"Remove it: {owner.__name__}.remove_extension({name!r})."
-            if name != "conllu":
-                hint += " Or set `confidence` to false."
+            advice = "" if name == "conllu" else " Or set `confidence` to false."
+            hint = f"Remove it: {owner.__name__}.remove_extension({name!r}).{advice}"
             raise ConfigError(f"Another component has an extension {owner.__name__}._.{name}.", hint=hint)

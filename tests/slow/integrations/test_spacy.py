@@ -30,7 +30,7 @@ from treefine.treebank.graph import Graph
 from treefine.treebank.raw_text import text_of
 from treefine.treebank.sentence import Sentence
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WORDS = ["She", " ", "saw", "the", "\n", "old", "man", ".", "He", "waved", "."]
 SPACES = ("\n", " ", "  ", "\t", "\u00a0", "\r\n\r\n")
 odd_texts = st.text(
