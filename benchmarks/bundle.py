@@ -21,10 +21,9 @@ from treefine.config import PrecisionSettings
 from treefine.model.bundled import ABOUT, BUNDLED, About, LanguageAbout
 from treefine.model.folder import is_model_folder, new_folder
 from treefine.model.weight_files import LAYOUT, read_weights
-from treefine.training.calibrate import calibrated, calibrated_by_treebank
 from treefine.training.data import spaced_sample, treebank_code
+from treefine.training.dev import calibrated, calibrated_by_treebank, fitted_ends
 from treefine.training.recipe import expand, read_recipe
-from treefine.training.sentence_ends import fitted_ends
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.sentence import Sentence
 

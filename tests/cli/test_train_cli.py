@@ -13,8 +13,9 @@ from tests.support.tiny import sample
 from tests.support.trainings import SYNTR, write_recipe
 from treefine.cli.train import show
 from treefine.parsing.parser import Parser
-from treefine.training.checkpoint import TrainingState
-from treefine.training.epochs import Accuracy, Progress
+from treefine.training.dev import Accuracy
+from treefine.training.epochs import Progress
+from treefine.training.folder import TrainingState
 from treefine.training.recipe import EMPTY, read_recipe
 from treefine.treebank.conllu import write_treebank
 
@@ -94,7 +95,9 @@ class Terminal(io.StringIO):
 
 
 def progress(epoch, share, *, epochs=4, done=None, las=None, las_from=None, stage="", seconds=60.0):
-    state = TrainingState() if done is None else TrainingState(epoch=done, best_epoch=done, best_las=0.75)
+    state = (
+        TrainingState() if done is None else TrainingState(epoch=done, best_epoch=done, best=Accuracy((), 0.0, 0.75))
+    )
     accuracy = None if las is None else Accuracy(las, 0.9, 0.74, las_from or {})
     return Progress(stage, epoch, epochs, share, 0.5, accuracy, state, seconds)
 

@@ -21,7 +21,7 @@ from treefine.model.batch import LABEL, Graphs
 from treefine.model.bundled import find_model
 from treefine.model.folder import load_model
 from treefine.model.vocabulary import NO_HEAD
-from treefine.training.sentence_ends import windows_of
+from treefine.training.segmenter import windows_of
 from treefine.treebank.graph import Arcs
 from treefine.treebank.raw_text import raw_text
 

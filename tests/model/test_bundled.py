@@ -14,7 +14,7 @@ from treefine.model.bundled import (
     model_for,
     unknown_language,
 )
-from treefine.training.checkpoint import FolderNames
+from treefine.training.folder import FolderNames
 
 MOST_BYTES = 42_000_000
 NORDIC = {"da": "Danish", "nb": "Norwegian Bokmål", "sv": "Swedish"}

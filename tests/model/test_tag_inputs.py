@@ -22,7 +22,7 @@ from treefine.model.vocabulary import (
     tags_in,
 )
 from treefine.parsing.parser import Parser
-from treefine.training.sentence_ends import windows_of
+from treefine.training.segmenter import windows_of
 from treefine.treebank.graph import Graph
 from treefine.treebank.lemmas import lemma_of
 from treefine.treebank.raw_text import N_GAPS, GapToken, gap_kinds, raw_text

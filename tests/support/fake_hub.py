@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -18,7 +17,7 @@ from tokenizers import normalizers
 from tests.support.tiny import short
 from tests.support.tiny_tokenizers import wordpiece
 from tests.support.toy_hub import bert_config, encoder_shapes, random_weights
-from treefine.training import new_recipe, segmenter
+from treefine.training import prepare, segmenter
 from treefine.treebank.conllu import write_treebank
 
 ENCODER = "bert-base-multilingual-cased"
@@ -56,7 +55,7 @@ def treebanks_and_hub() -> Iterator[None]:
             mock.patch("huggingface_hub.try_to_load_from_cache", return_value=None),
             mock.patch("huggingface_hub.HfApi", Api),
             mock.patch.object(segmenter, "N_UPDATES", 40),  # instead of 2,000
-            mock.patch.object(new_recipe, "SIZES", (replace(new_recipe.SIZES[-1], epochs=3),)),  # instead of 30
+            mock.patch.object(prepare, "SIZES", ((0, 3, 1000, 0.1),)),  # instead of 30
         ):
             yield
 

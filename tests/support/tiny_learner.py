@@ -9,7 +9,7 @@ from treefine.model.attention import RelationAttention
 from treefine.model.scorer import SharedDropout
 from treefine.parsing.initial import empty
 from treefine.training.data import TrainingGraphs
-from treefine.training.epochs import DevScorer
+from treefine.training.dev import DevScorer
 from treefine.training.learner import Learner
 from treefine.training.processes import Processes
 from treefine.training.recipe import (
@@ -23,7 +23,7 @@ from treefine.training.recipe import (
     TrainingSettings,
     TreebankSettings,
 )
-from treefine.training.sentence_ends import RunningText
+from treefine.training.segmenter import RunningText
 
 
 def recipe_for(model, *, refine=None, optimiser=None, training=None, initial=None):

@@ -14,7 +14,7 @@ from treefine.model.batch import Graphs
 from treefine.parsing.confidence import word_confidences
 from treefine.parsing.decode import Decoder
 from treefine.parsing.parser import Parser
-from treefine.training.calibrate import MAX_TEMPERATURE, MIN_TEMPERATURE, calibrated, fitted_temperature
+from treefine.training.dev import MAX_TEMPERATURE, MIN_TEMPERATURE, calibrated, fitted_temperature
 from treefine.treebank.graph import Graph
 
 DEV = [each for each in sample() if len(each) < 22][:24]

@@ -9,7 +9,7 @@ from tests.support.tiny import ALL_TAGS, short, tiny_model
 from treefine.config import COLUMNS, ConfidenceSettings, TagSettings
 from treefine.model.vocabulary import flat_tags
 from treefine.parsing.parser import Parser
-from treefine.training.calibrate import calibrated, fitted_temperature
+from treefine.training.dev import calibrated, fitted_temperature
 
 DEV = short(8)
 

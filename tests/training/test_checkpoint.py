@@ -1,5 +1,7 @@
 """Checkpoints are complete or absent, and errors are reported on one line."""
 
+import sys
+
 import pytest
 from safetensors.torch import load_file, save_file
 
@@ -8,14 +10,8 @@ from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_learner import are_equal, learn, learner_of, weights_of
 from tests.support.trainings import CPU, SYNTR, run, weights, write_recipe
 from treefine.errors import TreefineError
-from treefine.training import initial_parses as sources
-from treefine.training.checkpoint import (
-    Checkpoint,
-    TrainingState,
-    load_checkpoint,
-    remove_unfinished,
-    save_checkpoint,
-)
+from treefine.training.dev import Accuracy
+from treefine.training.folder import Checkpoint, TrainingState, load_checkpoint, remove_unfinished, save_checkpoint
 from treefine.training.prepare import prepare
 from treefine.training.recipe import OptimiserSettings
 from treefine.training.train import train
@@ -26,9 +22,7 @@ def new_learner():
 
 
 def checkpoint_of(learner, epoch):
-    state = TrainingState(
-        epoch, 1, best_las=0.5, best_uas=0.6, best_by_step=(0.4, 0.5), best_from={"a": 0.1}, seconds=1.5
-    )
+    state = TrainingState(epoch, 1, Accuracy((0.4, 0.5), 0.6, 0.5, {"a": 0.1}), seconds=1.5)
     return Checkpoint(state, learner.model.state_dict(), learner.measured_weights(), learner.optimiser.state())
 
 
@@ -140,13 +134,15 @@ def test_a_full_disk_when_writing_a_fold_is_reported_and_a_restart_writes_it(tmp
     recipe = write_recipe(tmp_path, "rngtr", sections='[initial]\nparser = "syntr.toml"\nfolds = 2\n', epochs=1)
     run(recipe, tmp_path / "whole")
 
+    train_module = sys.modules["treefine.training.train"]
+
     def write_on_a_full_disk(sentences, path):
         with full_disk(10):
             write_treebank(sentences, path)
 
-    write_treebank = sources.write_treebank
+    write_treebank = train_module.write_treebank
     with monkeypatch.context() as patch:
-        patch.setattr(sources, "write_treebank", write_on_a_full_disk)
+        patch.setattr(train_module, "write_treebank", write_on_a_full_disk)
         with pytest.raises(TreefineError, match=r"The output could not be written: File too large"):
             run(recipe, tmp_path / "out")
 

@@ -12,9 +12,9 @@ from treefine.model.batch import ARC, HEAD, LABEL, NOTHING, Graphs
 from treefine.model.vocabulary import NO_HEAD, UNSEEN
 from treefine.parsing.decode import dependents
 from treefine.parsing.refine import BatchStep
-from treefine.training.decisions import Decisions, with_gold
 from treefine.training.learner import GoldBatch, step_loss
 from treefine.training.recipe import InitialSettings, RefineSettings
+from treefine.training.steps import Decisions, with_gold
 
 SENTENCES = [each for each in sample() if 3 <= len(each) < 12][:40]
 MODEL = tiny_model(relations=RelationSettings(decided=True))

@@ -13,7 +13,7 @@ from treefine.config import DecodeSettings, TagSettings
 from treefine.evaluation.scores import RULES, evaluate
 from treefine.parsing.parser import Parser
 from treefine.training.data import noised
-from treefine.training.epochs import Accuracy, DevScorer
+from treefine.training.dev import Accuracy, DevScorer
 from treefine.training.recipe import OptimiserSettings, RefineSettings
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import Graph

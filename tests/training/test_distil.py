@@ -16,13 +16,20 @@ from treefine.errors import TreefineError
 from treefine.model.batch import Graphs
 from treefine.parsing.initial import empty
 from treefine.parsing.parser import Parser
-from treefine.training.data import Data, load_texts
-from treefine.training.distil import compute_targets, most_likely, unlabelled
-from treefine.training.learner import GoldBatch, refined, step_loss
-from treefine.training.prepare import Prepared
-from treefine.training.processes import Processes
+from treefine.training.data import load_texts
+from treefine.training.distil import (
+    FIRST_TAGS,
+    HEADS,
+    LABELS,
+    N_KEPT,
+    Targets,
+    compute_targets,
+    most_likely,
+    unlabelled_sentences,
+)
+from treefine.training.learner import GoldBatch, step_loss
 from treefine.training.recipe import InitialSettings, RefineSettings, TeacherSettings
-from treefine.training.targets import FIRST_TAGS, HEADS, LABELS, N_KEPT, Targets
+from treefine.training.steps import refined
 from treefine.treebank.conllu import write_treebank
 from treefine.treebank.sentence import Sentence
 
@@ -35,13 +42,10 @@ def targets_of(teachers, n_labelled=N_ALL, *, weight=0.5, max_steps=3):
     """Return the targets of all sentences, and the parsed unlabelled ones."""
     recipe = replace(recipe_for(teachers[0]), teacher=TeacherSettings(models=("x",), weight=weight))
     recipe = replace(recipe, refine=replace(recipe.refine, max_steps=max_steps))
-    prepared = Prepared(recipe, Data(tuple(SENTENCES[:n_labelled]), (), {}))
-    steps = compute_targets(prepared, words_only(SENTENCES[n_labelled:]), teachers, Processes(CPU))
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+    unlabelled = words_only(SENTENCES[n_labelled:])
+    targets, parsed, steps = compute_targets(recipe, SENTENCES[:n_labelled], unlabelled, teachers, CPU)
+    assert list(steps)[-1] == 1
+    return targets, parsed
 
 
 def words_only(sentences):
@@ -231,7 +235,7 @@ def test_lines_are_divided_by_the_segmenter_and_very_long_ones_are_left_out():
     lines = ["ab a.\n", "b 1\n"]
     one = Sentence.of_words(["a"] * 201)
 
-    found = list(unlabelled([*lines, one, SENTENCES[0]], segmenter))
+    found = unlabelled_sentences([*lines, one, SENTENCES[0]], segmenter)
 
     expected = [each.sentence.forms for each in segmenter.stream_lines(lines)]
     assert [each.forms for each in found] == [SENTENCES[0].forms, *expected]

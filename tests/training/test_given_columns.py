@@ -13,10 +13,11 @@ from treefine.errors import ConfigError
 from treefine.evaluation.scores import evaluate
 from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.parser import Parser
-from treefine.training.learner import input_tags, step_loss
+from treefine.training.learner import step_loss
 from treefine.training.new_model import new_model
 from treefine.training.prepare import prepare
 from treefine.training.recipe import PretrainedSettings, TrainingSettings
+from treefine.training.steps import input_tags
 from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.sentence import BLANK, Sentence
 

@@ -11,8 +11,9 @@ from treefine.errors import TreefineError
 from treefine.model.batch import Graphs
 from treefine.parsing.decode import Decoder
 from treefine.parsing.parser import Parser
-from treefine.training.learner import GoldBatch, refined, step_loss
+from treefine.training.learner import GoldBatch, step_loss
 from treefine.training.recipe import InitialSettings, OptimiserSettings, RefineSettings, TrainingSettings
+from treefine.training.steps import refined
 
 SHORT = [each for each in sample() if len(each) < 12][:12]
 GOLD = [each.arcs for each in SHORT]

@@ -8,7 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.support.disks import full_disk
 from treefine.errors import TreefineError
-from treefine.training.logs import MetricsLog
+from treefine.training.folder import MetricsLog
 
 
 def lines(folder):

@@ -17,9 +17,9 @@ from tests.support.tiny_learner import learner_of, without_dropout
 from tests.support.trainings import SYNTR, metrics, run, write_recipe
 from treefine.errors import TreefineError
 from treefine.parsing.initial import empty
-from treefine.training.learner import input_tags, refined
 from treefine.training.processes import Processes
 from treefine.training.recipe import RefineSettings
+from treefine.training.steps import input_tags, refined
 from treefine.treebank.graph import Arcs
 
 CPU = torch.device("cpu")

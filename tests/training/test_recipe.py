@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from treefine.config import read_settings
 from treefine.errors import ConfigError
-from treefine.training.new_recipe import SIZES, fine_tuning_recipe
+from treefine.training.prepare import SIZES, fine_tuning_recipe
 from treefine.training.recipe import (
     BUNDLED_RECIPES,
     TEMPLATES,
@@ -441,7 +441,7 @@ def test_a_template_does_not_replace_a_file_without_force(tmp_path):
 
 
 def test_the_settings_for_fine_tuning_suit_the_treebank_and_the_model(written, monkeypatch):
-    monkeypatch.setattr("treefine.training.new_recipe.load_data", lambda _: FakeData)
+    monkeypatch.setattr("treefine.training.prepare.load_data", lambda _: FakeData)
 
     recipe = fine_tuning_recipe("en", ["a.conllx", "b.conllx"], "dev.conllx", ["training.seed=3"])
 
@@ -449,7 +449,7 @@ def test_the_settings_for_fine_tuning_suit_the_treebank_and_the_model(written, m
     assert recipe.encoder == PretrainedSettings(fine_tune_from="en")
     assert (recipe.training.epochs, recipe.training.batch_pieces, recipe.training.seed) == (10, 2000, 3)
     assert recipe.optimiser.encoder_learning_rate == 1e-4  # the width of en is 384
-    assert [size.epochs for size in SIZES] == [3, 6, 10, 30]
+    assert [epochs for _, epochs, *_ in SIZES] == [3, 6, 10, 30]
 
 
 class FakeData:

@@ -16,8 +16,9 @@ from treefine.evaluation.scores import evaluate
 from treefine.fast import view_of
 from treefine.fast.packed_encoder import PackedEncoder
 from treefine.model.parser_model import ParserModel
+from treefine.training.dev import encoder_f1
 from treefine.training.recipe import SegmenterTraining
-from treefine.training.sentence_ends import WINDOW, RunningText, TextWindow, encoder_f1, end_loss, windows_of
+from treefine.training.segmenter import WINDOW, RunningText, TextWindow, end_loss, windows_of
 from treefine.treebank.graph import Graph
 from treefine.treebank.raw_text import GapToken, RawText, raw_text
 from treefine.treebank.sentence import Sentence
@@ -42,7 +43,7 @@ def texts(draw):
 @given(text=texts(), start=st.integers(0, 20), size=st.integers(1, 6))
 def test_windows_have_each_token_once_with_its_gaps_and_whether_a_sentence_ends(text, start, size):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("treefine.training.sentence_ends.WINDOW", size)
+        patch.setattr("treefine.training.segmenter.WINDOW", size)
         windows = windows_of(text, start=start)
 
     tokens = [token for window in windows for token in window.tokens]

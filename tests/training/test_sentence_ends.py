@@ -7,7 +7,7 @@ from tests.segmenter.test_sentence_ends import WordScorer
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine.config import SentenceEndSettings
 from treefine.segmenter.sentence_ends import combined
-from treefine.training.sentence_ends import EndScores, end_scores, fitted, sentence_f1
+from treefine.training.dev import EndScores, end_scores, fitted, sentence_f1
 from treefine.treebank.raw_text import RawText
 
 

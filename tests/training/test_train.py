@@ -63,7 +63,7 @@ def test_the_best_epoch_is_the_one_with_the_highest_las(steps):
     measured = [step.accuracy.las for step in steps if step.stage == "" and step.accuracy is not None]
 
     state = steps[-1].state
-    assert state.best_las == max(measured)
+    assert state.best.las == max(measured)
     assert state.best_epoch == measured.index(max(measured)) + 1
 
 
@@ -116,8 +116,8 @@ def test_the_card_has_the_data_the_settings_and_the_scores(folder, steps):
         digest = hashlib.sha256((folder / f"{name}.conllu").read_bytes()).hexdigest()
         assert f"{digest}  $HERE/{name}.conllu\n" in card
     assert f"treefine {treefine.__version__}, torch {torch.__version__} and seed 1 on 20 sentences" in card
-    assert f"LAS {state.best_las:.2%};" in card
-    assert "LAS " + ", ".join(f"{las:.2%}" for las in state.best_by_step) in card
+    assert f"LAS {state.best.las:.2%};" in card
+    assert "LAS " + ", ".join(f"{las:.2%}" for las in state.best.las_by_step) in card
     assert str(folder) not in card
 
 
@@ -201,4 +201,4 @@ def test_the_saved_model_parses_dev_with_the_reported_accuracy(tmp_path, t, init
     gold = list(read_treebank(tmp_path / "dev.conllu"))
     parser = Parser.from_pretrained(tmp_path / "out" / "model", device="cpu")
     assert parser.max_steps == t
-    assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(state.best_las)
+    assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(state.best.las)

@@ -12,8 +12,9 @@ import pytest
 from tests.support.tiny import sample
 from tests.support.trainings import CPU, SYNTR, run, weights, write_recipe
 from treefine.errors import TreefineError
+from treefine.training.folder import begin_folder, check_folder, locked
 from treefine.training.prepare import prepare
-from treefine.training.train import begin_folder, check_folder, locked, train
+from treefine.training.train import train
 from treefine.treebank.conllu import write_treebank
 
 OUT = Path("out")

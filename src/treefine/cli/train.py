@@ -20,8 +20,8 @@ from treefine.model.bundled import bundled_models
 from treefine.training.recipe import TEMPLATES, bundled_recipes, write_template
 
 if TYPE_CHECKING:
+    from treefine.training.epochs import Progress
     from treefine.training.prepare import Prepared
-    from treefine.training.train import Progress
 
 
 def train_command(
@@ -57,8 +57,9 @@ def train_command(
     epoch in DIR/metrics.jsonl. With --from, no recipe is needed.
     """
     from treefine.parsing.plan import find_device  # loads torch
+    from treefine.training.folder import FolderNames, begin_folder, check_folder
     from treefine.training.prepare import settings_of
-    from treefine.training.train import FolderNames, begin_folder, check_folder, train
+    from treefine.training.train import train
 
     if not output and not dry_run:
         raise typer.BadParameter("Name the folder to write, such as runs/first.", param_hint="--output")
@@ -108,7 +109,7 @@ def _prepared(recipe: str, start: str, train: Sequence[str], dev: str, changes: 
         raise TreefineError("Name a recipe, or a model to fine-tune with --from.", hint="See treefine train --help.")
     if recipe:
         return prepare(recipe, changes)
-    from treefine.training.new_recipe import fine_tuning_recipe
+    from treefine.training.prepare import fine_tuning_recipe
 
     return prepare(fine_tuning_recipe(start, train, dev, changes))
 
@@ -173,5 +174,5 @@ def _parts(step: Progress, measured: Progress | None) -> list[str]:
             sources = "from " + " ".join(f"{name} {100 * las:.2f}" for name, las in accuracy.las_from.items())
     scores += [f"{name} {100 * f1:.2f}" for name, f1 in step.segmentation.items()]
     if step.state.best_epoch:
-        scores.append(f"best LAS {100 * step.state.best_las:.2f}")
+        scores.append(f"best LAS {100 * step.state.best.las:.2f}")
     return [*filter(None, [step.stage, place, ", ".join(scores), tags, sources, graphs])]

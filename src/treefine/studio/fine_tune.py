@@ -16,8 +16,8 @@ from treefine.model.parser_model import ParserModel
 from treefine.parsing.initial import empty
 from treefine.parsing.parser import Parser
 from treefine.studio.learn import FineTuneRequest, LearningState, compared
-from treefine.training.calibrate import calibrated
 from treefine.training.data import TrainingGraphs
+from treefine.training.dev import calibrated
 from treefine.training.learner import Learner
 from treefine.training.new_model import row_names
 from treefine.training.processes import Processes

@@ -1,16 +1,18 @@
-"""Knowledge distillation: train teachers, average the probabilities of their parses, and keep them as targets."""
+"""Knowledge distillation: the targets that teachers set for each word, and the loss of a model that learns them."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
@@ -23,130 +25,160 @@ from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import best_tag
 from treefine.model.vocabulary import tag_names
 from treefine.parsing.annotate import with_parse
-from treefine.parsing.batches import batches, free_memory, retry_in_halves
+from treefine.parsing.batches import batches, retry_in_halves
 from treefine.parsing.decode import Decoder
 from treefine.parsing.initial import empty
 from treefine.parsing.refine import BatchStep
 from treefine.segmenter.segmenter import Segmenter
-from treefine.training.checkpoint import FolderNames, TrainingState, remove_unfinished
-from treefine.training.epochs import InitialGraphs, Progress, TrainingRun, learn
-from treefine.training.learner import input_tags, refined
-from treefine.training.prepare import Prepared
-from treefine.training.processes import Processes
-from treefine.training.recipe import expand
-from treefine.training.targets import FIRST_TAGS, N_KEPT, DistillationData, Targets
-from treefine.treebank.conllu import read_treebank, write_treebank
+from treefine.training.recipe import Recipe
+from treefine.training.steps import input_tags, no_memory, refined
+from treefine.treebank.files import open_output
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
+N_KEPT = 8  # choices per word; the others have hardly any probability
+HEADS, LABELS, FIRST_TAGS = 0, 1, 2  # the kinds of choices; each column of tags is one more
 LONGEST_UNLABELLED = 200  # a longer line of a text is hardly a sentence, and is left out
-_STAGE = "targets"  # as in Progress
 
 
-def distil(
-    prepared: Prepared, folder: Path, processes: Processes, segmenter: Segmenter | None
-) -> Generator[Progress, None, DistillationData | None]:
-    """Train the teachers and compute the targets, unless they are in the folder; None if there are no teachers."""
-    if not prepared.recipe.teacher.names:
-        return None
-    folder = folder / FolderNames.teachers
-    path, texts = folder / FolderNames.targets, folder / FolderNames.unlabelled
-    if not processes.same(path.exists()):
-        names = yield from _trained(prepared, folder, processes)
-        if processes.is_first:
-            folder.mkdir(parents=True, exist_ok=True)
-            remove_unfinished(folder, FolderNames.targets, FolderNames.unlabelled)
-            others = tuple(unlabelled(prepared.texts, segmenter))
-            teachers = load_teachers(names, prepared, processes.device)
-            targets, parsed = yield from compute_targets(prepared, others, teachers, processes)
-            del teachers
-            free_memory()
-            if parsed:
-                write_treebank(parsed, texts)
-            targets.save(path)
-        while processes.same(False):  # the other processes wait for one batch at a time, so they do not time out
-            pass
-    sentences = tuple(read_treebank(texts)) if texts.exists() else ()
-    targets = Targets.load(path, (*prepared.data.train, *sentences))
-    recipes = {Path(name).stem: teacher.recipe for name, teacher in prepared.teachers.items()}
-    return DistillationData(sentences, targets, recipes)
+@dataclass(frozen=True)
+class TargetBatch:
+    """The targets of the sentences of one batch, at all steps or at one: the teachers' most likely choices."""
+
+    ids: Int[Tensor, "batch word *step kind kept"]
+    probabilities: Float[Tensor, "batch word *step kind kept"]  # at one step: 0 in sentences whose share is 0
+    share: Float[Tensor, "batch 1"]  # of the teachers; the rest of the target is the tree of the sentence
+
+    def select(self, rows: Int[Tensor, " row"], n_words: int) -> TargetBatch:
+        """Return the targets of some sentences, cut to `n_words`, ROOT included."""
+        return TargetBatch(self.ids[rows, :n_words], self.probabilities[rows, :n_words], self.share[rows])
+
+    def at(self, t: int, graphs: Graphs) -> TargetBatch:
+        """Return the targets of step t. Sentences with decided arcs, unknown to the teachers, have share 0."""
+        share = self.share
+        if graphs.decided is not None:
+            share = share * (graphs.decided == 0).all(1, keepdim=True)
+        step = min(t, self.ids.shape[2]) - 1
+        probabilities = self.probabilities[:, :, step] * (share > 0)[..., None, None]
+        return TargetBatch(self.ids[:, :, step], probabilities, share)
+
+    def cross_entropy(self, kind: int, scores: Float[Tensor, "batch word choice"]) -> Float[Tensor, "batch word"]:
+        """Return the cross-entropy between the teachers' probabilities of one kind at one step and the scores."""
+        probabilities = self.probabilities[:, :, kind]
+        logs = scores.log_softmax(-1).gather(-1, self.ids[:, :, kind])
+        logs = logs.masked_fill(probabilities == 0, 0)  # it may be -inf, and 0 * -inf is not 0
+        return -(probabilities * logs).sum(-1)
 
 
-def _trained(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, list[str]]:
-    """Train each recipe of a teacher with several seeds, and return the folders of all teachers."""
-    members = prepared.recipe.teacher.members
-    total = members * len(prepared.teachers)
-    folders = [expand(name) for name in prepared.recipe.teacher.models]
-    for name, teacher in prepared.teachers.items():
-        for number in range(members):
-            training = replace(teacher.recipe.training, seed=teacher.recipe.training.seed + number)
-            recipe, of_teacher = replace(teacher.recipe, training=training), folder / Path(name).stem / str(number + 1)
-            initial, stage = (
-                InitialGraphs.without_parser(recipe, teacher.data),
-                f"teacher {len(folders) + 1} of {total}",
-            )
-            yield from learn(TrainingRun(recipe, teacher.data, of_teacher, processes, initial, stage=stage))
-            folders.append(str(of_teacher / FolderNames.model))
-    return folders
+@dataclass(frozen=True)
+class Targets:
+    """The teachers' most likely choices for all words of all training sentences, laid end to end."""
+
+    lengths: Int[np.ndarray, " sentence"]  # in words
+    ids: Int[np.ndarray, "word step kind kept"]  # int16
+    probabilities: Float[np.ndarray, "word step kind kept"]  # float16; they sum to 1
+    shares: Float[np.ndarray, " sentence"]  # of the teachers in the target of each sentence
+
+    def save(self, path: Path) -> None:
+        """Write the targets to a file, which replaces an older one when it is complete."""
+        with open_output(path, is_synced=True) as file:
+            file.write(save({item.name: getattr(self, item.name) for item in fields(self)}))
+
+    @classmethod
+    def load(cls, path: Path, sentences: Sequence[Sentence]) -> Targets:
+        """Read the targets of these sentences."""
+        hint = "Delete it, and resume: it is computed again."
+        try:
+            targets = cls(**load_file(path))
+        except (OSError, SafetensorError, TypeError) as error:
+            raise TreefineError(f"The file is damaged ({error}).", hint=hint, path=str(path)) from error
+        if targets.lengths.tolist() != list(map(len, sentences)):
+            raise TreefineError("The file has targets of other sentences.", hint=hint, path=str(path))
+        return targets
+
+    @cached_property
+    def starts(self) -> Int[np.ndarray, " sentence"]:
+        """The place of the first word of each sentence."""
+        starts: np.ndarray = np.cumsum(self.lengths) - self.lengths
+        return starts
+
+    def of_batch(self, numbers: Sequence[int], device: torch.device) -> TargetBatch:
+        """Return the targets of the sentences with these numbers. ROOT and padding have no targets."""
+        lengths = self.lengths[numbers][:, None]
+        place = np.arange(lengths.max() + 1)
+        is_word = (place > 0) & (place <= lengths)  # [batch, word]
+        words = np.where(is_word, self.starts[numbers][:, None] + place - 1, 0)
+        wide = is_word[..., None, None, None]
+        ids, probabilities = (torch.from_numpy(table[words] * wide) for table in (self.ids, self.probabilities))
+        share = torch.from_numpy(self.shares[numbers])[:, None]
+        return TargetBatch(sent(ids, device).long(), sent(probabilities, device).float(), sent(share, device))
 
 
-def unlabelled(texts: Sequence[str | Sentence], segmenter: Segmenter | None) -> Iterator[Sentence]:
-    """Yield the sentences of texts, without very long ones; the segmenter divides lines into words."""
+@dataclass(frozen=True)
+class DistillationData:
+    """What a model learns from its teachers: more sentences, and targets for all sentences."""
+
+    sentences: tuple[Sentence, ...]  # unlabelled sentences, with the teachers' trees and tags
+    targets: Targets  # of the labelled sentences, then of these
+    recipes: Mapping[str, Recipe] = field(default_factory=dict)  # of the teachers that were trained for this model
+
+
+def unlabelled_sentences(texts: Sequence[str | Sentence], segmenter: Segmenter | None) -> list[Sentence]:
+    """Return the sentences of texts, without very long ones; the segmenter divides lines into words."""
     sentences = [text for text in texts if isinstance(text, Sentence)]
     if lines := [text for text in texts if isinstance(text, str)]:
         assert segmenter is not None, "the recipe is not checked"
         sentences += [Sentence.of_words(line.sentence.forms) for line in segmenter.stream_lines(lines)]
-    yield from (sentence for sentence in sentences if len(sentence) <= LONGEST_UNLABELLED)
+    return [sentence for sentence in sentences if len(sentence) <= LONGEST_UNLABELLED]
 
 
-def load_teachers(folders: Sequence[str], prepared: Prepared, device: torch.device) -> list[ParserModel]:
+def load_teachers(folders: Sequence[str], recipe: Recipe, device: torch.device) -> list[ParserModel]:
     """Load the teachers as they run fastest on a device."""
-    is_short = device.type == "cuda" and prepared.recipe.training.precision != "float32"
+    is_short = device.type == "cuda" and recipe.training.precision != "float32"
     precision: Precision = "bfloat16" if is_short else "float32"
     models = (load_model(fetch(folder)).to(device).eval() for folder in folders)
     return [fast.parsing_model(model, device, precision) for model in models]
 
 
 def compute_targets(
-    prepared: Prepared, unlabelled: Sequence[Sentence], teachers: Sequence[ParserModel], processes: Processes
-) -> Generator[Progress, None, tuple[Targets, list[Sentence]]]:
-    """Return the targets of all sentences, and the unlabelled sentences with the teachers' trees and tags."""
-    recipe, first, device = prepared.recipe, teachers[0], processes.device
-    labelled = prepared.data.train
-    sentences = (*labelled, *unlabelled)
-    targets = Targets.blank(
-        list(map(len, sentences)),
-        n_labelled=len(labelled),
-        weight=recipe.teacher.weight,
-        n_steps=recipe.refine.max_steps,
-        n_kinds=FIRST_TAGS + (len(first.tagger.n_tags) if first.tagger is not None else 0),
-    )
-    parsed: dict[int, Sentence] = {}
-    began, done = time.monotonic(), 0
+    recipe: Recipe,
+    labelled: Sequence[Sentence],
+    unlabelled: Sequence[Sentence],
+    teachers: Sequence[ParserModel],
+    device: torch.device,
+) -> tuple[Targets, list[Sentence], Iterator[float]]:
+    """Return all targets, the unlabelled sentences with the teachers' trees and tags, and an iterator.
+
+    The iterator fills in the others, and yields the completed share.
+    """
+    first, max_steps, sentences = teachers[0], recipe.refine.max_steps, [*labelled, *unlabelled]
+    lengths = np.array(list(map(len, sentences)), np.int64)
+    shares = np.array([recipe.teacher.weight] * len(labelled) + [1.0] * len(unlabelled), np.float32)
+    n_kinds = FIRST_TAGS + (len(first.tagger.n_tags) if first.tagger is not None else 0)
+    shape = (lengths.sum(), max_steps, n_kinds, N_KEPT)
+    targets = Targets(lengths, np.zeros(shape, np.int16), np.zeros(shape, np.float16), shares)
+    parsed = list(unlabelled)
 
     def parse(numbers: Sequence[int]) -> list[None]:
-        parses = _MeanParses.of(teachers, [sentences[number] for number in numbers], recipe.refine.max_steps, device)
+        parses = _MeanParses.of(teachers, [sentences[number] for number in numbers], max_steps, device)
         ids, probabilities = parses.targets([number < len(labelled) for number in numbers])
         for row, number in enumerate(numbers):
             first, length = targets.starts[number], len(sentences[number])
             targets.ids[first : first + length] = ids[row, 1 : length + 1]
             targets.probabilities[first : first + length] = probabilities[row, 1 : length + 1]
             if number >= len(labelled):
-                parsed[number] = parses.sentence(row)
+                parsed[number - len(labelled)] = parses.sentence(row)
         return [None] * len(numbers)
 
-    def too_long(number: int) -> TreefineError:
-        return sentences[number].error("There is not enough memory for this sentence.", hint="Remove it.")
+    def steps() -> Iterator[float]:
+        batch, longest, done = fast.batch_shape(first, device, BATCH_PIECES), first.settings.encoder.n_positions, 0
+        sizes = [first.n_pieces(sentence) for sentence in sentences]
+        for numbers in batches(sizes, batch.most_pieces, longest, with_padding=batch.with_padding):
+            retry_in_halves(numbers, parse, partial(no_memory, sentences))
+            done += len(numbers)
+            yield done / len(sentences)
 
-    shape, longest = fast.batch_shape(first, device, BATCH_PIECES), first.settings.encoder.n_positions
-    sizes = [first.n_pieces(sentence) for sentence in sentences]
-    for numbers in batches(sizes, shape.most_pieces, longest, with_padding=shape.with_padding):
-        retry_in_halves(numbers, parse, too_long)
-        processes.same(True)
-        done += len(numbers)
-        share, state = done / len(sentences), TrainingState(epoch=int(done == len(sentences)))
-        yield Progress(_STAGE, 1, 1, share, 0.0, None, state, time.monotonic() - began)
-    return targets, [parsed[number] for number in range(len(labelled), len(sentences))]
+    return targets, parsed, steps()
 
 
 _Table: TypeAlias = Float[Tensor, "step batch word choice"]

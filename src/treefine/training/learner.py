@@ -16,19 +16,17 @@ from treefine import fast
 from treefine.errors import TreefineError
 from treefine.model.batch import Arriving, Batch, Graphs, padded, sent
 from treefine.model.parser_model import ParserModel
-from treefine.model.scorer import Scores
 from treefine.model.vocabulary import NO_HEAD, UNSEEN, flat_arcs, inputs_of
 from treefine.parsing.batches import batches
-from treefine.parsing.decode import Decoder, labelled, made_trees
 from treefine.parsing.plan import is_out_of_memory
-from treefine.parsing.refine import BatchStep, Tags, refine
+from treefine.parsing.refine import BatchStep, Tags
 from treefine.training.data import TrainingGraphs, drawn_order
-from treefine.training.decisions import Decisions
+from treefine.training.distil import FIRST_TAGS, HEADS, LABELS, TargetBatch, Targets
 from treefine.training.optimiser import Optimiser
 from treefine.training.processes import Processes
 from treefine.training.recipe import Recipe
-from treefine.training.sentence_ends import RunningText, TextWindow, end_loss
-from treefine.training.targets import FIRST_TAGS, HEADS, LABELS, StepTargets, TargetBatch, Targets
+from treefine.training.segmenter import RunningText, TextWindow, end_loss
+from treefine.training.steps import Decisions, refined
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
@@ -40,16 +38,6 @@ def masked(batch: Batch, share: float, mask_piece: int) -> Batch:
     inputs = batch.inputs
     is_masked = (torch.rand(inputs.pieces.shape, device=inputs.pieces.device) < share) & (inputs.words > 0)
     return replace(batch, inputs=replace(inputs, pieces=inputs.pieces.masked_fill(is_masked, mask_piece)))
-
-
-def sampled(
-    graphs: Graphs, scores: Scores, is_word: Bool[Tensor, "batch word"], share: float, decoder: Decoder
-) -> Graphs:
-    """Draw the heads of about this share of the words by their probabilities; each gets its best label."""
-    noise = -torch.log(-torch.log(torch.rand_like(scores.arcs, dtype=torch.float32)))  # Gumbel
-    is_drawn = torch.rand(graphs.heads.shape, device=graphs.heads.device) < share
-    heads = torch.where(is_drawn, (scores.arcs + noise).argmax(-1), graphs.heads.clamp(min=0))
-    return labelled(heads, decoder.allowed_labels(scores, heads), is_word)
 
 
 @dataclass(frozen=True)
@@ -97,7 +85,7 @@ def _summed(
     scores: Float[Tensor, "batch word choice"],
     right: Int[Tensor, "batch word"],
     ignored: int,
-    targets: StepTargets | None,
+    targets: TargetBatch | None,
     kind: int,
 ) -> Tensor:
     """Return the cross-entropy of the words whose correct choice is known."""
@@ -107,57 +95,6 @@ def _summed(
     hard = F.cross_entropy(flat, correct, ignore_index=ignored, reduction="none").view_as(right)
     mixed = (1 - targets.share) * hard + targets.share * targets.cross_entropy(kind, scores)
     return torch.where(right == ignored, 0, mixed).sum()
-
-
-def input_tags(model: ParserModel, sentences: Sequence[Sentence], device: torch.device) -> Tags | None:
-    """Return what a model reads of the words besides their pieces when it parses: given columns, case, treebank."""
-    settings = model.settings.tags
-    tags = model.tag_inputs(sentences, read=settings.columns if settings.source == "given" else settings.given)
-    return None if tags is None else sent(tags, device)
-
-
-def refined(
-    model: ParserModel,
-    batch: Batch,
-    arcs: Sequence[Arcs],
-    tags: Tags | None,
-    *,
-    max_steps: int,
-    stops: bool = True,
-    dtype: torch.dtype = torch.float32,
-    sampled_share: float = 0.0,
-    decisions: Callable[[Batch], Decisions] | None = None,
-) -> Iterator[BatchStep]:
-    """Yield the refinement steps of one batch on its device, from these arcs: for training, dev scores and teachers."""
-    decoder, device = Decoder.of(model), batch.is_word.device
-    has_any = any(head is not None for each in arcs for head in each.heads)
-    initial = replace(Graphs.of(arcs, model.vocabulary), has_any=has_any)
-    first_trees, initial = made_trees(model, initial), initial.to(device)
-    decided = None if decisions is None else decisions(batch)
-    if decided is not None:
-        batch, initial = decided.start(batch, initial)
-
-    def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
-        with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
-            scores: Scores = model(batch, graphs, tags)
-        return scores if batch.allowed is None else scores.within(batch.allowed)
-
-    @torch.no_grad()  # graphs are discrete, so no gradient flows through them
-    def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
-        graphs = decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
-        return sampled(graphs, scores, batch.is_word, sampled_share, decoder) if sampled_share else graphs
-
-    return refine(
-        score,
-        batch,
-        initial,
-        max_steps=max_steps,
-        decode=decode,
-        tags=tags,
-        predict_tags=model.tagger is not None,
-        stops=stops,
-        correct=None if decided is None else decided.correct,
-    )
 
 
 class TrainingInputs:
@@ -231,7 +168,7 @@ class Learner:
         n_batches = len(groups)
         self.model.train()
         self.n_moving[:] = 0
-        waiting: list[tuple[float, Callable[[], float]]] = []  # a loss is read while the next batch is computed
+        pending: list[tuple[float, Callable[[], float]]] = []  # a loss is read while the next batch is computed
         for done, chosen in enumerate(rng.permutation(n_batches).tolist()):
             numbers = [order[place] for place in groups[chosen]]
             progress = (number - 1 + done / n_batches) / settings.epochs
@@ -245,12 +182,9 @@ class Learner:
                     raise
                 hint = "Set a smaller training.batch_pieces."
                 raise TreefineError("There is not enough memory for a batch.", hint=hint) from error
-            if waiting:
-                share, read = waiting.pop()
-                yield share, read()
-            waiting.append(((done + 1) / n_batches, loss))
-        for share, read in waiting:
-            yield share, read()
+            yield from ((share, read()) for share, read in pending)
+            pending = [((done + 1) / n_batches, loss)]
+        yield from ((share, read()) for share, read in pending)
 
     def learn_from(self, numbers: Sequence[int], drawn: Sequence[Arcs], progress: float) -> Callable[[], float]:
         """Train on one batch; return a function that waits for the mean loss per word and step."""
@@ -302,18 +236,20 @@ class Learner:
 
     def steps(self, batch: Batch, arcs: Sequence[Arcs], tags: Tags | None, gold: Graphs) -> Iterator[BatchStep]:
         """Yield the steps of one batch with pieces masked and gold arcs decided as the recipe says."""
-        settings, n_labels = self.recipe.initial, len(self.model.vocabulary.labels)
-        is_decided = settings.decided_share + settings.corrected_share > 0
+        settings, decisions = self.recipe.initial, None
+        batch = masked(batch.to(self.processes.device), self.recipe.training.masking, self.mask_piece)
+        if settings.decided_share + settings.corrected_share > 0:
+            decisions = Decisions.drawn(batch, gold, len(self.model.vocabulary.labels), settings)
         return refined(
             self.scoring_model,
-            masked(batch.to(self.processes.device), self.recipe.training.masking, self.mask_piece),
+            batch,
             arcs,
             tags,
             max_steps=self.recipe.refine.max_steps,
             stops=self.recipe.refine.stop,
             dtype=self.dtype,
             sampled_share=self.recipe.refine.sampled,
-            decisions=(lambda batch: Decisions.drawn(batch, gold, n_labels, settings)) if is_decided else None,
+            decisions=decisions,
         )
 
     def shown_tags(self, numbers: Sequence[int]) -> Tags | None:

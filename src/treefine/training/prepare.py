@@ -13,8 +13,10 @@ from treefine.config import COLUMNS, TagSettings
 from treefine.errors import ConfigError, ModelError, TreefineError
 from treefine.model.folder import fetch, is_model_folder, load_model
 from treefine.model.hf_weights import load_encoder
+from treefine.model.parser_model import ParserModel
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import Vocabulary
+from treefine.model.weight_files import LAYOUT, read_json
 from treefine.training.data import (
     FEWEST,
     Data,
@@ -32,19 +34,32 @@ from treefine.training.data import (
 from treefine.training.recipe import (
     EMPTY,
     FILES,
+    TEMPLATE_FOLDER,
     InitialSettings,
     MixedSettings,
     PretrainedSettings,
     Recipe,
     TagTraining,
+    TreebankSettings,
     expand,
     read_recipe,
+    read_toml,
+    recipe_of,
     split_changes,
     values_of,
 )
+from treefine.treebank.conllu import format_of
 from treefine.treebank.sentence import Sentence
 
 _TRAIN_APART = "Train it separately, and name its model folder."
+_RULES = {"conllu": "conll18", "conllx": "conllx", "conll09": "conll09", "conll09-predicted": "conll09"}
+_WIDE = 768  # the width of a base model
+SIZES = (  # sentences at least; epochs (with a graph, where each batch gives up to T updates), batch_pieces, masking
+    (40_000, 3, 4000, 0.0),  # the first row that fits; see docs/training.md, Learning rates and epochs
+    (7_000, 6, 4000, 0.0),  # measured with 12,500 (English EWT) and 4,000 sentences, otherwise estimates
+    (1_000, 10, 2000, 0.1),
+    (0, 30, 1000, 0.1),
+)
 _Result = TypeVar("_Result")
 
 
@@ -93,6 +108,23 @@ def prepare(named: Recipe | str | os.PathLike[str], changes: Sequence[str] = ())
     return _Check(recipe).prepared(of_initial)
 
 
+def fine_tuning_recipe(model: str, train: Sequence[str], dev: str, changes: Sequence[str] = ()) -> Recipe:
+    """Return the recipe of `treefine train --from MODEL`, which suits the treebank's size and the model's width."""
+    rule: Any = _RULES[format_of(train[0]).name]
+    n_sentences = len(load_data(TreebankSettings(tuple(train), (dev,), rule=rule)).train)
+    _, epochs, batch_pieces, masking = next(row for row in SIZES if n_sentences >= row[0])
+    encoder = read_json(fetch(expand(model)) / LAYOUT.config).get("encoder")
+    width = encoder.get("width") if isinstance(encoder, dict) else _WIDE
+    rate = 5e-5 if width == _WIDE or not isinstance(width, int) else 1e-4 if width < _WIDE else 2e-5
+    values = read_toml(TEMPLATE_FOLDER / "fine-tune.toml")
+    values["title"] = f"{Path(model).name}, fine-tuned"
+    values["treebank"] = {"train": list(train), "dev": dev, "rule": rule}
+    values["encoder"]["fine_tune_from"] = model
+    values["optimiser"]["encoder_learning_rate"] = rate
+    values["training"] |= {"epochs": epochs, "patience": epochs, "batch_pieces": batch_pieces, "masking": masking}
+    return recipe_of(values, changes)
+
+
 class _Check:
     """Checks the files of a recipe, and collects the faults of all of them."""
 
@@ -101,12 +133,12 @@ class _Check:
         self.faults: list[str] = []
         self.bases: dict[str, Prepared] = {}
         self.encoders: set[str] = set()  # those that were checked; recipes can share them
-        self.data = self.attempt(lambda: load_data(recipe.treebank))
+        self.data = self.attempt(load_data, recipe.treebank)
 
-    def attempt(self, work: Callable[[], _Result]) -> _Result | None:
-        """Return a result; if there is an error, return None and collect it."""
+    def attempt(self, work: Callable[..., _Result], *arguments: Any) -> _Result | None:
+        """Return the result of a function; if there is an error, return None and collect it."""
         try:
-            return work()
+            return work(*arguments)
         except TreefineError as error:
             self.faults.append(str(error))
         except OSError as error:
@@ -161,12 +193,12 @@ class _Check:
 
     def check_encoder(self, settings: PretrainedSettings) -> None:
         """Check the encoder, model or recipe that training starts from."""
-        name = self.attempt(lambda: expand(settings.start))
+        name = self.attempt(expand, settings.start)
         if name is None or name in self.encoders:
             return
         self.encoders.add(name)
         if not name.endswith(".toml"):
-            self.attempt(lambda: _check_start(name, settings))
+            self.attempt(_check_start, name, settings)
             return
         for other in self.bases:  # each is trained in a folder with its name
             if Path(other).stem == Path(name).stem:
@@ -185,13 +217,13 @@ class _Check:
             self.faults.append(f"{name}: {'The recipe fine-tunes itself.' if base == name else why}")
         else:
             self.check_encoder(recipe.encoder)
-        data = self.attempt(lambda: load_data(recipe.treebank))
+        data = self.attempt(load_data, recipe.treebank)
         self.check_tags(recipe, data, f"{name}: ")
         return None if data is None else Prepared(completed(recipe, data, is_main=False), data)
 
     def inner_recipe(self, name: str, must_not_have: str, changes: Sequence[str] = ()) -> Recipe | None:
         """Read a recipe that another one names. It must have no initial parser and no teachers."""
-        recipe = self.attempt(lambda: read_recipe(name, changes))
+        recipe = self.attempt(read_recipe, name, changes)
         if recipe is not None and (recipe.initial.parser != EMPTY or recipe.initial.mix):
             self.faults.append(f"{name}: {must_not_have} an initial parser. {_TRAIN_APART}")
         if recipe is not None and recipe.teacher.names:
@@ -203,11 +235,11 @@ class _Check:
         settings, teachers = self.recipe.teacher, dict[str, Prepared]()
         known: dict[str, tuple[Vocabulary, TagTraining | TagSettings]] = {}
         for name in settings.models:
-            model = self.attempt(lambda name=name: load_model(fetch(expand(name))))  # type: ignore[misc]
+            model = self.attempt(_load, name)
             if model is not None:
                 known[name] = model.vocabulary, model.settings.tags
         for name in settings.recipes:
-            path = self.attempt(lambda name=name: expand(name))  # type: ignore[misc]
+            path = self.attempt(expand, name)
             teacher = None if path is None else self.other_recipe(path, "teacher")
             if Path(name).stem in [Path(other).stem for other in teachers]:
                 self.faults.append(f"[teacher] {name}: Two recipes of teachers need different file names.")
@@ -228,7 +260,7 @@ class _Check:
             if why:
                 fault = f"{plain[0]}: Text needs the segmenter of this training, but {why}."
                 self.faults.append(f"[teacher] {fault} Name a treebank file, whose words are used.")
-        return self.attempt(lambda: load_texts(self.recipe.teacher)) or ()
+        return self.attempt(load_texts, self.recipe.teacher) or ()
 
     def check_source(
         self, source: InitialSettings | MixedSettings, place: str, changes: Sequence[str]
@@ -236,10 +268,10 @@ class _Check:
         """Check a source of initial parses. Return its recipe, with these changes, if a parser must be trained."""
         parser, data, folds, recipe = source.parser, self.data, source.folds, None
         if parser == FILES and data is not None:
-            form, train, dev = self.recipe.treebank.format or None, data.train, data.dev
-            self.attempt(lambda: parses_in_files(source.train, train, form))
-            self.attempt(lambda: parses_in_files(source.dev, dev, form))
-        name = None if parser in (EMPTY, FILES) else self.attempt(lambda: expand(parser))
+            form = self.recipe.treebank.format or None
+            self.attempt(parses_in_files, source.train, data.train, form)
+            self.attempt(parses_in_files, source.dev, data.dev, form)
+        name = None if parser in (EMPTY, FILES) else self.attempt(expand, parser)
         # OWNER/NAME is a model on the hub
         if name is not None and (name.endswith(".toml") or "/" not in name) and not Path(name).is_dir():
             # It is trained on the sentences of this recipe, so its own treebank is not read.
@@ -248,7 +280,7 @@ class _Check:
                 self.check_tags(recipe, data, f"{name}: ")
                 self.check_encoder(recipe.encoder)
         elif name is not None:
-            self.attempt(lambda: load_model(fetch(name)))
+            self.attempt(_load, name)
             if folds:
                 self.faults.append(f"{place} folds = {folds} needs a recipe as parser, not the model {name}.")
         if folds and data is not None:
@@ -272,6 +304,10 @@ class _Check:
                 f"{place}, which is trained on {', '.join(seen)}, so they would parse sentences that they have seen. "
                 "Remove that treebank from the base recipe, or set folds = 0."
             )
+
+
+def _load(name: str) -> ParserModel:
+    return load_model(fetch(expand(name)))
 
 
 def _no_value(columns: Sequence[str]) -> str:

@@ -451,13 +451,18 @@ def read_recipe(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Re
     Raises one ConfigError with a line for each fault.
     """
     path = find_recipe(name)
+    return recipe_of(read_toml(path), changes, path)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the values of a TOML file, by section and key."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        return values
     except OSError as error:
         raise ConfigError(f"{error.strerror or error}.", path=str(path)) from None
     except (ValueError, RecursionError) as error:  # numbers too long for Python, or too deeply nested lists
         raise ConfigError(f"This is not valid TOML: {error}.", path=str(path)) from None
-    return recipe_of(values, changes, path)
 
 
 def recipe_of(values: dict[str, Any], changes: Sequence[str] = (), path: Path | None = None) -> Recipe:

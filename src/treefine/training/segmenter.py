@@ -1,4 +1,4 @@
-"""Train a segmenter on the raw text of one or more treebanks; F1 on dev chooses the best epoch."""
+"""Train a segmenter on the raw text of treebanks, and make the running text that teaches an encoder sentence ends."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -38,6 +38,7 @@ from treefine.training.recipe import SegmenterTraining
 from treefine.treebank.graph import Graph
 from treefine.treebank.raw_text import (
     PARAGRAPH,
+    GapToken,
     RawText,
     RawToken,
     documents,
@@ -57,6 +58,9 @@ N_UPDATES = 2_000  # that a segmenter needs; by default, a small treebank gets s
 _MOST_WINDOWS = 32  # per batch, by default
 _MARKED = 0.5  # the share of sentences with final punctuation, below which sentence ends count as unmarked
 NOWHERE = -100  # target of a character that is ignored
+WINDOW = 192  # tokens of running text
+BATCH_WINDOWS = 32
+_IGNORED = -1.0  # the target of ROOT and padding
 
 
 @dataclass(frozen=True)
@@ -158,14 +162,7 @@ class SegmenterEpoch:
     seconds: float  # since the start of the training
 
 
-class CharTargets(NamedTuple):
-    """The targets of each character; negative targets are ignored."""
-
-    token: Int[Tensor, "batch char"]
-    sentence: Float[Tensor, "batch char"]
-
-
-_Batch: TypeAlias = "tuple[Windows, CharTargets]"
+_Batch: TypeAlias = "tuple[Windows, Tensor, Tensor]"  # and the targets of tokens and sentences; see `cut_loss`
 
 
 class SegmenterLearner:
@@ -231,9 +228,10 @@ class SegmenterLearner:
     def learn(self, epoch: int) -> float:
         """Train on the texts of an epoch; return the mean loss."""
         batches, losses = self._batches_of(epoch), list[Tensor]()
-        for done, (windows, gold) in enumerate(batches):
+        for done, (windows, *gold) in enumerate(batches):
             progress = (epoch - 1 + done / len(batches)) / self.settings.epochs
-            losses.append(self._update(windows.to(self.device), gold, progress))
+            scores = self.network(windows.to(self.device), hidden=self.settings.masking)
+            losses.append(self._update(cut_loss(scores, *(table.to(self.device) for table in gold)), progress))
         return float(torch.stack(losses).mean())
 
     def _batches_of(self, epoch: int) -> list[_Batch]:
@@ -248,13 +246,31 @@ class SegmenterLearner:
         return batches
 
     def _prepare(self, epoch: int) -> list[_Batch]:
-        rng = np.random.default_rng([self.seed, epoch])
-        texts = self.texts.draw(self.settings, rng)
-        return list(_batches(texts, self.segmenter, self.settings, self.unnamed, rng))
+        """Return batches of windows of new texts, in random order. Those of each text start at a random offset."""
+        rng, settings, size = np.random.default_rng([self.seed, epoch]), self.settings, self.settings.window
+        encoded, right, places = list[Encoded](), list[tuple[np.ndarray, np.ndarray]](), list[tuple[int, slice]]()
+        texts = self.texts.draw(settings, rng)
+        for number, (_, drawn) in enumerate(texts):
+            encoded.append(self.segmenter.alphabet.encode(drawn.text))
+            right.append(targets(drawn))
+            n_chars = len(drawn.text)
+            offsets = np.arange(-int(rng.integers(size)), n_chars, size).clip(0, max(0, n_chars - size))
+            places += [(number, slice(offset, offset + size)) for offset in offsets.tolist()]
+        most = settings.batch_windows or min(_MOST_WINDOWS, max(1, settings.epochs * len(places) // N_UPDATES))
+        order = rng.permutation(len(places))
+        codes = without_some([texts[number][0] for number, _ in places], self.unnamed, rng)
+        numbers = {"": 0} | {code: number for number, code in enumerate(self.segmenter.treebanks, start=1)}
+        batches: list[_Batch] = []
+        for some in np.array_split(order, max(1, len(order) // most)):
+            chosen = [places[window] for window in some.tolist()]
+            treebanks = [numbers[codes[window]] for window in some.tolist()]
+            windows = Windows.of([encoded[number][place] for number, place in chosen], treebanks)
+            token = _stacked([right[number][0][place] for number, place in chosen], NOWHERE)
+            sentence = _stacked([right[number][1][place] for number, place in chosen], -1)
+            batches.append((windows, token, sentence))
+        return batches
 
-    def _update(self, windows: Windows, gold: CharTargets, progress: float) -> Tensor:
-        scores = self.network(windows, hidden=self.settings.masking)
-        loss = cut_loss(scores, gold.token.to(self.device), gold.sentence.to(self.device))
+    def _update(self, loss: Tensor, progress: float) -> Tensor:
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP)
         for group in self.adam.param_groups:
@@ -310,35 +326,6 @@ def cut_loss(
     return token_loss / is_token.sum().clamp(min=1) + (end_losses * is_end).sum() / is_end.sum().clamp(min=1)
 
 
-def _batches(
-    texts: Sequence[tuple[str, RawText]],
-    segmenter: Segmenter,
-    settings: SegmenterTraining,
-    unnamed: float,
-    rng: np.random.Generator,
-) -> Iterator[_Batch]:
-    """Yield batches of windows, in random order. Those of each text start at a random offset."""
-    encoded, right, places = list[Encoded](), list[tuple[np.ndarray, np.ndarray]](), list[tuple[int, slice]]()
-    size = settings.window
-    for number, (_, drawn) in enumerate(texts):
-        encoded.append(segmenter.alphabet.encode(drawn.text))
-        right.append(targets(drawn))
-        n_chars = len(drawn.text)
-        offsets = np.arange(-int(rng.integers(size)), n_chars, size).clip(0, max(0, n_chars - size))
-        places += [(number, slice(offset, offset + size)) for offset in offsets.tolist()]
-    most = settings.batch_windows or min(_MOST_WINDOWS, max(1, settings.epochs * len(places) // N_UPDATES))
-    order = rng.permutation(len(places))
-    codes = without_some([texts[number][0] for number, _ in places], unnamed, rng)
-    numbers = {"": 0} | {code: number for number, code in enumerate(segmenter.treebanks, start=1)}
-    for some in np.array_split(order, max(1, len(order) // most)):
-        chosen = [places[window] for window in some.tolist()]
-        treebanks = [numbers[codes[window]] for window in some.tolist()]
-        windows = Windows.of([encoded[number][place] for number, place in chosen], treebanks)
-        token = _stacked([right[number][0][place] for number, place in chosen], NOWHERE)
-        sentence = _stacked([right[number][1][place] for number, place in chosen], -1)
-        yield windows, CharTargets(token, sentence)
-
-
 def _stacked(rows: Sequence[np.ndarray], padding: int) -> Tensor:
     table = np.full((len(rows), max(map(len, rows))), padding, dtype=rows[0].dtype)
     for place, row in zip(table, rows, strict=True):
@@ -358,3 +345,58 @@ def targets(text: RawText) -> tuple[np.ndarray, np.ndarray]:
         token[end - 1] = np.where([len(words) == 1 for words in text.words], ENDS, ENDS_MULTIWORD)
         sentence[end - 1] = text.ends_sentence
     return token, sentence
+
+
+@dataclass(frozen=True)
+class TextWindow:
+    """A stretch of running text, and whether a sentence ends after each of its tokens."""
+
+    tokens: tuple[GapToken, ...]
+    ends: tuple[bool, ...]
+    treebank: str = ""  # code of its treebank; empty if it is masked
+
+
+def windows_of(text: RawText, *, start: int = 0, treebank: str = "") -> list[TextWindow]:
+    """Cut a text into windows of the same number of tokens; the first one has only `start` tokens, if any."""
+    edges = [0, *(place for span in text.spans for place in span), len(text.text)]
+    gaps = [text.text[first:end] for first, end in zip(edges[::2], edges[1::2], strict=True)]
+    forms = [text.text[first:end] for first, end in text.spans]
+    tokens = list(map(GapToken, forms, gaps, gaps[1:]))
+    bounds = sorted({0, *range(start, len(tokens), WINDOW), len(tokens)})
+    return [
+        TextWindow(tuple(tokens[first:end]), text.ends_sentence[first:end], treebank)
+        for first, end in zip(bounds, bounds[1:], strict=False)
+    ]
+
+
+class RunningText:
+    """The text of one or more treebanks, drawn again for each epoch.
+
+    With several treebanks, `balance` and `unnamed` are those of the recipe's section on the treebank.
+    """
+
+    def __init__(
+        self, train: Sequence[Sentence], settings: SegmenterTraining, *, balance: float = 1.0, unnamed: float = 0.1
+    ) -> None:
+        self.texts, self.settings, self.unnamed = TreebankTexts(train, balance), settings, unnamed
+
+    def batches(self, rng: np.random.Generator) -> list[list[TextWindow]]:
+        """Return the windows of an epoch in random batches."""
+        windows: list[TextWindow] = []
+        for _ in range(self.settings.texts_per_epoch):
+            for code, text in self.texts.draw(self.settings, rng):
+                windows += windows_of(text, start=int(rng.integers(WINDOW)), treebank=code)
+        order = rng.permutation(len(windows)).tolist()
+        codes = without_some([window.treebank for window in windows], self.unnamed, rng)
+        windows = [replace(windows[place], treebank=codes[place]) for place in order]
+        return [windows[first : first + BATCH_WINDOWS] for first in range(0, len(windows), BATCH_WINDOWS)]
+
+
+def end_loss(logits: Float[Tensor, "batch word"], windows: Sequence[TextWindow]) -> Float[Tensor, ""]:
+    """Return the mean loss over the tokens of some windows. Column 0 of the logits is ROOT."""
+    right = np.full(logits.shape, _IGNORED, np.float32)
+    for row, window in zip(right, windows, strict=True):
+        row[1 : len(window.ends) + 1] = window.ends
+    targets = torch.from_numpy(right).to(logits.device)
+    is_token = targets != _IGNORED
+    return F.binary_cross_entropy_with_logits(logits[is_token], targets[is_token])

@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
+import shutil
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import torch
-from filelock import lock_descriptor
 
-from treefine.errors import TreefineError
+from treefine.parsing.batches import free_memory
+from treefine.parsing.initial import InitialParser, empty, from_file
+from treefine.parsing.parser import Parser
 from treefine.segmenter.segmenter import Segmenter
-from treefine.training.checkpoint import FolderNames, TrainingState, remove_unfinished
-from treefine.training.data import TrainingGraphs
-from treefine.training.distil import distil
+from treefine.training.data import Data, TrainingGraphs, fold_ranges, parses_in_files
+from treefine.training.distil import DistillationData, Targets, compute_targets, load_teachers, unlabelled_sentences
 from treefine.training.epochs import InitialGraphs, Progress, TrainingRun, learn
-from treefine.training.initial_parses import ParseSource
-from treefine.training.logs import MetricsLog, best_segmentation
+from treefine.training.folder import (
+    FolderNames,
+    MetricsLog,
+    TrainingState,
+    best_segmentation,
+    locked,
+    remove_unfinished,
+)
 from treefine.training.new_model import TrainedBase
-from treefine.training.prepare import Prepared, base_of, prepare, settings_of, sources_of
+from treefine.training.prepare import Prepared, base_of, prepare, sources_of
 from treefine.training.processes import Processes
-from treefine.training.recipe import Recipe
+from treefine.training.recipe import EMPTY, FILES, Recipe, expand
 from treefine.training.segmenter import SegmenterLearner
-from treefine.treebank.files import open_output
-
-__all__ = ["FolderNames", "Progress", "begin_folder", "check_folder", "train"]
-
-_SHOWN = 5  # most differing settings in an error message
-_TRACES = {name for key, name in vars(FolderNames).items() if not key.startswith("_")}
+from treefine.treebank.conllu import convert, read_treebank, write_treebank
+from treefine.treebank.graph import Arcs
+from treefine.treebank.sentence import CONLLU, Sentence
 
 
 def train(
@@ -45,178 +49,216 @@ def train(
     folder = Path(output)
     chosen = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with Processes(chosen) as processes, locked(folder) if processes.is_first else nullcontext():
-        segmenter, segmentation = yield from _segmenter(prepared, folder / FolderNames.segmenter, processes)
-        bases = yield from _bases(prepared, folder, processes)
-        distillation = yield from distil(prepared, folder, processes, segmenter)
-        initial = yield from _initial(prepared, folder, processes, bases)
+        yield from Stages(prepared, folder, processes).run()
+
+
+class SourceParses(NamedTuple):
+    """The parses of a source of initial graphs, and the parser that made them."""
+
+    train: Sequence[Arcs]
+    dev: Sequence[Arcs]
+    parser: Parser | InitialParser = empty
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The trainings for one recipe, in its output folder and subfolders."""
+
+    prepared: Prepared
+    folder: Path
+    processes: Processes
+    bases: dict[str, TrainedBase] = field(default_factory=dict)  # that are trained, by the names of their recipes
+
+    def run(self) -> Iterator[Progress]:
+        """Train the model, after everything that it needs."""
+        recipe, data = self.prepared.recipe, self.prepared.data
+        segmenter, segmentation = yield from self._segmenter()
+        for name, base in self.prepared.bases.items():
+            folder, stage = self.folder / FolderNames.bases / Path(name).stem, f"base model {Path(name).stem}"
+            yield from self._learn(base.recipe, base.data, folder, stage)
+            self.bases[name] = TrainedBase(str(folder / FolderNames.model), base.recipe, base.data)
+        distillation = yield from self._distillation(segmenter)
+        initial = yield from self.initial_graphs()
         if distillation is not None:  # all sentences start from an empty graph
-            sentences = (*prepared.data.train, *distillation.sentences)
-            initial = replace(initial, train=TrainingGraphs(sentences, None, prepared.recipe.initial))
+            sentences = (*data.train, *distillation.sentences)
+            initial = replace(initial, train=TrainingGraphs(sentences, None, recipe.initial))
         yield from learn(
             TrainingRun(
-                prepared.recipe,
-                prepared.data,
-                folder,
-                processes,
+                recipe,
+                data,
+                self.folder,
+                self.processes,
                 initial,
-                base=bases.get(base_of(prepared.recipe)),
+                base=self.bases.get(base_of(recipe)),
                 segmenter=segmenter,
                 segmentation=segmentation,
                 distillation=distillation,
             )
         )
 
+    def _learn(self, recipe: Recipe, data: Data, folder: Path, stage: str) -> Iterator[Progress]:
+        """Train a model that starts from empty graphs, in a folder of its own."""
+        initial = InitialGraphs(TrainingGraphs(data.train, None, recipe.initial), {EMPTY: list(empty(data.dev))})
+        base = self.bases.get(base_of(recipe))
+        yield from learn(TrainingRun(recipe, data, folder, self.processes, initial, stage=stage, base=base))
 
-def _segmenter(
-    prepared: Prepared, folder: Path, processes: Processes
-) -> Generator[Progress, None, tuple[Segmenter | None, dict[str, float]]]:
-    """Train the segmenter in the first process, if the recipe has one, and return it with its F1 on dev.
-
-    An interrupted training starts again.
-    """
-    settings = prepared.recipe.segmenter
-    if settings.train == "never":
-        return None, {}
-    model = folder / FolderNames.model
-    if not processes.same(model.exists()):
-        if processes.is_first:
-            remove_unfinished(folder, FolderNames.model, FolderNames.metrics)
-            data, seed = prepared.data, prepared.recipe.training.seed
-            shares = {"balance": prepared.recipe.treebank.balance, "unnamed": prepared.recipe.treebank.unnamed}
-            learner = SegmenterLearner(data.train, data.dev, settings, **shares, seed=seed, device=processes.device)
-            with MetricsLog(folder, after_epoch=0) as metrics:
-                for epoch in learner.epochs():
-                    metrics.add(epoch.epoch, {"loss": epoch.loss, **epoch.f1, "seconds": epoch.seconds})
-                    processes.same(True)
-                    place = ("segmenter", epoch.epoch, settings.epochs, epoch.epoch / settings.epochs)
-                    state = TrainingState(epoch.epoch)
-                    yield Progress(*place, epoch.loss, None, state, epoch.seconds, segmentation=epoch.f1)
-            learner.segmenter.save(model)
-        while processes.same(False):  # the other processes wait for one epoch at a time, so they do not time out
+    def _in_first(self, steps: Iterable[Progress]) -> Iterator[Progress]:
+        """Take these steps in the first process. The others wait for one step at a time, so they do not time out."""
+        if self.processes.is_first:
+            for step in steps:
+                self.processes.same(True)
+                yield step
+        while self.processes.same(False):
             pass
-    return Segmenter.from_folder(model), best_segmentation(folder)
 
+    def _segmenter(self) -> Generator[Progress, None, tuple[Segmenter | None, dict[str, float]]]:
+        """Train the segmenter, if the recipe has one, and return it with its F1 on dev."""
+        folder = self.folder / FolderNames.segmenter
+        if self.prepared.recipe.segmenter.train == "never":
+            return None, {}
+        if not self.processes.same((folder / FolderNames.model).exists()):
+            yield from self._in_first(self._segmenter_epochs(folder))
+        return Segmenter.from_folder(folder / FolderNames.model), best_segmentation(folder)
 
-def _bases(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, dict[str, TrainedBase]]:
-    """Train the base models of this model and of its initial parsers; return them by the names of their recipes."""
-    bases: dict[str, TrainedBase] = {}
-    for name, base in prepared.bases.items():
-        stem, initial = Path(name).stem, InitialGraphs.without_parser(base.recipe, base.data)
-        of_base = folder / FolderNames.bases / stem
-        yield from learn(TrainingRun(base.recipe, base.data, of_base, processes, initial, stage=f"base model {stem}"))
-        bases[name] = TrainedBase(str(of_base / FolderNames.model), base.recipe, base.data)
-    return bases
+    def _segmenter_epochs(self, folder: Path) -> Iterator[Progress]:
+        """Train the segmenter. An interrupted training starts again."""
+        recipe, data, settings = self.prepared.recipe, self.prepared.data, self.prepared.recipe.segmenter
+        remove_unfinished(folder, FolderNames.model, FolderNames.metrics)
+        shares = {"balance": recipe.treebank.balance, "unnamed": recipe.treebank.unnamed}
+        seed, device = recipe.training.seed, self.processes.device
+        learner = SegmenterLearner(data.train, data.dev, settings, **shares, seed=seed, device=device)
+        with MetricsLog(folder, after_epoch=0) as metrics:
+            for epoch in learner.epochs():
+                metrics.add(epoch.epoch, {"loss": epoch.loss, **epoch.f1, "seconds": epoch.seconds})
+                place = ("segmenter", epoch.epoch, settings.epochs, epoch.epoch / settings.epochs)
+                state = TrainingState(epoch.epoch)
+                yield Progress(*place, epoch.loss, None, state, epoch.seconds, segmentation=epoch.f1)
+        learner.segmenter.save(folder / FolderNames.model)
 
+    def _distillation(self, segmenter: Segmenter | None) -> Generator[Progress, None, DistillationData | None]:
+        """Train the teachers and compute the targets, unless they are in the folder; None if there are no teachers."""
+        prepared, folder = self.prepared, self.folder / FolderNames.teachers
+        path, texts = folder / FolderNames.targets, folder / FolderNames.unlabelled
+        if not prepared.recipe.teacher.names:
+            return None
+        if not self.processes.same(path.exists()):
+            folders = yield from self._teachers(folder)
+            yield from self._in_first(self._targets(folder, folders, segmenter))
+            free_memory()
+        sentences = tuple(read_treebank(texts)) if texts.exists() else ()
+        targets = Targets.load(path, (*prepared.data.train, *sentences))
+        recipes = {Path(name).stem: teacher.recipe for name, teacher in prepared.teachers.items()}
+        return DistillationData(sentences, targets, recipes)
 
-def _initial(
-    prepared: Prepared, folder: Path, processes: Processes, bases: Mapping[str, TrainedBase]
-) -> Generator[Progress, None, InitialGraphs]:
-    """Train the initial parsers, and return the initial graphs of the model (Sec. 4)."""
-    data, settings, form = prepared.data, prepared.recipe.initial, prepared.recipe.treebank.format or None
-    parses = {}
-    for name, of_source in sources_of(settings).items():
-        recipe = prepared.initial.get(name)
-        inner = folder / FolderNames.mix / name if name else folder
-        source = ParseSource(name, of_source, recipe, bases.get(base_of(recipe)), inner, data, processes, form)
-        parses[name or settings.name] = yield from source.kept_parses() if name else source.parses()
-    first = parses[settings.name]
-    return InitialGraphs(
-        TrainingGraphs(data.train, first.train, settings, {name: parses[name].train for name in settings.mix}),
-        dev={name: some.dev for name, some in parses.items()},
-        parser=first.parser,
-        recipes={name or settings.name: recipe for name, recipe in prepared.initial.items()},
-    )
+    def _teachers(self, folder: Path) -> Generator[Progress, None, list[str]]:
+        """Train each recipe of a teacher with several seeds, and return the folders of all teachers."""
+        settings, teachers = self.prepared.recipe.teacher, self.prepared.teachers
+        folders = [expand(name) for name in settings.models]
+        for name, teacher in teachers.items():
+            for number in range(settings.members):
+                training = replace(teacher.recipe.training, seed=teacher.recipe.training.seed + number)
+                recipe, inner = replace(teacher.recipe, training=training), folder / Path(name).stem / str(number + 1)
+                stage = f"teacher {len(folders) + 1} of {settings.members * len(teachers)}"
+                yield from self._learn(recipe, teacher.data, inner, stage)
+                folders.append(str(inner / FolderNames.model))
+        return folders
 
-
-@contextmanager
-def locked(
-    folder: Path, *, hint: str = "Wait until it ends or stop it, then continue with --resume."
-) -> Iterator[None]:
-    """Lock the folder against other trainings until the context ends or this process dies."""
-    try:
+    def _targets(self, folder: Path, teachers: Sequence[str], segmenter: Segmenter | None) -> Iterator[Progress]:
+        """Write the targets of the teachers, and the unlabelled sentences with their trees."""
+        prepared, device, began = self.prepared, self.processes.device, time.monotonic()
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / FolderNames.lock).open("w")
-    except OSError as error:
-        raise TreefineError(f"{error.strerror or error}.", path=str(folder)) from error
-    with file:
-        with suppress(OSError):  # the file system has no locks
-            if not lock_descriptor(file.fileno(), blocking=False):
-                raise TreefineError("Another training is running in this folder.", hint=hint, path=str(folder))
-        yield
+        remove_unfinished(folder, FolderNames.targets, FolderNames.unlabelled)
+        unlabelled = unlabelled_sentences(prepared.texts, segmenter)
+        models = load_teachers(teachers, prepared.recipe, device)
+        targets, parsed, steps = compute_targets(prepared.recipe, prepared.data.train, unlabelled, models, device)
+        for share in steps:
+            state = TrainingState(epoch=int(share == 1))
+            yield Progress("targets", 1, 1, share, 0.0, None, state, time.monotonic() - began)
+        if parsed:
+            write_treebank(parsed, folder / FolderNames.unlabelled)
+        targets.save(folder / FolderNames.targets)
 
+    def initial_graphs(self) -> Generator[Progress, None, InitialGraphs]:
+        """Train the initial parsers, and return the initial graphs of the model (Sec. 4)."""
+        data, settings, parses = self.prepared.data, self.prepared.recipe.initial, dict[str, SourceParses]()
+        for name in sources_of(settings):
+            parses[name or settings.name] = yield from self._kept_parses(name) if name else self.parses("")
+        first = parses[settings.name]
+        return InitialGraphs(
+            TrainingGraphs(data.train, first.train, settings, {name: parses[name].train for name in settings.mix}),
+            dev={name: of_source.dev for name, of_source in parses.items()},
+            parser=first.parser,
+            recipes={name or settings.name: recipe for name, recipe in self.prepared.initial.items()},
+        )
 
-def check_folder(folder: Path, prepared: Prepared, *, is_resumed: bool) -> None:
-    """Raise an error if this training cannot start in the folder or, with `is_resumed`, cannot be resumed there."""
-    try:
-        names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise TreefineError(f"{error.strerror}.", path=str(folder)) from None
-    if _TRACES & set(names):
-        if not is_resumed:
-            hint = "Continue it with --resume, or choose another folder."
-            raise TreefineError("The folder contains a training run.", hint=hint, path=str(folder))
-        _check_same(folder / FolderNames.recipe, _settings_and_checksums(prepared))
-    elif names:
-        message = f"The folder contains other files: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}."
-        raise TreefineError(message, hint="Choose a new or empty folder.", path=str(folder))
-
-
-def begin_folder(folder: Path, prepared: Prepared) -> None:
-    """Create the folder and write the recipe into it, unless it exists."""
-    path = folder / FolderNames.recipe
-    if path.exists():
-        return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TreefineError(f"{error.strerror}.", path=str(folder)) from None
-    with open_output(path) as file:
-        file.write(json.dumps(_settings_and_checksums(prepared), indent=1, ensure_ascii=False).encode() + b"\n")
-
-
-def _settings_and_checksums(prepared: Prepared) -> dict[str, Any]:
-    """Return everything that the result depends on: settings, including defaults, and checksums of the files."""
-    settings = settings_of(prepared)
-    for recipe in filter(None, settings.values()):
-        del recipe["training"]["checkpoint_minutes"], recipe["card"]  # do not change the weights
-    checksums = dict(prepared.data.checksums)
-    for base in prepared.bases.values():
-        checksums |= base.data.checksums
-    values: dict[str, Any] = json.loads(json.dumps({**settings, "checksums": checksums}))  # with lists for tuples
-    return values
-
-
-def _check_same(path: Path, values: dict[str, Any]) -> None:
-    """Raise an error if the training in this folder has different settings or files."""
-    try:
-        before = dict(_flat(json.loads(path.read_text(encoding="utf-8"))))
-    except FileNotFoundError:
-        message = f"{path.name} is missing, so the recipe of this training is unknown."
-        raise TreefineError(message, hint="Choose another folder.", path=str(path.parent)) from None
-    except (OSError, ValueError, AttributeError) as error:
-        raise TreefineError(f"The file is damaged ({error}).", hint="Choose another folder.", path=str(path)) from None
-    now = dict(_flat(values))
-    differing = [key for key in dict.fromkeys((*now, *before)) if before.get(key) != now.get(key)]
-    if differing:
-        shown = [_change(key, before.get(key), now.get(key)) for key in differing[:_SHOWN]]
-        more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
-        message = f"The training in this folder has a different recipe: {', '.join(shown)}{more}."
-        raise TreefineError(message, hint="Use the same recipe, or choose another folder.", path=str(path.parent))
-
-
-def _change(key: str, before: object, now: object) -> str:
-    if key.startswith("checksums."):
-        return f"the content of {key.removeprefix('checksums.')} has changed"
-    old, new = (json.dumps(value, ensure_ascii=False) for value in (before, now))
-    return f"{key.removeprefix('recipe.')} was {old}, not {new}"
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each value with its key, which includes the names of the sections."""
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
+    def parses(self, name: str) -> Generator[Progress, None, SourceParses]:
+        """Return the initial parses of the training set and of dev by a source in the mix, or by "", the main one."""
+        data, settings = self.prepared.data, sources_of(self.prepared.recipe.initial)[name]
+        recipe, folder, device = self.prepared.initial.get(name), self._source_folder(name), self.processes.device
+        if settings.parser == EMPTY:
+            return SourceParses(list(empty(data.train)), list(empty(data.dev)))
+        if settings.parser == FILES:
+            form = self.prepared.recipe.treebank.format or None
+            train = parses_in_files(settings.train, data.train, form)
+            return SourceParses(train, parses_in_files(settings.dev, data.dev, form))
+        if recipe is None:
+            parser = Parser.from_pretrained(expand(settings.parser), device=device)
         else:
-            yield prefix + key, value
+            yield from self._learn(recipe, data, folder / FolderNames.initial, name or "initial parser")
+            parser = Parser.from_pretrained(folder / FolderNames.initial / FolderNames.model, device=device)
+        if recipe is not None and settings.folds:
+            parses = yield from self._jackknifed(name, recipe, settings.folds)
+        else:
+            parses = _parsed(parser, data.train)
+        return SourceParses(parses, _parsed(parser, data.dev), parser)
+
+    def _source_folder(self, name: str) -> Path:
+        return self.folder / FolderNames.mix / name if name else self.folder
+
+    def _kept_parses(self, name: str) -> Generator[Progress, None, SourceParses]:
+        """Return the parses without the parser. They are kept in files, so resuming does not load the parser again."""
+        data, folder = self.prepared.data, self._source_folder(name)
+        if self.prepared.recipe.initial.mix[name].parser in (EMPTY, FILES):
+            return (yield from self.parses(name))
+        train, dev = folder / FolderNames.train_parses, folder / FolderNames.dev_parses
+        if self.processes.is_first:
+            remove_unfinished(folder, train.name, dev.name)
+        if not self.processes.same(train.exists() and dev.exists()):
+            parses = yield from self.parses(name)
+            if self.processes.is_first:
+                folder.mkdir(parents=True, exist_ok=True)
+                _write(map(Sentence.with_arcs, data.train, parses.train), train)
+                _write(map(Sentence.with_arcs, data.dev, parses.dev), dev)
+            self.processes.wait()
+        return SourceParses(list(from_file(str(train))(data.train)), list(from_file(str(dev))(data.dev)))
+
+    def _jackknifed(self, name: str, recipe: Recipe, folds: int) -> Generator[Progress, None, list[Arcs]]:
+        """Return parses of the training set: each fold is parsed by a parser trained on the other folds."""
+        parses: list[Arcs] = []
+        data, processes = self.prepared.data, self.processes
+        for number, fold in enumerate(fold_ranges(len(data.train), folds), start=1):
+            folder = self._source_folder(name) / FolderNames.folds / str(number)
+            path, held_out = folder / FolderNames.fold_parses, data.train[fold.start : fold.stop]
+            if not processes.same(path.exists()):
+                rest = replace(data, train=data.train[: fold.start] + data.train[fold.stop :])
+                stage = ", ".join(filter(None, [name, f"fold {number} of {folds}"]))
+                yield from self._learn(recipe, rest, folder, stage)
+                if processes.is_first:
+                    parser = Parser.from_pretrained(folder / FolderNames.model, device=processes.device)
+                    _write(parser.stream_trees(held_out), path)
+                processes.wait()
+            if processes.is_first:
+                members = folder.glob(f"{FolderNames.members}/*/{FolderNames.model}")
+                for model in (folder / FolderNames.model, *members):
+                    shutil.rmtree(model, ignore_errors=True)  # only the parses are needed
+            parses += from_file(str(path))(held_out)
+        return parses
+
+
+def _parsed(parser: Parser, sentences: Sequence[Sentence]) -> list[Arcs]:
+    # The parser must not keep gold arcs that are marked in the treebank.
+    return [sentence.arcs for sentence in parser.using(keep="nothing").stream_trees(sentences)]
+
+
+def _write(sentences: Iterable[Sentence], path: Path) -> None:
+    write_treebank((convert(sentence, CONLLU) for sentence in sentences), path)

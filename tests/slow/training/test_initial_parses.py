@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections import Counter
 from dataclasses import replace
 
@@ -15,12 +14,10 @@ from treefine import Constraints, evaluate, read_treebank, write_treebank
 from treefine.parsing.initial import empty, from_file
 from treefine.parsing.parser import Parser
 from treefine.training.data import Data, noised
-from treefine.training.epochs import Accuracy, DevScorer
-from treefine.training.initial_parses import ParseSource
-from treefine.training.prepare import prepare, settings_of
+from treefine.training.prepare import Prepared, prepare, settings_of
 from treefine.training.processes import Processes
-from treefine.training.recipe import InitialSettings, read_recipe
-from treefine.training.train import train
+from treefine.training.recipe import InitialSettings, PretrainedSettings, Recipe, TreebankSettings, read_recipe
+from treefine.training.train import Stages, train
 from treefine.treebank.graph import Graph
 
 MIX = """
@@ -94,34 +91,32 @@ def test_dev_is_scored_from_every_source_and_the_best_mean_is_kept(folder, steps
     assert [list(each.las_from) for each in measured] == [SOURCES] * 10
     assert all(each.las == pytest.approx(np.mean(list(each.las_from.values()))) for each in measured)
     best, state = max(measured, key=lambda each: each.las), steps[-1].state
-    assert (state.best_las, state.best_from) == (best.las, best.las_from)
+    assert (state.best.las, state.best.las_from) == (best.las, best.las_from)
     assert state.best_epoch == measured.index(best) + 1
     assert len(set(best.las_from.values())) > 1
 
 
-def test_training_draws_from_the_parses_of_each_source_and_dev_is_measured_from_them(
-    folder, steps, monkeypatch, tmp_path
-):
-    learners, measured = [], []
+def result_of(stage):
+    """Run a stage of a training to its end, and return its result."""
+    while True:
+        try:
+            next(stage)
+        except StopIteration as end:
+            return end.value
 
-    def measure(_, learner, arcs):
-        learners.append(learner)
-        measured.append(list(arcs))
-        return Accuracy((0.5,), 0.5, 0.5)
 
-    shutil.copytree(folder / "out" / "mix", tmp_path / "mix")
-    monkeypatch.setattr(DevScorer, "accuracy", measure)
-    list(train(prepare(folder / "mixed.toml", ["training.epochs=1"]), tmp_path, device=CPU))
+def test_training_draws_from_the_parses_of_each_source_and_dev_is_measured_from_them(folder, steps):
+    initial = result_of(Stages(prepare(folder / "mixed.toml"), folder / "out", Processes(CPU)).initial_graphs())
 
     gold = {name: list(read_treebank(folder / f"{name}.conllu")) for name in ("train", "dev")}
-    assert measured == [list(dev_parses(folder, name)(gold["dev"])) for name in SOURCES]
-    graphs = learners[0].graphs
+    assert {name: list(arcs) for name, arcs in initial.dev.items()} == {
+        name: list(dev_parses(folder, name)(gold["dev"])) for name in SOURCES
+    }
     made = Parser.from_pretrained(folder / "encoder", device="cpu").stream_trees(gold["train"])
-    assert graphs.mixed[1:] == [
-        [each.arcs for each in made],
-        [each.arcs for each in read_treebank(folder / "other-train.conllu")],
-    ]
-    assert graphs.parses == list(empty(gold["train"]))
+    *_, of_model, of_files, of_main = initial.train.sources
+    assert of_model == [each.arcs for each in made]
+    assert of_files == [each.arcs for each in read_treebank(folder / "other-train.conllu")]
+    assert of_main == list(empty(gold["train"]))
 
 
 def test_the_saved_model_refines_each_source_with_the_reported_accuracy(folder, steps):
@@ -129,7 +124,7 @@ def test_the_saved_model_refines_each_source_with_the_reported_accuracy(folder, 
     parser = Parser.from_pretrained(folder / "out" / "model", device="cpu")
     assert parser.initial is empty
 
-    for name, las in steps[-1].state.best_from.items():
+    for name, las in steps[-1].state.best.las_from.items():
         parsed = parser.using(initial=dev_parses(folder, name), trust=0, max_steps=1).parse(gold)
         assert evaluate(gold, parsed)["LAS"].f1 == pytest.approx(las), name
 
@@ -187,7 +182,7 @@ def test_the_card_has_the_recipes_and_the_las_from_each_source(folder, steps, tm
     assert outer.initial.mix["syntr"].parser == str(tmp_path / "syntr.toml")  # found in the same folder
     assert replace(outer, initial=prepared.recipe.initial) == prepared.recipe
     assert read_recipe(tmp_path / "syntr.toml") == prepared.initial["syntr"]
-    for name, las in steps[-1].state.best_from.items():
+    for name, las in steps[-1].state.best.las_from.items():
         assert f"{name} {las:.2%}" in card
     assert f"  {folder}/other-train.conllu\n" in card  # with its checksum
 
@@ -212,11 +207,11 @@ def test_a_mix_can_have_a_main_parser_that_is_saved_with_the_model(tmp_path):
     steps = run(recipe, tmp_path / "out")
 
     assert list(Counter(step.stage for step in steps)) == ["initial parser", ""]
-    assert list(steps[-1].state.best_from) == ["parser", "none"]
+    assert list(steps[-1].state.best.las_from) == ["parser", "none"]
     gold = list(read_treebank(tmp_path / "dev.conllu"))
     parser = Parser.from_pretrained(tmp_path / "out" / "model", device="cpu")
     assert isinstance(parser.initial, Parser)
-    assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(steps[-1].state.best_from["parser"])
+    assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(steps[-1].state.best.las_from["parser"])
 
 
 def test_averaged_weights_are_scored_from_every_source(tmp_path):
@@ -239,12 +234,8 @@ def test_averaged_weights_are_scored_from_every_source(tmp_path):
 
 def parses_of(settings, data, folder):
     """Return the parses of a source without training."""
-    making = ParseSource("", settings, None, None, folder, data, Processes(CPU), form=None).parses()
-    try:
-        next(making)
-    except StopIteration as end:
-        return end.value
-    raise AssertionError("a parser was trained")
+    recipe = Recipe(TreebankSettings(("x",), ("x",)), PretrainedSettings("x"), initial=settings)
+    return result_of(Stages(Prepared(recipe, data), folder, Processes(CPU)).parses(""))
 
 
 def test_initial_parsers_ignore_marked_gold_arcs(tmp_path):

@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.tiny import sample
 from tests.support.trainings import CPU, metrics, run, weights, write_recipe
+from treefine.training.distil import N_KEPT, Targets
 from treefine.training.prepare import prepare
-from treefine.training.targets import N_KEPT, Targets
 from treefine.training.train import train
 from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.sentence import Sentence

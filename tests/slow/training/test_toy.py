@@ -14,8 +14,9 @@ from tests.support.data import DATA
 from tests.support.trainings import metrics, weights
 from treefine.parsing.parser import Parser
 from treefine.training.data import noised
+from treefine.training.folder import FolderNames
 from treefine.training.recipe import read_recipe
-from treefine.training.train import FolderNames, train
+from treefine.training.train import train
 from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.graph import Graph
 
@@ -156,8 +157,8 @@ def test_a_model_trained_on_a_mix_improves_each_source_and_an_empty_graph_at_eac
     assert by_step[0] < ONE_PASS
     assert by_step == sorted(by_step)
     assert min(by_source.values()) > REFINED
-    assert progress.state.best_from == pytest.approx(by_source)
-    assert progress.state.best_las == pytest.approx(sum(by_source.values()) / 3)
+    assert progress.state.best.las_from == pytest.approx(by_source)
+    assert progress.state.best.las == pytest.approx(sum(by_source.values()) / 3)
 
     resumed = list(train(recipe("mixed"), killed, device=CPU))
 

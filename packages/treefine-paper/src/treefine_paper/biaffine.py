@@ -26,8 +26,8 @@ from treefine.model.encoder import TagEmbedding
 from treefine.model.scorer import BiaffineScorer, Scores, SharedDropout
 from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary, flat_arcs
 from treefine.parsing.decode import Decoder
-from treefine.training.checkpoint import FolderNames
 from treefine.training.data import load_data
+from treefine.training.folder import FolderNames
 from treefine.training.optimiser import Optimiser
 from treefine.training.recipe import Recipe
 from treefine.treebank.conllu import read_treebank, write_treebank

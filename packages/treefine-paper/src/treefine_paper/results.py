@@ -17,7 +17,7 @@ from treefine.evaluation.scores import evaluate
 from treefine.model.parser_model import ParserModel
 from treefine.parsing.initial import given
 from treefine.parsing.parser import Parser
-from treefine.training.train import FolderNames
+from treefine.training.folder import FolderNames
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import open_output
 from treefine.treebank.graph import Graph

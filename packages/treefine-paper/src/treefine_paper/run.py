@@ -16,9 +16,10 @@ import torch
 from treefine.errors import ConfigError, TreefineError
 from treefine.parsing.initial import from_file
 from treefine.parsing.parser import Parser
+from treefine.training.folder import begin_folder, check_folder, locked
 from treefine.training.prepare import prepare
 from treefine.training.recipe import Recipe, recipe_toml
-from treefine.training.train import begin_folder, check_folder, locked, train
+from treefine.training.train import train
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import open_output
 from treefine.worker_process import WorkerDiedError, WorkerProcess

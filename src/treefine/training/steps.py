@@ -1,21 +1,91 @@
-"""Gold arcs that training shows as a person's decisions, so that a model learns to build on what a person decides."""
+"""The refinement steps of one batch in training and on dev, and the gold arcs that training shows as decided."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from treefine.errors import TreefineError
 from treefine.model.batch import ARC, HEAD, LABEL, Allowed, Batch, Graphs, sent
+from treefine.model.parser_model import ParserModel
+from treefine.model.scorer import Scores
 from treefine.model.vocabulary import UNSEEN
-from treefine.parsing.decode import dependents
-from treefine.parsing.refine import BatchStep
+from treefine.parsing.decode import Decoder, dependents, labelled, made_trees
+from treefine.parsing.refine import BatchStep, Tags, refine
 from treefine.training.recipe import InitialSettings
-from treefine.treebank.graph import ROOT
+from treefine.treebank.graph import ROOT, Arcs
+from treefine.treebank.sentence import Sentence
 
 _HEAD_SHARE, _LABEL_SHARE = 0.1, 0.1  # of the words decided at random: only the head, or only the label
+
+
+def input_tags(model: ParserModel, sentences: Sequence[Sentence], device: torch.device) -> Tags | None:
+    """Return what a model reads of the words besides their pieces when it parses: given columns, case, treebank."""
+    settings = model.settings.tags
+    tags = model.tag_inputs(sentences, read=settings.columns if settings.source == "given" else settings.given)
+    return None if tags is None else sent(tags, device)
+
+
+def no_memory(sentences: Sequence[Sentence], number: int) -> TreefineError:
+    """Return the error for a sentence that is too long for the memory even in a batch of its own."""
+    return sentences[number].error("There is not enough memory for this sentence.", hint="Remove it.")
+
+
+def refined(
+    model: ParserModel,
+    batch: Batch,
+    arcs: Sequence[Arcs],
+    tags: Tags | None,
+    *,
+    max_steps: int,
+    stops: bool = True,
+    dtype: torch.dtype = torch.float32,
+    sampled_share: float = 0.0,
+    decisions: Decisions | None = None,
+) -> Iterator[BatchStep]:
+    """Yield the refinement steps of one batch on its device, from these arcs: for training, dev scores and teachers."""
+    decoder, device = Decoder.of(model), batch.is_word.device
+    has_any = any(head is not None for each in arcs for head in each.heads)
+    initial = replace(Graphs.of(arcs, model.vocabulary), has_any=has_any)
+    first_trees, initial = made_trees(model, initial), initial.to(device)
+    if decisions is not None:
+        batch, initial = decisions.start(batch, initial)
+
+    def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
+        with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
+            scores: Scores = model(batch, graphs, tags)
+        return scores if batch.allowed is None else scores.within(batch.allowed)
+
+    @torch.no_grad()  # graphs are discrete, so no gradient flows through them
+    def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
+        graphs = decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
+        return sampled(graphs, scores, batch.is_word, sampled_share, decoder) if sampled_share else graphs
+
+    return refine(
+        score,
+        batch,
+        initial,
+        max_steps=max_steps,
+        decode=decode,
+        tags=tags,
+        predict_tags=model.tagger is not None,
+        stops=stops,
+        correct=None if decisions is None else decisions.correct,
+    )
+
+
+def sampled(
+    graphs: Graphs, scores: Scores, is_word: Bool[Tensor, "batch word"], share: float, decoder: Decoder
+) -> Graphs:
+    """Draw the heads of about this share of the words by their probabilities; each gets its best label."""
+    noise = -torch.log(-torch.log(torch.rand_like(scores.arcs, dtype=torch.float32)))  # Gumbel
+    is_drawn = torch.rand(graphs.heads.shape, device=graphs.heads.device) < share
+    heads = torch.where(is_drawn, (scores.arcs + noise).argmax(-1), graphs.heads.clamp(min=0))
+    return labelled(heads, decoder.allowed_labels(scores, heads), is_word)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,379 @@
+"""What the dev set is for: scores of an epoch, calibration of confidences, and settings of sentence ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise, product
+from operator import eq
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from treefine.config import Column, ConfidenceSettings, SentenceEndSettings
+from treefine.evaluation.pairing import compared_labels, load_words
+from treefine.evaluation.scores import rule_of
+from treefine.model.parser_model import ParserModel
+from treefine.model.vocabulary import flat_tags, lemma_tag, ruled_scripts
+from treefine.parsing.batches import batches, retry_in_halves
+from treefine.parsing.confidence import log_loss
+from treefine.parsing.decode import Decoder
+from treefine.parsing.parser import Parser
+from treefine.parsing.results import predicted_tags
+from treefine.segmenter.cut import has_blank_line
+from treefine.segmenter.segmenter import Segmenter
+from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer, combined, placed_tokens
+from treefine.training.data import by_treebank
+from treefine.training.segmenter import BATCH_WINDOWS, windows_of
+from treefine.training.steps import input_tags, no_memory, refined
+from treefine.treebank.graph import Arcs
+from treefine.treebank.raw_text import RawText, raw_text
+from treefine.treebank.sentence import BLANK, Sentence
+
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0  # range to search; also that of slopes
+_MAX_SCALE = 1e6  # scales are searched between 1 / this and this
+_PRIOR = 0.1  # penalty of a temperature or slope of e or 1/e, so that a small dev set has less effect
+_N_TRIALS = 60  # each trial keeps 62% of the search interval
+CHAR_WEIGHTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)
+MARGINS = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0)
+_NEARLY = 0.0025  # difference in F1 that a larger margin may cost
+_ENCODER_ALONE = SentenceEndSettings(char_weight=0.0, margin=0.0)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Shares of correct words. `las_by_step` scores the graphs Gᵗ as they are, `uas` and `las` the final trees."""
+
+    las_by_step: tuple[float, ...]
+    uas: float
+    las: float
+    las_from: dict[str, float] = field(default_factory=dict)  # LAS from each source of G⁰, if there are several
+    tags: dict[str, float] = field(default_factory=dict)  # UPOS, XPOS, FEATS, LEMMA and Sentences, if predicted
+
+    @classmethod
+    def mean(cls, by_source: Mapping[str, Accuracy]) -> Accuracy:
+        """Return the unweighted mean over the sources of G⁰."""
+        first, *others = by_source.values()
+        if not others:
+            return first
+        sources = list(by_source.values())
+        by_step = (float(np.mean(some)) for some in zip(*(one.las_by_step for one in sources), strict=True))
+        uas, las = (float(np.mean([getattr(one, name) for one in sources])) for name in ("uas", "las"))
+        tags = {name: float(np.mean([one.tags[name] for one in sources])) for name in first.tags}
+        return cls(tuple(by_step), uas, las, {name: one.las for name, one in by_source.items()}, tags)
+
+
+class DevScorer:
+    """Scores the trees and tags of a model on some sentences by the scoring rule of a recipe."""
+
+    def __init__(self, sentences: Sequence[Sentence], labels: Sequence[str], *, rule: str) -> None:
+        chosen = rule_of(rule)
+        words = load_words(sentences, is_ud=chosen.is_ud)
+        ours = compared_labels(labels, is_ud=chosen.is_ud)
+        ids = {label: number for number, label in enumerate(dict.fromkeys([*ours, *words.labels]))}
+        self.sentences = sentences
+        self.of_label = np.array([ids[label] for label in ours])  # for each label of the model: its id in the scoring
+        counts = np.ones(len(words), dtype=bool)
+        if chosen.is_left_out is not None:
+            counts = np.array([not chosen.is_left_out(words, word) for word in range(len(words))], dtype=bool)
+        ends = np.cumsum([len(sentence) for sentence in sentences])[:-1]
+        self.heads = [np.array(sentence.heads) for sentence in sentences]
+        self.labels = np.split(np.array([ids[label] for label in words.labels]), ends)
+        self.counts = np.split(counts, ends)
+        self.total = max(1, int(counts.sum()))
+
+    def right(self, sentence: int, heads: np.ndarray, labels: np.ndarray) -> tuple[int, int]:
+        """Count the words of a sentence with the correct head, and those with the correct head and label."""
+        has_head = (heads == self.heads[sentence]) & self.counts[sentence]
+        has_both = has_head & (self.of_label[labels] == self.labels[sentence])
+        return int(has_head.sum()), int(has_both.sum())
+
+    @torch.no_grad()
+    def accuracy(
+        self, model: ParserModel, arcs: Sequence[Arcs], *, max_steps: int, batch_pieces: int, device: torch.device
+    ) -> Accuracy:
+        """Refine these initial graphs with a model that is in evaluation mode on the device, and score each step."""
+        settings, decoder = model.settings, Decoder.of(model)
+        columns = settings.tags.predicted
+        places = [settings.tags.columns.index(column) for column in columns]
+
+        def right_words(numbers: Sequence[int]) -> list[np.ndarray]:
+            """Count for each sentence: LAS by step, then the tree's UAS and LAS, then the tags of each column."""
+            counted = np.zeros((len(numbers), max_steps + 2 + len(columns)), dtype=np.int64)
+            chosen = [self.sentences[number] for number in numbers]
+            batch, tags = model.batch_of(chosen).to(device), input_tags(model, chosen, device)
+            for step in refined(model, batch, [arcs[number] for number in numbers], tags, max_steps=max_steps):
+                is_last = step.t == max_steps
+                ending = {row for row, done in enumerate(step.converged.tolist()) if done or is_last}
+                trees = decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
+                graphs, trees = (some.to(torch.device("cpu")) for some in (step.graphs, trees))
+                has_tags = bool(columns) and (step.t == 1 or settings.tags.refined)
+                names = predicted_tags(step, model, [chosen[row] for row in step.sentences]) if has_tags else []
+                for row, (place, length) in enumerate(zip(step.sentences, step.batch.lengths, strict=True)):
+                    number = numbers[place]
+                    counted[place, step.t - 1 : max_steps] = self.right(number, *graphs.words(row, length))[1]
+                    if row in ending:
+                        counted[place, max_steps : max_steps + 2] = self.right(number, *trees.words(row, length))
+                    if has_tags:
+                        counted[place, max_steps + 2 :] = [
+                            sum(map(eq, names[row][column], getattr(chosen[place], name)))
+                            for column, name in zip(places, columns, strict=True)
+                        ]
+            return list(counted)
+
+        sizes = [model.n_pieces(sentence) for sentence in self.sentences]
+        total = np.zeros(max_steps + 2 + len(columns), dtype=np.int64)
+        for numbers in batches(sizes, batch_pieces, settings.encoder.n_positions):
+            total += np.sum(retry_in_halves(numbers, right_words, partial(no_memory, self.sentences)), axis=0)
+        *by_step, uas, las = (total[: max_steps + 2] / self.total).tolist()
+        right = zip(columns, total[max_steps + 2 :].tolist(), strict=True)
+        tags = {name.upper(): number / self._n_tagged(name) for name, number in right}
+        if model.finds_sentences:
+            tags["Sentences"] = encoder_f1(model, self.sentences)
+        return Accuracy(tuple(by_step), uas, las, tags=tags)
+
+    def _n_tagged(self, column: str) -> int:
+        """Count the words with a tag in this column; at least 1."""
+        tags = (tag for sentence in self.sentences for tag in getattr(sentence, column))
+        n_tagged: int = sum(tag != BLANK or column == "feats" for tag in tags)
+        return max(1, n_tagged)
+
+
+def calibrated(
+    parser: Parser, dev: Sequence[Sentence], *, sentences: ConfidenceSettings | None = None
+) -> ConfidenceSettings:
+    """Fit the confidence of a parser to its accuracy on these sentences, and return the settings.
+
+    The curve for whole sentences is that of other settings, if they are given: few sentences are not enough for it.
+    """
+    arcs: list[tuple[np.ndarray, np.ndarray]] = []  # scores, one row per word, and the gold heads
+    labels: list[tuple[np.ndarray, np.ndarray]] = []
+    ruled: list[tuple[np.ndarray, np.ndarray]] = []  # tag scores, and whether the lemma by a rule is wrong
+    settings = parser.model.settings.tags
+    columns = settings.columns if settings.source == "predicted" else ()
+    tags: dict[Column, list[tuple[np.ndarray, np.ndarray]]] = {column: [] for column in settings.predicted}
+    for sentence, steps in parser.stream_steps(dev):
+        tagged = steps[-1 if settings.refined else 0]
+        rules = ruled_scripts(parser.model.vocabulary, columns, tagged.tags, sentence)
+        is_ruled = np.array([rule is not None for rule in rules])
+        for column, pairs in tags.items():
+            right = flat_tags([sentence], parser.model.vocabulary, [column])[:, 0] - 1
+            is_learned = (right >= 0) & ~(is_ruled & (column == "lemma"))
+            pairs.append((tagged.tag_scores[columns.index(column)][1:][is_learned], right[is_learned]))
+        if is_ruled.any():
+            lemmas, place = tagged.tags[columns.index("lemma")], columns.index(lemma_tag(columns))
+            is_wrong = np.array([ours != right for ours, right in zip(lemmas, sentence.lemma, strict=True)])
+            is_known = is_ruled & (np.array(sentence.lemma) != BLANK)
+            ruled.append((tagged.tag_scores[place][1:][is_known], is_wrong[is_known]))
+        last, gold = steps[-1], sentence.graph
+        heads = np.array(gold.heads[1:])
+        arcs.append((last.arc_scores[1:], heads))
+        number = {label: column for column, label in enumerate(last.labels)}
+        right = np.array([number.get(label, -1) for label in gold.labels[1:]])
+        chosen = (np.array(last.graph.heads[1:]) == heads) & (right >= 0)
+        scores = last.label_scores[1:][chosen]
+        possible = np.isfinite(scores[np.arange(len(scores)), right[chosen]])  # the root rule can exclude a gold label
+        labels.append((scores[possible], right[chosen][possible]))
+    of_columns = {f"{column}_temperature": fitted_temperature(pairs) for column, pairs in tags.items()}
+    temperatures = ConfidenceSettings(fitted_temperature(arcs), fitted_temperature(labels), **of_columns)
+    if ruled:
+        temperature = temperatures.tag_temperature(lemma_tag(columns))
+        temperatures = replace(temperatures, lemma_doubt=_doubt_in_rules(ruled, temperature))
+    if sentences is None:
+        return _with_sentences(parser, dev, temperatures)
+    return replace(temperatures, sentence_scale=sentences.sentence_scale, sentence_slope=sentences.sentence_slope)
+
+
+def calibrated_by_treebank(
+    parser: Parser, dev: Sequence[Sentence], whole: ConfidenceSettings
+) -> dict[str, ConfidenceSettings]:
+    """Fit the confidence of a parser to the sentences of each treebank, if they name their treebanks.
+
+    `whole` is fitted to the sentences of all treebanks, and has the curve for whole sentences.
+    """
+    return {code: calibrated(parser, some, sentences=whole) for code, some in by_treebank(dev).items() if code}
+
+
+def _doubt_in_rules(pairs: Sequence[tuple[np.ndarray, np.ndarray]], temperature: float) -> float:
+    """Return the error rate of lemmas by rules, divided by that of their tags.
+
+    Each pair holds the scores of tags, one row per word, and whether the lemma of each word is wrong.
+    """
+    doubt, n_wrong = 0.0, 0
+    for scores, is_wrong in pairs:
+        scaled = scores.astype(np.float64) / temperature
+        exponents = np.exp(scaled - scaled.max(-1, keepdims=True))
+        doubt += float((1 - exponents.max(-1) / exponents.sum(-1)).sum())
+        n_wrong += int(is_wrong.sum())
+    return float(np.clip(n_wrong / max(doubt, 1.0), 0.05, MAX_TEMPERATURE))
+
+
+def fitted_temperature(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+    """Return the temperature that maximises the likelihood of the gold choices, or 1 without any."""
+    if not any(len(right) for _, right in pairs):
+        return 1.0
+
+    def penalised_loss(log_temperature: float) -> float:
+        total = _PRIOR * log_temperature**2
+        for scores, right in pairs:
+            scaled = scores.astype(np.float64) / np.exp(log_temperature)
+            highest = scaled.max(-1, keepdims=True)
+            total += float(np.log(np.exp(scaled - highest).sum(-1)).sum() + highest.sum())
+            total -= float(scaled[np.arange(len(right)), right].sum())
+        return total
+
+    return float(np.exp(golden_section_minimum(penalised_loss, np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE))))
+
+
+def _with_sentences(parser: Parser, dev: Sequence[Sentence], settings: ConfidenceSettings) -> ConfidenceSettings:
+    """Fit the logistic curve that maps the logarithm of a sentence's doubt to the probability of an error.
+
+    The doubt of a sentence is the sum over its words. The settings of the model are restored at the end.
+    """
+    model = parser.model
+    before, model.settings = model.settings, replace(model.settings, confidence=settings)
+    try:
+        pairs = [
+            (log_loss(parse.word_confidences), parse.tree == gold.graph)
+            for parse, gold in zip(parser.stream(dev), dev, strict=True)
+        ]
+    finally:
+        model.settings = before
+    doubts = np.log(np.array([doubt for doubt, _ in pairs]))
+    is_right = np.array([right for _, right in pairs])
+
+    def penalised_loss(log_scale: float, slope: float) -> float:
+        faults = slope * (doubts - log_scale)  # log-odds of an error
+        unlikely = _PRIOR * (np.log(slope) ** 2 + log_scale**2 / 10)
+        return float(unlikely + np.logaddexp(0.0, np.where(is_right, faults, -faults)).sum())
+
+    far = np.log(_MAX_SCALE)
+
+    def best_scale(log_slope: float) -> float:
+        return golden_section_minimum(lambda log_scale: penalised_loss(log_scale, np.exp(log_slope)), -far, far)
+
+    log_slope = golden_section_minimum(
+        lambda log: penalised_loss(best_scale(log), np.exp(log)),
+        np.log(MIN_TEMPERATURE),
+        np.log(MAX_TEMPERATURE),
+    )
+    return replace(
+        settings, sentence_scale=float(np.exp(best_scale(log_slope))), sentence_slope=float(np.exp(log_slope))
+    )
+
+
+def golden_section_minimum(value: Callable[[float], float], low: float, high: float) -> float:
+    """Return the minimum of a function with one valley, by golden-section search.
+
+    >>> round(golden_section_minimum(lambda x: (x - 2) ** 2, -5, 5), 6)
+    2.0
+    """
+    golden = (5**0.5 - 1) / 2
+    left, right = high - golden * (high - low), low + golden * (high - low)
+    at_left, at_right = value(left), value(right)
+    for _ in range(_N_TRIALS):
+        if at_left < at_right:
+            high, right, at_right = right, left, at_left
+            left = high - golden * (high - low)
+            at_left = value(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + golden * (high - low)
+            at_right = value(right)
+    return (low + high) / 2
+
+
+def encoder_f1(model: ParserModel, sentences: Sequence[Sentence]) -> float:
+    """Return the F1 of the sentences that the encoder alone finds in the text of a treebank with gold tokens.
+
+    With several treebanks, return the mean of their F1.
+    """
+    treebanks = by_treebank(sentences)
+    return sum(_encoder_f1(model, some, code) for code, some in treebanks.items()) / max(1, len(treebanks))
+
+
+def _encoder_f1(model: ParserModel, sentences: Sequence[Sentence], treebank: str) -> float:
+    windows = windows_of(raw_text(sentences))
+    ends: list[bool] = []
+    for first in range(0, len(windows), BATCH_WINDOWS):
+        some = windows[first : first + BATCH_WINDOWS]
+        for scores in model.sentence_end_scores([window.tokens for window in some], treebank):
+            ends += (scores > 0).tolist()
+    gold = [end for window in windows for end in window.ends]
+    ends[-1] = gold[-1] = True  # the text ends here
+    return sentence_f1(np.array(ends), np.array(gold))
+
+
+def fitted_ends(parser: Parser, dev: Sequence[Sentence]) -> SentenceEndSettings:
+    """Fit the settings of a parser that finds sentences to the text of dev; keep those of any other parser."""
+    segmenter = parser.segmenter
+    if segmenter is None or not parser.model.finds_sentences:
+        return parser.model.settings.sentence_ends
+    scores = [
+        end_scores(segmenter.for_treebank(code), parser.running, raw_text(some))
+        for code, some in by_treebank(dev).items()
+    ]
+    return fitted(EndScores(*map(np.concatenate, zip(*scores, strict=True))))
+
+
+class EndScores(NamedTuple):
+    """The scores of the tokens of a text, one entry per token, and where its sentences end."""
+
+    encoder: np.ndarray
+    char: np.ndarray
+    needs_margin: np.ndarray  # the token is within a line and does not end in final punctuation
+    is_end: np.ndarray  # whether the sentence ends here in the treebank
+    is_forced: np.ndarray  # whether a blank line or the end of the text follows
+
+
+def end_scores(segmenter: Segmenter, scorer: SentenceScorer, text: RawText) -> EndScores:
+    r"""Return the scores of the tokens that a segmenter finds in a text without \r\n."""
+    ends = {stop - 1 for (_, stop), is_end in zip(text.spans, text.ends_sentence, strict=True) if is_end}
+    scored = list(segmenter.scored([text.text]))
+    ends_of = SentenceEnds(scorer, _ENCODER_ALONE, treebank=segmenter.treebank)
+    of_encoder = ends_of.of_stream(scored, most_spaces=segmenter.rules.most_spaces)
+    encoder, char = (np.concatenate([stretch.sentence for stretch in some]) for some in (list(of_encoder), scored))
+    tokens = [token for _, some in placed_tokens(scored, segmenter.rules.most_spaces) for token in some]
+    last = np.array([token.last for token in tokens], dtype=np.int64)
+    is_forced = np.array([has_blank_line(token.token.after) for token in tokens], dtype=bool)
+    is_forced[-1:] = True
+    has_margin = segmenter.rules.marks_ends
+    needs_margin = np.array([token.needs_margin and has_margin for token in tokens], dtype=bool)
+    is_end = np.array([token.last in ends for token in tokens], dtype=bool)
+    return EndScores(encoder[last], char[last], needs_margin, is_end, is_forced)
+
+
+def fitted(scores: EndScores) -> SentenceEndSettings:
+    """Return the settings with a high F1 of sentences, and the temperature that makes the ends most likely.
+
+    Of the settings that are about as good as the best, the one with the largest margin is chosen: a dev set has few
+    sentences that end without punctuation, and text of other kinds has fewer. Line ends are decided by the
+    scores alone, without the rules of `segmenter/line_ends`.
+    """
+    trials = [SentenceEndSettings(weight, margin) for weight, margin in product(CHAR_WEIGHTS, MARGINS)]
+    gold = scores.is_end | scores.is_forced
+    f1 = {trial: sentence_f1((_log_odds(scores, trial) > 0) | scores.is_forced, gold) for trial in trials}
+    good = [trial for trial in trials if f1[trial] >= max(f1.values()) - _NEARLY]
+    best = max(good, key=lambda trial: (trial.margin, f1[trial], -trial.char_weight))
+    log_odds = _log_odds(scores, best)[~scores.is_forced]
+    choices = np.stack([np.zeros_like(log_odds), log_odds], axis=1)  # the sentence continues, or ends
+    is_end = scores.is_end[~scores.is_forced].astype(np.int64)
+    return replace(best, temperature=fitted_temperature([(choices, is_end)]))
+
+
+def _log_odds(scores: EndScores, settings: SentenceEndSettings) -> np.ndarray:
+    return combined(scores.encoder, scores.char, scores.needs_margin, settings)
+
+
+def sentence_f1(ends: np.ndarray, gold: np.ndarray) -> float:
+    """Return the F1 of sentences, from whether a sentence ends after each token.
+
+    >>> sentence_f1(np.array([True, False, True, True]), np.array([True, False, False, True]))
+    0.4
+    """
+    ours, theirs = (
+        set(pairwise([-1, *np.flatnonzero(some).tolist()])) for some in (ends, gold)
+    )  # the token before each sentence, and its last token
+    return 2 * len(ours & theirs) / max(1, len(ours) + len(theirs))

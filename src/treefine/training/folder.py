@@ -1,0 +1,315 @@
+"""The output folder of a training: its recipe and lock, checkpoints that are written atomically, and metrics."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from filelock import lock_descriptor
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from treefine.config import read_settings
+from treefine.errors import TreefineError
+from treefine.model.weight_files import check_weights
+from treefine.training.dev import Accuracy
+from treefine.training.learner import Learner
+from treefine.training.prepare import Prepared, settings_of
+from treefine.treebank.files import open_output
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+_PREFIX = "checkpoint-"
+_SCRATCH = ".new-"
+_KINDS = ("weights", "best", "optimiser")
+_SHOWN = 5  # most differing settings in an error message
+
+
+class FolderNames:
+    """The names of the files and folders in the output folder."""
+
+    recipe: Final = "recipe.json"
+    model: Final = "model"
+    checkpoints: Final = "checkpoints"
+    metrics: Final = "metrics.jsonl"
+    board: Final = "tensorboard"
+    lock: Final = ".lock"  # the file stays; its lock ends with the process
+
+    # Each of these folders contains the output folders of other trainings:
+    bases: Final = "start"  # the models that this model and its initial parsers fine-tune
+    initial: Final = "initial"  # the initial parser
+    mix: Final = "mix"  # the initial parsers in the mix, by name
+    members: Final = "members"  # the models whose weights are averaged
+    folds: Final = "folds"  # the parsers that parse the training set
+    segmenter: Final = "segmenter"
+    teachers: Final = "teachers"  # the teachers, by the names of their recipes
+
+    fold_parses: Final = "parses.conllu.gz"  # the held-out sentences of a fold, parsed by its parser
+    train_parses: Final = "train.conllu.gz"  # the training set, parsed by a parser in the mix
+    dev_parses: Final = "dev.conllu.gz"  # the dev set, parsed by it
+    targets: Final = "targets.safetensors"  # what the teachers say about each word
+    unlabelled: Final = "unlabelled.conllu.gz"  # the sentences of the texts, parsed by the teachers
+
+
+_TRACES = {name for key, name in vars(FolderNames).items() if not key.startswith("_")}
+
+
+def check_folder(folder: Path, prepared: Prepared, *, is_resumed: bool) -> None:
+    """Raise an error if this training cannot start in the folder or, with `is_resumed`, cannot be resumed there."""
+    try:
+        names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise TreefineError(f"{error.strerror}.", path=str(folder)) from None
+    if _TRACES & set(names):
+        if not is_resumed:
+            hint = "Continue it with --resume, or choose another folder."
+            raise TreefineError("The folder contains a training run.", hint=hint, path=str(folder))
+        _check_same(folder / FolderNames.recipe, _settings_and_checksums(prepared))
+    elif names:
+        message = f"The folder contains other files: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}."
+        raise TreefineError(message, hint="Choose a new or empty folder.", path=str(folder))
+
+
+def begin_folder(folder: Path, prepared: Prepared) -> None:
+    """Create the folder and write the recipe into it, unless it exists."""
+    path = folder / FolderNames.recipe
+    if path.exists():
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TreefineError(f"{error.strerror}.", path=str(folder)) from None
+    with open_output(path) as file:
+        file.write(json.dumps(_settings_and_checksums(prepared), indent=1, ensure_ascii=False).encode() + b"\n")
+
+
+def _settings_and_checksums(prepared: Prepared) -> dict[str, Any]:
+    """Return everything that the result depends on: settings, including defaults, and checksums of the files."""
+    settings = settings_of(prepared)
+    for recipe in filter(None, settings.values()):
+        del recipe["training"]["checkpoint_minutes"], recipe["card"]  # do not change the weights
+    checksums = dict(prepared.data.checksums)
+    for base in prepared.bases.values():
+        checksums |= base.data.checksums
+    values: dict[str, Any] = json.loads(json.dumps({**settings, "checksums": checksums}))  # with lists for tuples
+    return values
+
+
+def _check_same(path: Path, values: dict[str, Any]) -> None:
+    """Raise an error if the training in this folder has different settings or files."""
+    try:
+        before = dict(_flat(json.loads(path.read_text(encoding="utf-8"))))
+    except FileNotFoundError:
+        message = f"{path.name} is missing, so the recipe of this training is unknown."
+        raise TreefineError(message, hint="Choose another folder.", path=str(path.parent)) from None
+    except (OSError, ValueError, AttributeError) as error:
+        raise TreefineError(f"The file is damaged ({error}).", hint="Choose another folder.", path=str(path)) from None
+    now = dict(_flat(values))
+    differing = [key for key in dict.fromkeys((*now, *before)) if before.get(key) != now.get(key)]
+    if differing:
+        shown = ", ".join(_change(key, before.get(key), now.get(key)) for key in differing[:_SHOWN])
+        more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
+        message = f"The training in this folder has a different recipe: {shown}{more}."
+        raise TreefineError(message, hint="Use the same recipe, or choose another folder.", path=str(path.parent))
+
+
+def _change(key: str, before: object, now: object) -> str:
+    if key.startswith("checksums."):
+        return f"the content of {key.removeprefix('checksums.')} has changed"
+    old, new = (json.dumps(value, ensure_ascii=False) for value in (before, now))
+    return f"{key.removeprefix('recipe.')} was {old}, not {new}"
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each value with its key, which includes the names of the sections."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+@contextmanager
+def locked(
+    folder: Path, *, hint: str = "Wait until it ends or stop it, then continue with --resume."
+) -> Iterator[None]:
+    """Lock the folder against other trainings until the context ends or this process dies."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / FolderNames.lock).open("w")
+    except OSError as error:
+        raise TreefineError(f"{error.strerror or error}.", path=str(folder)) from error
+    with file:
+        with suppress(OSError):  # the file system has no locks
+            if not lock_descriptor(file.fileno(), blocking=False):
+                raise TreefineError("Another training is running in this folder.", hint=hint, path=str(folder))
+        yield
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """The last and the best epoch of a training so far."""
+
+    epoch: int = 0  # the last completed epoch
+    best_epoch: int = 0  # 0: no epoch has been scored
+    best: Accuracy = Accuracy((), 0.0, 0.0)  # on dev in the best epoch
+    seconds: float = 0.0  # training time so far
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a training. Random choices need no state: they follow from the seed and the number of the epoch."""
+
+    state: TrainingState
+    weights: dict[str, Tensor]
+    best: dict[str, Tensor]
+    optimiser: dict[str, Tensor]
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint, and remove the previous one only when the new one is complete on disk."""
+    name = f"{_PREFIX}{checkpoint.state.epoch:06}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:
+            new = Path(scratch, "new")
+            new.mkdir()
+            for kind in _KINDS:
+                tensors = {name: one.detach().contiguous().cpu() for name, one in getattr(checkpoint, kind).items()}
+                save_file(tensors, new / f"{kind}.safetensors")
+            (new / "state.json").write_text(json.dumps(asdict(checkpoint.state)), encoding="utf-8")
+            for file in new.iterdir():
+                with file.open("rb") as written:
+                    os.fsync(written.fileno())  # a power cut can lose the bytes but keep the rename
+            new.rename(folder / name)
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror or error if isinstance(error, OSError) else error
+        hint = "The previous checkpoint is unchanged. Free some disk space, then continue with --resume."
+        raise TreefineError(f"Cannot write a checkpoint: {reason}.", hint=hint, path=str(folder)) from error
+    for old in _checkpoints(folder):
+        if old.name != name:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def load_checkpoint(folder: Path, learner: Learner) -> Checkpoint | None:
+    """Load the last checkpoint into the learner and return it. Return None if no checkpoint exists."""
+    *_, last = (None, *_checkpoints(folder))
+    if last is None:
+        return None
+    try:
+        tensors = {kind: load_file(last / f"{kind}.safetensors") for kind in _KINDS}
+        state = read_settings(TrainingState, json.loads((last / "state.json").read_text(encoding="utf-8")))
+        wanted = learner.model.state_dict()
+        for kind in ("weights", "best"):
+            check_weights(tensors[kind], wanted, path=f"{kind}.safetensors")
+        learner.model.load_state_dict(tensors["weights"])
+        learner.optimiser.load_state(tensors["optimiser"])
+    except (OSError, SafetensorError, TreefineError, KeyError, ValueError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+        hint = "Delete it; the training then resumes from an earlier checkpoint, or starts again."
+        raise TreefineError(f"The checkpoint is damaged ({reason}).", hint=hint, path=str(last)) from error
+    return Checkpoint(state, **tensors)
+
+
+def remove_unfinished(folder: Path, *names: str) -> None:
+    """Remove incomplete checkpoints, and incomplete files and folders of these names, that a killed process left."""
+    for pattern in (f"{FolderNames.checkpoints}/{_SCRATCH}*", *(f".{name}.*" for name in names)):
+        for path in folder.glob(pattern):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"{_PREFIX}*"))
+
+
+class MetricsLog:
+    """Writes metrics.jsonl and the folder `tensorboard`, or nothing if the folder is None.
+
+    Lines of epochs after `after_epoch` are removed, because these epochs are trained again. The TensorBoard files are
+    rewritten from the remaining lines, so that no point appears twice.
+    """
+
+    def __init__(self, folder: Path | None, *, after_epoch: int) -> None:
+        self.folder = folder
+        self.board: SummaryWriter | None = None
+        if folder is None:
+            return
+        with _reported(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            kept = [values for values in _read(folder / FolderNames.metrics) if values["epoch"] <= after_epoch]
+            scratch = folder / f".{FolderNames.metrics}.new"
+            scratch.write_text("".join(map(_line, kept)), encoding="utf-8")
+            scratch.replace(folder / FolderNames.metrics)
+            shutil.rmtree(folder / FolderNames.board, ignore_errors=True)
+            with suppress(ImportError):
+                from torch.utils.tensorboard import SummaryWriter
+
+                self.board = SummaryWriter(str(folder / FolderNames.board))
+            for values in kept:
+                self._show(values)
+
+    def __enter__(self) -> MetricsLog:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.folder is not None and self.board is not None:
+            with _reported(self.folder):
+                self.board.close()
+
+    def add(self, epoch: int, values: dict[str, float]) -> None:
+        """Write the metrics of one epoch."""
+        if self.folder is not None:
+            with _reported(self.folder):
+                with (self.folder / FolderNames.metrics).open("a", encoding="utf-8") as file:
+                    file.write(_line({"epoch": epoch, **values}))
+                self._show({"epoch": epoch, **values})
+
+    def _show(self, values: dict[str, float]) -> None:
+        if self.board is not None:
+            for name, value in values.items():
+                if name != "epoch":
+                    self.board.add_scalar(name, value, int(values["epoch"]))
+            self.board.flush()
+
+
+def _line(values: dict[str, float]) -> str:
+    return json.dumps(values) + "\n"
+
+
+def _read(path: Path) -> Iterator[dict[str, float]]:
+    """Yield the complete lines; a killed training can leave an incomplete last line."""
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        with suppress(ValueError):
+            values = json.loads(line)
+            if isinstance(values, dict) and "epoch" in values:
+                yield values
+
+
+@contextmanager
+def _reported(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise TreefineError(f"Cannot write the metrics: {reason}.", path=str(folder)) from error
+
+
+def best_segmentation(folder: Path) -> dict[str, float]:
+    """Return the F1 scores of the segmenter in a folder: those of its best epoch, as in `SegmenterLearner.epochs`."""
+    lines = list(_read(folder / FolderNames.metrics))
+    best = max(lines, key=lambda line: line["Words"] + line["Sentences"], default={})
+    return {name: best[name] for name in ("Tokens", "Sentences", "Words") if name in best}
