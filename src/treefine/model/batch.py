@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +14,8 @@ from torch import Tensor
 
 from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary, flat_arcs
 from treefine.treebank.graph import Arcs
+
+_Value = TypeVar("_Value", bound="_OnDevice")
 
 
 def sent(values: Tensor | Sequence[int], device: torch.device) -> Tensor:
@@ -41,8 +43,23 @@ class Arriving:
         return self._copy
 
 
+class _OnDevice:
+    """A frozen dataclass whose tensors can be copied to another device."""
+
+    def to(self: _Value, device: torch.device) -> _Value:
+        """Return a copy on another device."""
+        moved: dict[str, Any] = {}
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor):
+                moved[field.name] = sent(value, device)
+            elif isinstance(value, _OnDevice):
+                moved[field.name] = value.to(device)
+        return replace(self, **moved)  # type: ignore[type-var]
+
+
 @dataclass(frozen=True)
-class Allowed:
+class Allowed(_OnDevice):
     """Masks of the heads and labels that each word may have. The rows of ROOT and of padding allow everything."""
 
     heads: Bool[Tensor, "batch dep head"]
@@ -52,13 +69,9 @@ class Allowed:
         """Return the masks of some sentences, cut to `n_words`, ROOT included."""
         return Allowed(self.heads[rows, :n_words, :n_words], self.labels[rows, :n_words])
 
-    def to(self, device: torch.device) -> Allowed:
-        """Return a copy on another device."""
-        return Allowed(self.heads.to(device), self.labels.to(device))
-
 
 @dataclass(frozen=True)
-class Evidence:
+class Evidence(_OnDevice):
     """The arcs that other parsers found, and the weight of each parser, which is added to the scores of its arcs."""
 
     heads: Int[Tensor, "source batch dep"]  # NO_HEAD for a word without an arc
@@ -68,10 +81,6 @@ class Evidence:
     def select(self, rows: Int[Tensor, " row"], n_words: int) -> Evidence:
         """Return the arcs of some sentences, cut to `n_words`, ROOT included."""
         return Evidence(self.heads[:, rows, :n_words], self.labels[:, rows, :n_words], self.weights)
-
-    def to(self, device: torch.device) -> Evidence:
-        """Return a copy on another device."""
-        return Evidence(sent(self.heads, device), sent(self.labels, device), self.weights)
 
     def of_heads(self, n_words: int) -> Float[Tensor, "batch dep head"]:
         """Return the weight of each arc, 0 for an arc that no source has; `n_words` includes ROOT."""
@@ -157,7 +166,7 @@ ROOT_PIECE = 1  # ROOT's place in each window
 
 
 @dataclass(frozen=True)
-class Graphs:
+class Graphs(_OnDevice):
     """One graph per sentence, cycles allowed. A sentence in which no word has a head has no graph."""
 
     heads: Int[Tensor, "batch word"]
@@ -192,14 +201,9 @@ class Graphs:
         """Return the heads and labels of one sentence's words, without ROOT and padding."""
         return self.heads[row, 1 : n_words + 1].numpy(), self.labels[row, 1 : n_words + 1].numpy()
 
-    def to(self, device: torch.device) -> Graphs:
-        """Return a copy on another device."""
-        decided = None if self.decided is None else sent(self.decided, device)
-        return Graphs(sent(self.heads, device), sent(self.labels, device), self.has_any, decided)
-
 
 @dataclass(frozen=True)
-class PieceInputs:
+class PieceInputs(_OnDevice):
     """Rows of pieces: CLS, ROOT, the pieces of the words, SEP. A long sentence has several rows, one per window."""
 
     pieces: Int[Tensor, "row piece"]
@@ -228,36 +232,30 @@ class PieceInputs:
         room, most = n_positions - N_SPECIALS, most_pieces_of_word(n_positions)
         rows: list[list[int]] = []
         words: list[list[int]] = []
-        firsts: list[list[int]] = []
         row_counts, places = [], []
         for sentence in sentences:
             counts = [min(len(pieces), most) for pieces in sentence]
             cut = windows(counts, room)
-            first_of = []  # for each window, the first piece of each of its words
-            for window in cut:
-                row, word_of, first = [cls_id, pad_id], [-1, 0], [ROOT_PIECE]
+            owner = owners(counts, cut)
+            places.append([(len(rows), ROOT_PIECE)])  # the row and the piece of each word
+            for number, window in enumerate(cut):
+                row, word_of = [cls_id, pad_id], [-1, 0]
                 for word in window:
-                    first.append(len(row))
+                    if owner[word] == number:
+                        places[-1].append((len(rows), len(row)))
                     row += sentence[word][:most]
                     word_of += [word + 1] * counts[word]
                 rows.append([*row, sep_id])
                 words.append([*word_of, -1])
-                firsts.append(first)
-                first_of.append({word: piece for word, piece in zip(window, first[1:], strict=True)})
-            start = len(rows) - len(cut)
-            owner = owners(counts, cut)
-            places.append(
-                [(start, ROOT_PIECE), *((start + number, first_of[number][w]) for w, number in enumerate(owner))]
-            )
             row_counts.append(len(cut))
         lengths = tuple(map(len, rows))
         shape = (len(rows), padded_length(max(lengths, default=0), padded_to, n_positions))
         pieces, word_of_piece = np.full(shape, pad_id), np.full(shape, -1)
-        is_first = np.zeros(shape, dtype=bool)
-        for number, (row, word_of, first) in enumerate(zip(rows, words, firsts, strict=True)):
+        for number, (row, word_of) in enumerate(zip(rows, words, strict=True)):
             pieces[number, : len(row)] = row
             word_of_piece[number, : len(row)] = word_of
-            is_first[number, first] = True
+        is_first = word_of_piece >= 0
+        is_first[:, 1:] &= word_of_piece[:, 1:] != word_of_piece[:, :-1]
         word_places = np.zeros((len(sentences), max(map(len, places), default=0), 2), dtype=np.int64)
         for number, place in enumerate(places):
             word_places[number, : len(place)] = place
@@ -304,11 +302,10 @@ class PieceInputs:
         """The number of rows, counting each window."""
         return len(self.row_lengths)
 
-    def row_chunks(self, rows_at_once: int | None) -> Iterator[slice]:
-        """Yield slices of `rows_at_once` rows, or one slice of all rows if it is None."""
+    def row_chunks(self, rows_at_once: int | None) -> list[slice]:
+        """Return slices of `rows_at_once` rows, or one slice of all rows if it is None."""
         step = rows_at_once or self.n_rows
-        for start in range(0, self.n_rows, step):
-            yield slice(start, start + step)
+        return [slice(start, start + step) for start in range(0, self.n_rows, step)]
 
     def piece_tags(
         self, tags: Int[Tensor, "batch word column"] | None, rows: slice
@@ -318,12 +315,6 @@ class PieceInputs:
             return None
         words = self.words[rows]
         return tags[self.sentences[rows, None], words.clamp(min=0)] * (words > 0)[..., None]
-
-    def to(self, device: torch.device) -> PieceInputs:
-        """Return a copy on another device."""
-        names = ("pieces", "words", "is_first", "is_piece", "sentences", "word_rows", "word_pieces")
-        moved: dict[str, Any] = {name: sent(getattr(self, name), device) for name in names}
-        return replace(self, **moved)
 
 
 def padded_length(n_pieces: int, padded_to: int, longest: int) -> int:
@@ -337,7 +328,7 @@ def most_pieces_of_word(n_positions: int) -> int:
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(_OnDevice):
     """Sentences that are scored together."""
 
     inputs: PieceInputs
@@ -375,9 +366,3 @@ class Batch:
         allowed = None if self.allowed is None else self.allowed.select(rows, n_words)
         evidence = None if self.evidence is None else self.evidence.select(rows, n_words)
         return Batch(self.inputs.select(sentences, n_words), lengths, self.is_word[rows, :n_words], allowed, evidence)
-
-    def to(self, device: torch.device) -> Batch:
-        """Return a copy on another device."""
-        allowed = None if self.allowed is None else self.allowed.to(device)
-        evidence = None if self.evidence is None else self.evidence.to(device)
-        return Batch(self.inputs.to(device), self.lengths, sent(self.is_word, device), allowed, evidence)

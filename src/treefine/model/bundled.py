@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
 
 from treefine.config import read_settings
 from treefine.errors import ModelError, TreefineError
@@ -28,44 +27,13 @@ _TRAINED, _RECIPE = "model", "recipe.json"  # in the output folder of a training
 EXTRA_MODEL, EXTRA_PACKAGE = "multi", "treefine-multi"
 _TAG = re.compile(r"([a-z]{2,3})(?:-(?:arab|cyrl|hans|hant|latn))?(?:-(?:[a-z]{2}|[0-9]{3}))?")  # such as zh-Hans-CN
 _ALIASES = {"no": "nb", "norwegian": "nb", "chinese": "zh", "farsi": "fa"}
-LANGUAGES_OF_MULTI: Mapping[str, str] = {
-    "af": "Afrikaans",
-    "cy": "Welsh",
-    "da": "Danish",
-    "de": "German",
-    "en": "English",
-    "es": "Spanish",
-    "fa": "Persian",
-    "fi": "Finnish",
-    "fo": "Faroese",
-    "fr": "French",
-    "ga": "Irish",
-    "gd": "Scottish Gaelic",
-    "hr": "Croatian",
-    "hy": "Armenian",
-    "id": "Indonesian",
-    "is": "Icelandic",
-    "it": "Italian",
-    "ja": "Japanese",
-    "ko": "Korean",
-    "lt": "Lithuanian",
-    "lv": "Latvian",
-    "mt": "Maltese",
-    "nb": "Norwegian Bokmål",
-    "nn": "Norwegian Nynorsk",
-    "pt": "Portuguese",
-    "ro": "Romanian",
-    "ru": "Russian",
-    "sl": "Slovenian",
-    "sv": "Swedish",
-    "th": "Thai",
-    "tr": "Turkish",
-    "ug": "Uyghur",
-    "uk": "Ukrainian",
-    "vi": "Vietnamese",
-    "wo": "Wolof",
-    "zh": "Chinese",
-}
+_NAMES_OF_MULTI = """
+af Afrikaans, cy Welsh, da Danish, de German, en English, es Spanish, fa Persian, fi Finnish, fo Faroese, fr French,
+ga Irish, gd Scottish Gaelic, hr Croatian, hy Armenian, id Indonesian, is Icelandic, it Italian, ja Japanese, ko Korean,
+lt Lithuanian, lv Latvian, mt Maltese, nb Norwegian Bokmål, nn Norwegian Nynorsk, pt Portuguese, ro Romanian,
+ru Russian, sl Slovenian, sv Swedish, th Thai, tr Turkish, ug Uyghur, uk Ukrainian, vi Vietnamese, wo Wolof, zh Chinese
+"""
+LANGUAGES_OF_MULTI = dict(each.split(maxsplit=1) for each in _NAMES_OF_MULTI.strip().split(","))
 
 
 @dataclass(frozen=True)
@@ -156,31 +124,22 @@ def trained_model(folder: Path) -> Path:
     return folder
 
 
-class _Known(NamedTuple):
-    """A language of a bundled parser."""
-
-    code: str
-    name: str  # in English
-
-
-def _languages(folder: Path) -> dict[str, _Known]:
-    """Map the code and the English name of each language of a parser, and each treebank, to what it is called there."""
+def _languages(folder: Path) -> dict[str, tuple[str, str]]:
+    """Map the code and the English name of each language of a parser, and each treebank, to its code there and name."""
     config = read_json(folder / LAYOUT.config)
     codes = [str(code) for code in config.get("languages") or ()]
-    found = {code: _Known(code, LANGUAGES_OF_MULTI.get(code, code)) for code in codes}
+    languages = {code: (code, LANGUAGES_OF_MULTI.get(code, code)) for code in codes}
     described = about(folder) if (folder / ABOUT).is_file() else None
     if described is None:
-        return found
+        return languages
     for treebank, each in described.languages.items():
-        own = _Known(each.language, each.name)
-        found |= {each.language: own, each.name.lower(): own, treebank: _Known(treebank, each.name)}
+        languages |= dict.fromkeys((each.language, each.name.lower()), (each.language, each.name))
+        languages[treebank] = (treebank, each.name)
     if len(codes) == 1 and not described.languages:
-        own = _Known(codes[0], described.language)
-        found |= {codes[0]: own, described.language.lower(): own}
         named = re.search(r"(\S+) [\d.]+$", described.treebank)  # EWT in "UD English EWT 2.16"
-        if named:
-            found[f"{codes[0]}_{named[1].lower()}"] = own
-    return found
+        keys = [codes[0], described.language.lower(), *([f"{codes[0]}_{named[1].lower()}"] if named else [])]
+        languages |= dict.fromkeys(keys, (codes[0], described.language))
+    return languages
 
 
 def usual_code(language: str) -> str:
@@ -195,19 +154,15 @@ def usual_code(language: str) -> str:
     return _ALIASES.get(code, code)
 
 
-def _place_of(language: str) -> tuple[str, _Known] | None:
-    """Return the bundled parser for a language, and the language; prefer the parser with the fewest languages."""
-    asked = usual_code(language)
-    fitting = []
+def _place_of(language: str) -> tuple[str, str, str] | None:
+    """Return the bundled parser with the fewest languages that knows one, and the language's code there and name."""
+    asked, fitting = usual_code(language), []
     for name, folder in bundled_models().items():
         with suppress(TreefineError):  # the error of a damaged model is reported where it is used
             languages = _languages(folder)
             if asked in languages:
-                fitting.append((name, languages))
-    if not fitting:
-        return None
-    name, languages = min(fitting, key=lambda each: len({found.code for found in each[1].values()}))
-    return name, languages[asked]
+                fitting.append((len({code for code, _ in languages.values()}), (name, *languages[asked])))
+    return min(fitting, key=lambda each: each[0])[1] if fitting else None
 
 
 def model_for(language: str) -> tuple[str, str] | None:
@@ -219,8 +174,8 @@ def model_for(language: str) -> tuple[str, str] | None:
     >>> model_for("English"), model_for("en_ewt"), model_for("Klingon")
     (('en', 'en'), ('en', 'en'), None)
     """
-    found = _place_of(language)
-    return None if found is None else (found[0], found[1].code)
+    place = _place_of(language)
+    return None if place is None else place[:2]
 
 
 def unknown_language(asked: str, known: Mapping[str, str], *, model: str = "") -> ModelError:
@@ -244,9 +199,9 @@ def unknown_language(asked: str, known: Mapping[str, str], *, model: str = "") -
 
 def _where(asked: str) -> tuple[str, str]:
     """Return the English name of a language and a sentence that says in which model it is; both empty if in none."""
-    found = _place_of(asked)
-    if found is not None:
-        return found[1].name, f"{found[1].name} is in the model {found[0]}."
+    place = _place_of(asked)
+    if place is not None:
+        return place[2], f"{place[2]} is in the model {place[0]}."
     language = asked.strip().lower().partition("_")[0]  # of a treebank
     names = (name for code, name in LANGUAGES_OF_MULTI.items() if language in (code, name.lower()))
     name = "" if EXTRA_MODEL in bundled_models() else next(names, "")

@@ -16,12 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from treefine.config import (
-    FOUR_BIT_BLOCK,
-    ModelSettings,
-    named_columns,
-    read_settings,
-)
+from treefine.config import FOUR_BIT_BLOCK, ModelSettings, named_columns, read_settings
 from treefine.errors import ModelError
 from treefine.model.bundled import bundled_models
 from treefine.model.parser_model import ParserModel
@@ -41,43 +36,33 @@ _TAGS = {
 
 def model_card(model: ParserModel, notes: str = "", *, reads_text: bool = False) -> str:
     """Return the model card in the hub's Markdown: what the model is, what it reads, and how to use it."""
-    settings = model.settings
-    encoder = settings.encoder
+    settings, encoder, tags = model.settings, model.settings.encoder, model.settings.tags
     kind = "RNGTr, which refines a graph" if settings.reads_graph else "SynTr, which reads no graph"
-    kind += f": a transformer of the {encoder.family} family, {encoder.n_layers} layers of width {encoder.width}"
-    source: str = settings.tags.source
-    if source == "predicted" and not settings.reads_graph:
-        source = "tagger"
-    elif source == "predicted" and settings.tags.refined:
-        source = "refined"
-    listed = settings.tags.predicted if source not in ("given", "none") else settings.tags.columns
-    columns = named_columns(listed) if source != "none" and listed else "no tags"
-    reads = f"reads {named_columns(settings.tags.given)}, " if settings.tags.given else ""
-    n_parameters = sum(each.numel() for each in model.parameters())
-    languages = (
-        [f"language: {json.dumps(settings.languages)}"] if settings.languages else []
-    )  # `no` means false in YAML
-    return "\n".join(
-        [
-            "---",
-            *languages,
-            "library_name: treefine",
-            "tags: [dependency-parsing, universal-dependencies]",
-            "---",
-            "",
-            "# A treefine dependency parser",
-            "",
-            f"This is {kind}. It has {n_parameters / 1e6:.1f} million parameters,",
-            f"knows {len(model.vocabulary.labels)} labels, {reads}and {_TAGS[source].format(columns=columns)}.",
-            f"It reads {'raw text' if reads_text else 'words, not raw text'}.",
-            "",
-            "```",
-            f"treefine parse --model THIS_FOLDER in.{'txt' if reads_text else 'conllu'} -o out.conllu",
-            "```",
-            *(["", notes] if notes else []),
-            "",
-        ]
-    )
+    source: str = tags.source
+    if source == "predicted" and not (settings.reads_graph and not tags.refined):
+        source = "refined" if settings.reads_graph else "tagger"
+    columns = tags.columns if source == "given" else tags.predicted if source != "none" else ()
+    languages = f"language: {json.dumps(settings.languages)}\n" if settings.languages else ""  # `no` is false in YAML
+    reads = f"reads {named_columns(tags.given)}, " if tags.given else ""
+    uses = _TAGS[source].format(columns=named_columns(columns) if columns else "no tags")
+    text, ending = ("raw text", "txt") if reads_text else ("words, not raw text", "conllu")
+    notes = f"\n{notes}\n" if notes else ""
+    return f"""---
+{languages}library_name: treefine
+tags: [dependency-parsing, universal-dependencies]
+---
+
+# A treefine dependency parser
+
+This is {kind}: a transformer of the {encoder.family} family, {encoder.n_layers} layers of width {encoder.width}. \
+It has {sum(each.numel() for each in model.parameters()) / 1e6:.1f} million parameters,
+knows {len(model.vocabulary.labels)} labels, {reads}and {uses}.
+It reads {text}.
+
+```
+treefine parse --model THIS_FOLDER in.{ending} -o out.conllu
+```
+{notes}"""
 
 
 SCALE = ".scale"  # the row scales of an int8 weight are stored under its name with this suffix
@@ -116,13 +101,13 @@ def rounded(weights: Mapping[str, Tensor], *, in_four: Collection[str] = ()) -> 
     for name, weight in weights.items():
         if name in in_four:
             found[name], found[name + SCALE] = in_four_bits(weight)
-            continue
-        if weight.dim() < 2 or weight.size(-1) < NARROWEST:
+        elif weight.dim() < 2 or weight.size(-1) < NARROWEST:
             found[name] = weight.half()
-            continue
-        scale = weight.float().abs().amax(-1, keepdim=True) / LARGEST
-        found[name] = torch.round(weight.float() / scale.clamp(min=torch.finfo(torch.float32).tiny)).to(torch.int8)
-        found[name + SCALE] = scale.squeeze(-1)
+        else:
+            scale = weight.float().abs().amax(-1, keepdim=True) / LARGEST
+            tiny = torch.finfo(torch.float32).tiny
+            found[name] = torch.round(weight.float() / scale.clamp(min=tiny)).to(torch.int8)
+            found[name + SCALE] = scale.squeeze(-1)
     return found
 
 
@@ -146,10 +131,8 @@ def _is_rounded(weight: Tensor | None) -> bool:
 def _fits(weight: Tensor, scale: Tensor) -> bool:
     """Return whether the scales are those of this rounded weight: one per row in int8, one per block in four bits."""
     if weight.dtype == torch.uint8 and weight.dim() == 2:
-        return (
-            scale.shape == (len(weight), weight.shape[1] * 2 // FOUR_BIT_BLOCK)
-            and weight.shape[1] * 2 % FOUR_BIT_BLOCK == 0
-        )
+        n_blocks, rest = divmod(2 * weight.shape[1], FOUR_BIT_BLOCK)
+        return scale.shape == (len(weight), n_blocks) and not rest
     return weight.dtype == torch.int8 and scale.shape == weight.shape[:-1]
 
 
@@ -293,11 +276,8 @@ def _may_be_replaced(target: Path) -> bool:
     if not target.is_dir():
         return False
     names = {path.name for path in target.iterdir()}
-    if not names:
-        return True
     ours = {LAYOUT.config, LAYOUT.vocabulary, LAYOUT.weights, LAYOUT.card, LAYOUT.initial, LAYOUT.segmenter}
-    ours |= set(TOKENIZER_FILES)
-    return names <= ours and LAYOUT.config in names and _is_ours(read_json(target / LAYOUT.config))
+    return not names or (names <= ours | set(TOKENIZER_FILES) and is_model_folder(target))
 
 
 def is_model_folder(folder: Path) -> bool:

@@ -60,8 +60,7 @@ _OLD_NAMES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".Laye
 
 def load_encoder(folder: Path) -> tuple[TransformerSettings, dict[str, Tensor]]:
     """Return the settings of a pretrained encoder, and its weights in float32 under our names."""
-    config = read_json(folder / "config.json")
-    path = str(folder / "config.json")
+    config, path = read_json(folder / LAYOUT.config), str(folder / LAYOUT.config)
     kind, pad_id = config.get("model_type"), config.get("pad_token_id", 1)
     family = _FAMILIES.get(str(kind))
     if family is None:
@@ -96,12 +95,11 @@ def translate(weights: Mapping[str, Tensor], family: Family, *, path: str = "") 
     if unknown:
         hint = "Its layers do not match the model_type in its config.json."
         raise ModelError(f"The encoder has unknown weights: {', '.join(sorted(unknown)[:5])}.", hint=hint, path=path)
-    for needed in ("pieces.weight", "positions.weight"):
-        if needed not in found:
-            raise ModelError(f"The encoder has no weights for its {needed.partition('.')[0]}.", path=path)
-    tables = {
-        name: found[name] for name in ("pieces.weight", "positions.weight", "token_types.weight") if name in found
-    }
+    for needed in ("pieces", "positions"):
+        if f"{needed}.weight" not in found:
+            raise ModelError(f"The encoder has no weights for its {needed}.", path=path)
+    names = ("pieces.weight", "positions.weight", "token_types.weight")
+    tables = {name: found[name] for name in names if name in found}
     if any(each.dim() != 2 for each in tables.values()) or len({each.shape[1] for each in tables.values()}) > 1:
         shapes = ", ".join(f"{name} is {shown_shape(each)}" for name, each in tables.items())
         raise ModelError(f"The encoder's embedding tables do not fit together; {shapes}.", path=path)

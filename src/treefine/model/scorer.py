@@ -76,21 +76,19 @@ class Scores:
         """Return the scores of one sentence, cut to its words, ROOT included."""
         if row in self.alone:
             return self.alone[row]
-        part = slice(row, row + 1), slice(n_words)
-        tags = tuple(each[part] for each in self.tags)
-        arcs = self.arcs[part][..., :n_words]
-        allowed = None if self.allowed is None else self.allowed[part]
-        evidence = self.evidence
+        part, evidence = (slice(row, row + 1), slice(n_words)), self.evidence
         if evidence is not None:
             evidence = evidence.select(torch.tensor([row], device=evidence.heads.device), n_words)
-        return Scores(
-            arcs,
-            self.label_dep[part],
-            self.label_head[part],
-            self.label_weight,
-            tags,
-            allowed=allowed,
+        return replace(
+            self,
+            arcs=self.arcs[part][..., :n_words],
+            label_dep=self.label_dep[part],
+            label_head=self.label_head[part],
+            tags=tuple(each[part] for each in self.tags),
+            alone={},
+            allowed=None if self.allowed is None else self.allowed[part],
             evidence=evidence,
+            words=None,
         )
 
     def supported_by(self, evidence: Evidence) -> Scores:
@@ -113,9 +111,8 @@ class Scores:
             dep[row, :n_words], head[row, :n_words] = other.label_dep[0], other.label_head[0]
             for whole, part in zip(tags, other.tags, strict=True):
                 whole[row, :n_words] = part[0]
-        merged = replace(
-            self, arcs=arcs, label_dep=dep, label_head=head, tags=tuple(tags), alone={**self.alone, **rows}
-        )
+        alone = {**self.alone, **rows}
+        merged = replace(self, arcs=arcs, label_dep=dep, label_head=head, tags=tuple(tags), alone=alone)
         if "best_labels" in vars(self):  # the other sentences' labels are already computed
             labels = self.best_labels.clone()
             for row, other in rows.items():

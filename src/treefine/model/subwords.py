@@ -43,14 +43,14 @@ class Subwords:
         tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text; the library does not save this
         self.tokenizer = tokenizer
         self.special = _special_pieces(tokenizer, settings or {}, path)  # "cls" -> "[CLS]", "pad" -> "[PAD]", …
-        self.cls_id = self._id_of("cls")
-        self.sep_id = self._id_of("sep")
-        self.unk_id = self._id_of("unk")
-        self.pad_id = self._id_of("pad") if "pad" in self.special else self.unk_id  # padding is masked anyway
-        self.mask_id = self._id_of("mask") if "mask" in self.special else None
+        ids = {role: int(tokenizer.token_to_id(piece)) for role, piece in self.special.items()}
+        self.cls_id, self.sep_id, self.unk_id = ids["cls"], ids["sep"], ids["unk"]
+        self.pad_id = ids.get("pad", self.unk_id)  # padding is masked anyway
+        self.mask_id = ids.get("mask")
         self._markers = {self.cls_id, self.sep_id, self.pad_id, self.mask_id} - {self.unk_id, None}
         self._n_ids = 1 + max(tokenizer.get_vocab().values())
-        self.is_byte_level = _is_byte_level(tokenizer)
+        parts = (tokenizer.normalizer, tokenizer.pre_tokenizer)
+        self.is_byte_level = any(b'"ByteLevel"' in part.__getstate__() for part in parts if part is not None)
         self._cache: dict[str, tuple[int, ...]] = {}
         try:  # a character in no vocabulary: fails if the tokenizer has no unknown piece
             tokenizer.encode("\U0010ffff", add_special_tokens=False)
@@ -78,13 +78,10 @@ class Subwords:
     def save(self, folder: Path) -> None:
         """Write all files that `from_folder` needs, and create the folder if needed."""
         settings = {"tokenizer_class": "PreTrainedTokenizerFast", **self.settings}
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            whole, special = (folder / name for name in TOKENIZER_FILES)
-            whole.write_text(self.tokenizer.to_str(), encoding="utf-8")
-            special.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise ModelError(f"The tokenizer could not be written: {error.strerror}.", path=str(folder)) from error
+        folder.mkdir(parents=True, exist_ok=True)
+        whole, special = (folder / name for name in TOKENIZER_FILES)
+        whole.write_text(self.tokenizer.to_str(), encoding="utf-8")
+        special.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
     def __len__(self) -> int:
         """Return the number of rows of the embedding table: the highest id plus one."""
@@ -111,8 +108,7 @@ class Subwords:
 
     def all_pieces_of(self, words: Sequence[str]) -> list[list[int]]:
         """Return all pieces of each word, however many there are, without the cache."""
-        encode_batch = getattr(self.tokenizer, "encode_batch_fast", self.tokenizer.encode_batch)
-        encodings = encode_batch([self._text_of(word) for word in words], add_special_tokens=False)
+        encodings = self.tokenizer.encode_batch_fast(list(map(self._text_of, words)), add_special_tokens=False)
         return [self._without_markers(encoding.ids) or [self.unk_id] for encoding in encodings]
 
     def _text_of(self, word: str) -> str:
@@ -129,11 +125,6 @@ class Subwords:
     def _spelled(self, piece: int) -> list[int]:
         ids = [self.tokenizer.token_to_id(character) for character in self.tokenizer.id_to_token(piece) or ""]
         return [self.unk_id if part is None or part in self._markers else part for part in ids]
-
-    def _id_of(self, role: str) -> int:
-        number = self.tokenizer.token_to_id(self.special[role])
-        assert number is not None
-        return number
 
 
 _WAY_OUT = "Save it with a fast tokenizer: AutoTokenizer.from_pretrained(...).save_pretrained(...)."
@@ -152,11 +143,6 @@ def _special_pieces(tokenizer: Tokenizer, settings: Mapping[str, object], path: 
             message = f"The tokenizer has no {role} piece; its vocabulary lacks {', '.join(names)}."
             raise ModelError(message, hint=f'Name one as "{role}_token" in tokenizer_config.json.', path=path)
     return found
-
-
-def _is_byte_level(tokenizer: Tokenizer) -> bool:
-    parts = (tokenizer.normalizer, tokenizer.pre_tokenizer)
-    return any(b'"ByteLevel"' in part.__getstate__() for part in parts if part is not None)
 
 
 def _settings_in(path: Path) -> dict[str, object]:

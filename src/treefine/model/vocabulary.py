@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import cast
 
 import numpy as np
 from jaxtyping import Int
@@ -63,10 +64,8 @@ class Vocabulary:
         n_filled: Counter[tuple[str, Column]] = Counter()
         tagged: Counter[tuple[str, str, str]] = Counter()  # the form, tag and lemma script of each word
         for sentence in sentences:
-            counted["labels"].update(sentence.labels)
-            counted["upos"].update(sentence.upos)
-            counted["xpos"].update(sentence.xpos)
-            counted["feats"].update(sentence.feats)
+            for name in ("labels", "upos", "xpos", "feats"):
+                counted[name].update(getattr(sentence, name))
             scripts = tags_in(sentence, "lemma")
             counted["lemma"].update(filter(None, scripts))
             if sentence.treebank:
@@ -75,16 +74,15 @@ class Vocabulary:
                     n_filled[sentence.treebank, column] += sum(map(BLANK.__ne__, getattr(sentence, column)))
             tags = [rule_tag(tag, sentence.treebank) for tag in getattr(sentence, lemma_tag(columns))]
             tagged.update(each for each in zip(sentence.forms, tags, scripts, strict=True) if each[2])
-        counted["lemma"] = _at_least(max(fewest, FEWEST_LEMMAS), counted["lemma"])
-        counted["feats"] = _at_least(fewest, counted["feats"])
+        for name, least in (("lemma", max(fewest, FEWEST_LEMMAS)), ("feats", fewest)):
+            counted[name] = Counter({value: n for value, n in counted[name].items() if n >= least})
         for name in ("labels", "upos", "xpos"):
             counted[name].pop(BLANK, None)
         if len(counted["feats"]) == 1:  # the column is blank
             counted["feats"].pop(BLANK, None)
         if not counted["labels"]:
-            raise TreebankError(
-                "The treebank has no labels to learn.", hint="Use a treebank with a filled DEPREL column."
-            )
+            hint = "Use a treebank with a filled DEPREL column."
+            raise TreebankError("The treebank has no labels to learn.", hint=hint)
         names = {name: tuple(sorted(counter)) for name, counter in counted.items()}
         has_rules = {"lemma", lemma_tag(columns)} <= set(columns).difference(given)
         rules = LemmaRules.of(tagged, fewest=min(fewest, FEWEST_LEMMAS)) if has_rules else LemmaRules({})
@@ -121,8 +119,7 @@ class Vocabulary:
 
     def tags(self, column: Column) -> tuple[str, ...]:
         """Return the tags of a column; the first one has id 1. Those of LEMMA are scripts."""
-        names: tuple[str, ...] = getattr(self, column)
-        return names
+        return cast(tuple[str, ...], getattr(self, column))
 
     @cached_property
     def _lemma_rules(self) -> LemmaRules:
@@ -135,10 +132,6 @@ class Vocabulary:
     def treebank_id(self, treebank: str) -> int:
         """Return the number of a treebank, counted from 1; 0 for an unknown one."""
         return self._ids["treebanks"].get(treebank, -1) + 1
-
-
-def _at_least(fewest: int, counted: Counter[str]) -> Counter[str]:
-    return Counter({name: n for name, n in counted.items() if n >= fewest})
 
 
 def _blank_columns(n_filled: Mapping[tuple[str, Column], int], n_words: Mapping[str, int]) -> tuple[str, ...]:
@@ -174,8 +167,7 @@ def flat_arcs(
     >>> flat_arcs([Arcs((2, 0), ("det", "root")), Arcs((None,), ("root",))], Vocabulary(labels=("root",)))
     (array([ 2,  0, -1], dtype=int32), array([-1,  0, -1], dtype=int32))
     """
-    given = [NO_HEAD if head is None else head for each in arcs for head in each.heads]
-    heads = np.array(given, dtype=np.int32)
+    heads = np.array([NO_HEAD if head is None else head for each in arcs for head in each.heads], dtype=np.int32)
     labels = np.array(vocabulary.label_ids(list(chain.from_iterable(each.labels for each in arcs))), dtype=np.int32)
     labels[heads == NO_HEAD] = UNSEEN
     return heads, labels
@@ -190,9 +182,7 @@ def flat_tags(
     """
     ids = np.zeros((sum(map(len, sentences)), len(columns)), np.int32)
     for place, column in enumerate(columns):
-        ids[:, place] = vocabulary.tag_ids(
-            column, list(chain.from_iterable(tags_in(each, column) for each in sentences))
-        )
+        ids[:, place] = vocabulary.tag_ids(column, [tag for each in sentences for tag in tags_in(each, column)])
     return ids
 
 
@@ -200,9 +190,8 @@ def tags_in(sentence: Sentence, column: Column) -> Sequence[str]:
     """Return the values of a column as a model predicts them: scripts for lemmas, and "" for a missing value."""
     values: Sequence[str] = getattr(sentence, column)
     if column == "lemma":
-        return [
-            script_of(form, lemma) if lemma != BLANK else "" for form, lemma in zip(sentence.forms, values, strict=True)
-        ]
+        pairs = zip(sentence.forms, values, strict=True)
+        return [script_of(form, lemma) if lemma != BLANK else "" for form, lemma in pairs]
     if column == "feats" and set(values) != {BLANK}:
         return values
     return ["" if value == BLANK else value for value in values]
@@ -217,17 +206,12 @@ def tag_names(
     """
     found = []
     for column, numbers in zip(columns, ids, strict=True):
-        tags = vocabulary.tags(column)
-        found.append([tags[number] if number >= 0 else BLANK for number in numbers])
-    for place, column in enumerate(columns):
-        if f"{sentence.treebank} {column}" in vocabulary.blank:
-            found[place] = [BLANK] * len(sentence)
+        tags, is_blank = vocabulary.tags(column), f"{sentence.treebank} {column}" in vocabulary.blank
+        found.append([BLANK if is_blank or number < 0 else tags[number] for number in numbers])
     if "lemma" in columns and f"{sentence.treebank} lemma" not in vocabulary.blank:
         place, rules = columns.index("lemma"), ruled_scripts(vocabulary, columns, found, sentence)
-        forms = sentence.forms
-        found[place] = [
-            lemma_of(form, rule or script) for form, rule, script in zip(forms, rules, found[place], strict=True)
-        ]
+        chosen = zip(sentence.forms, rules, found[place], strict=True)
+        found[place] = [lemma_of(form, rule or script) for form, rule, script in chosen]
     return found
 
 

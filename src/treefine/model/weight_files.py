@@ -51,22 +51,16 @@ def read_pickled_weights(path: Path) -> dict[str, Tensor]:
 
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
-        if all(isinstance(name, str) and _is_plain(each) for name, each in weights.items()):
-            return {name: each.detach() for name, each in weights.items()}
+        for name, each in weights.items():
+            if not isinstance(name, str) or each.layout != torch.strided or each.is_quantized or each.is_meta:
+                raise TypeError(f"{name} is not a plain tensor")
+        return {name: each.detach() for name, each in weights.items()}
     except (OSError, MemoryError):
         raise
     except Exception:  # a faulty pickle can raise anything, and torch's message advises to run its code
-        pass
-    hint = "Download it again, or save the encoder as model.safetensors."
-    raise ModelError("The file is damaged, or it contains more than weights.", hint=hint, path=str(path))
-
-
-def _is_plain(weight: object) -> bool:
-    import torch
-
-    if not isinstance(weight, torch.Tensor):
-        return False
-    return weight.layout == torch.strided and not weight.is_quantized and not weight.is_meta
+        hint = "Download it again, or save the encoder as model.safetensors."
+        message = "The file is damaged, or it contains more than weights."
+        raise ModelError(message, hint=hint, path=str(path)) from None
 
 
 def read_json(path: Path) -> dict[str, Any]:
