@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from treefine.parsing.plan import Plan
     from treefine.treebank.files import Source
 
+    _Path = str | os.PathLike[str]
+
 View = TypeVar("View", bound="nn.Module")
 
 _CPU_PIECES = 1000  # in a batch of a transformer on a CPU; a larger batch does not fit into the cache
@@ -67,9 +69,11 @@ def parsing_model(model: ParserModel, device: torch.device, precision: Precision
         return view_of(model, ParserModel, encoder=encoder)
     if device.type != "cuda" or not has_kernels(device):
         return model
-    from treefine.fast.packed_encoder import PackedEncoder, dtype_of
+    import torch
 
-    return view_of(model, ParserModel, encoder=PackedEncoder(model.encoder, dtype_of(precision)))
+    from treefine.fast.packed_encoder import PackedEncoder
+
+    return view_of(model, ParserModel, encoder=PackedEncoder(model.encoder, getattr(torch, precision)))
 
 
 def training_model(model: ParserModel) -> ParserModel:
@@ -107,18 +111,11 @@ def is_int8_quick() -> bool:
     return bool(torch.backends.mkldnn.is_available() and has_them())  # type: ignore[no-untyped-call]
 
 
-def parse_file(
-    parser: Parser,
-    source: Source,
-    target: str | os.PathLike[str],
-    *,
-    format: str | None = None,
-    workers: int | None = None,
-) -> int:
+def parse_file(parser: Parser, source: Source, target: _Path, format: str | None, workers: int | None) -> int:
     """Parse a treebank file; see `Parser.parse_file`."""
     from treefine.fast.file_workers import parse_treebank_file
 
-    return parse_treebank_file(parser, source, target, format=format, workers=workers)
+    return parse_treebank_file(parser, source, target, format, workers)
 
 
 def view_of(module: nn.Module, kind: type[View], **parts: nn.Module | None) -> View:

@@ -46,9 +46,8 @@ _STREAMS: defaultdict[int, list[torch.cuda.Stream]] = defaultdict(list)  # by GP
 class Lane:
     """The slots for sentences up to some length. A lane creates a new slot if all are in use. Threads may share it."""
 
-    def __init__(self, step: PackedStep, room: Room, n_columns: int, n_searched: int, plan: Plan) -> None:
-        self.step, self.room, self.plan = step, room, plan
-        self.n_columns, self.n_searched = n_columns, n_searched
+    def __init__(self, engine: Engine, room: Room) -> None:
+        self.engine, self.room = engine, room
         self.free: list[Slot] = []
         self._is_open, self._lock = True, threading.Lock()
 
@@ -57,8 +56,9 @@ class Lane:
         with self._lock:
             slot = self.free.pop() if self.free else None
         if slot is None:
-            slot = Slot(self, Buffer(self.room, self.n_columns, self.n_searched, self.plan.device))
-        slot.buffer.fill(standing, numbers, last=self.plan.max_steps)
+            n_searched = min(self.room.sentences, max(4, SEARCHES // self.room.longest**2))
+            slot = Slot(self, Buffer(self.room, self.engine.n_columns, n_searched, self.engine.plan.device))
+        slot.buffer.fill(standing, numbers, last=self.engine.plan.max_steps)
         slot.start()
         return slot
 
@@ -109,7 +109,7 @@ class Slot:
         return torch.cuda.device(self.buffer.device) if self.is_cuda else nullcontext()
 
     def _run(self) -> torch.Tensor:
-        return in_one_tensor(self.lane.step(self.buffer.inputs(), self.buffer.room, self.buffer.n_searched))
+        return in_one_tensor(self.lane.engine.step(self.buffer.inputs(), self.buffer.room, self.buffer.n_searched))
 
     def _capture_stream(self) -> torch.cuda.Stream:
         """Return a stream that no other slot uses, if possible that of a dropped slot.
@@ -167,16 +167,10 @@ class Engine:
         self.n_positions = settings.encoder.n_positions
         self.most = most_pieces_of_word(self.n_positions)
         self.special = (subwords.cls_id, subwords.pad_id, subwords.sep_id)
-        self._step, self._lock, self._has_warned = PackedStep(plan), threading.Lock(), False
+        self.step, self._lock, self._has_warned = PackedStep(plan), threading.Lock(), False
         rooms = tuple(room._replace(longest=min(room.longest, self.n_positions)) for room in rooms)
         self.longest = max(room.longest for room in rooms)  # in pieces; a longer sentence is parsed alone
-        self.lanes = self._new_lanes(rooms)
-
-    def _new_lanes(self, rooms: Iterable[Room]) -> list[Lane]:
-        return [
-            Lane(self._step, room, self.n_columns, min(room.sentences, max(4, SEARCHES // room.longest**2)), self.plan)
-            for room in rooms
-        ]
+        self.lanes = [Lane(self, room) for room in rooms]
 
     def replace_lanes(self, lanes: list[Lane], *, with_smaller: bool) -> None:
         """Close these lanes and create new ones, with buffers half as large if `with_smaller`.
@@ -191,9 +185,9 @@ class Engine:
             rooms = [lane.room for lane in lanes]
             if with_smaller:
                 rooms = [room.halved() for room in rooms]
-                encoder = self._step.encoder  # sentences that bypass the engine get the same vectors as in its buffers
+                encoder = self.step.encoder  # sentences that bypass the engine get the same vectors as in its buffers
                 encoder.rooms = [room.halved() for room in encoder.rooms]
-            self.lanes = self._new_lanes(rooms)
+            self.lanes = [Lane(self, room) for room in rooms]
             if with_smaller and not self._has_warned:
                 self._has_warned = True
                 message = "The GPU ran out of memory. Parsing continues with smaller buffers and may be slower."
@@ -228,9 +222,8 @@ class Engine:
             while block := list(islice(items, next(sizes))):
                 held.append(block)
                 ours = list(filter(is_ours, block))
-                arcs = [item.initial for item in ours]
-                own_sentences = [item.sentence for item in ours]
-                yield pack(own_sentences, subwords, vocabulary, tags, read=plan.read_columns, arcs=arcs)
+                arcs, own = [item.initial for item in ours], [item.sentence for item in ours]
+                yield pack(own, subwords, vocabulary, tags, read=plan.read_columns, arcs=arcs)
 
         def found_trees() -> Iterator[PackedTrees]:
             try:
@@ -406,20 +399,14 @@ class _Run:
         """Parse a sentence by itself, as `parsing.batches` does."""
         standing, plan, subwords = self.standing, self.plan, self.plan.model.subwords
         row = number - standing.first
-        n_words, start, piece_start = (
-            int(each[row]) for each in (standing["n_words"], standing.word_starts, standing.piece_starts)
-        )
+        starts = standing["n_words"], standing.word_starts, standing.piece_starts
+        n_words, start, piece_start = (int(each[row]) for each in starts)
         words = slice(start, start + n_words)
         firsts = (piece_start + standing["first_places"][words][1:]).tolist()
         ends = [*firsts[1:], piece_start + int(standing["n_pieces"][row]) - 1]
         pieces = [standing["pieces"][a:b].tolist() for a, b in zip(firsts, ends, strict=True)]
-        inputs = PieceInputs.of(
-            [pieces],
-            cls_id=subwords.cls_id,
-            sep_id=subwords.sep_id,
-            pad_id=subwords.pad_id,
-            n_positions=self.engine.n_positions,
-        )
+        special = {"cls_id": subwords.cls_id, "sep_id": subwords.sep_id, "pad_id": subwords.pad_id}
+        inputs = PieceInputs.of([pieces], **special, n_positions=self.engine.n_positions)
         heads, labels, tags = (
             torch.from_numpy(standing[name][words].astype(np.int64))[None] for name in ("heads", "labels", "tags")
         )

@@ -122,6 +122,20 @@ class FilePart(NamedTuple):
         return [*map(with_newdoc, found[:1]), *found[1:]] if self.names_file else found
 
 
+class _Block(NamedTuple):
+    """A part on its way through a run."""
+
+    part: FilePart
+    n_sentences: int
+    n_before: int  # sentences of its file before it
+    skip: int  # sentences of it that are not written
+    is_start: bool  # of the output
+
+    def sentences(self) -> Iterator[Sentence]:
+        """Yield the sentences, numbered as in their file."""
+        return islice(self.part.sentences(number=self.n_before + 1), self.n_sentences)
+
+
 class PackedPart(NamedTuple):
     """The sentences of a part before its first fault. Faults and warnings count sentences from the part's start."""
 
@@ -168,15 +182,12 @@ class Scribe:
         )
         return PackedPart(packed, fault, (untagged, unknown), bypasses_engine, lost)
 
-    def write(
-        self, part: FilePart, trees: PackedTrees, n_sentences: int, skip: int = 0, is_start: bool = False
-    ) -> WrittenPart:
-        """Write the first `n_sentences` of a part with their trees, without the first `skip` of them."""
-        settings = self._settings
-        converted = map(part.converted, islice(part.sentences(), n_sentences))
-        sentences = (replace(each, treebank=settings.treebank) for each in converted)
+    def write(self, block: _Block, trees: PackedTrees) -> WrittenPart:
+        """Write the sentences of a block with their trees."""
+        settings, part = self._settings, block.part
+        sentences = (replace(each, treebank=settings.treebank) for each in map(part.converted, block.sentences()))
         found = filled(sentences, trees, settings.vocabulary, settings.tags, replaces_tags=settings.replaces_tags)
-        return write_part(part.named(found)[skip:], is_start=is_start)
+        return write_part(part.named(found)[block.skip :], is_start=block.is_start)
 
 
 def write_part(sentences: Sequence[Sentence], *, is_start: bool) -> WrittenPart:
@@ -193,11 +204,9 @@ def missing_tags(sentence: Sentence, columns: Sequence[Column]) -> TreebankError
     return sentence.error(message, hint="Its tree will be less accurate.")
 
 
-def default_workers(n_cores: int | None = None) -> int:
-    """Return the default number of workers for `n_cores` cores, or for the cores that this process may use."""
-    if n_cores is None:
-        n_cores = usable_cores()
-    return max(0, min(_MOST_WORKERS, n_cores - _OTHER_CORES))
+def default_workers() -> int:
+    """Return the default number of workers for the cores that this process may use."""
+    return max(0, min(_MOST_WORKERS, usable_cores() - _OTHER_CORES))
 
 
 class WorkerPool:
@@ -296,16 +305,6 @@ class FileParser:
             raise run.fault
 
 
-class _Block(NamedTuple):
-    """A part on its way through a run."""
-
-    part: FilePart
-    n_sentences: int
-    n_before: int  # sentences of its file before it
-    skip: int  # sentences of it that are not written
-    is_start: bool  # of the output
-
-
 class _Run:
     """The parts of one output: read ahead, parsed in order, written meanwhile."""
 
@@ -328,8 +327,7 @@ class _Run:
         while True:
             for trees in self._trees(engine):
                 block = self._parsing.popleft()
-                part, n_sentences, _, skip, is_start = block
-                self._writing.append((block, self._pool.submit(Scribe.write, part, trees, n_sentences, skip, is_start)))
+                self._writing.append((block, self._pool.submit(Scribe.write, block, trees)))
                 yield from self._finished(n_left=self._pool.ahead)
             yield from self._finished(n_left=0)
             if self._bypassing is None:
@@ -342,7 +340,7 @@ class _Run:
         try:
             yield from engine(self._packed())
         except NoMemoryError as error:
-            raise error.named(chain.from_iterable(map(_numbered, self._parsing))) from error
+            raise error.named(chain.from_iterable(map(_Block.sentences, self._parsing))) from error
 
     def _packed(self) -> Iterator[Packed]:
         """Yield the input of the engine, up to a part that it does not support."""
@@ -404,14 +402,9 @@ class _Run:
 
     def _parsed_here(self, block: _Block) -> WrittenPart:
         """Parse a part that the engine does not support."""
-        parsed = block.part.named(self._parse(map(block.part.converted, _numbered(block))))[block.skip :]
+        parsed = block.part.named(self._parse(map(block.part.converted, block.sentences())))[block.skip :]
         self._report.on_sentences(len(parsed))
         return write_part(parsed, is_start=block.is_start)
-
-
-def _numbered(block: _Block) -> Iterator[Sentence]:
-    """Yield the sentences of a block, numbered as in their file."""
-    return islice(block.part.sentences(number=block.n_before + 1), block.n_sentences)
 
 
 def _moved(error: TreebankError, n_before: int) -> TreebankError:
@@ -421,12 +414,7 @@ def _moved(error: TreebankError, n_before: int) -> TreebankError:
 
 
 def parse_treebank_file(
-    parser: Parser,
-    source: Source,
-    target: str | os.PathLike[str],
-    *,
-    format: str | None = None,
-    workers: int | None = None,
+    parser: Parser, source: Source, target: str | os.PathLike[str], format: str | None, workers: int | None
 ) -> int:
     """Parse a treebank file; see `Parser.parse_file`."""
     if workers is not None and workers < 0:

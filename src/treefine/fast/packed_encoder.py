@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from treefine.config import Precision, RelationSettings
+from treefine.config import RelationSettings
 from treefine.fast.fused_attention import FusedAttention, Rows
 from treefine.model.attention import (
     Attend,
@@ -32,14 +32,6 @@ from treefine.model.batch import Graphs, PieceInputs
 from treefine.model.encoder import TransformerEncoder
 
 SPECIAL, FIRST, REST = 0, 1, 2  # kinds of pieces: CLS, SEP or unused; first piece of a word, or ROOT; other piece
-
-
-_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-
-
-def dtype_of(precision: Precision) -> torch.dtype:
-    """Return the torch dtype of a precision."""
-    return _DTYPES[precision]
 
 
 class Room(NamedTuple):

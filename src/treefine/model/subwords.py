@@ -43,12 +43,13 @@ class Subwords:
         tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text; the library does not save this
         self.tokenizer = tokenizer
         self.special = _special_pieces(tokenizer, settings or {}, path)  # "cls" -> "[CLS]", "pad" -> "[PAD]", …
-        ids = {role: int(tokenizer.token_to_id(piece)) for role, piece in self.special.items()}
+        all_ids = tokenizer.get_vocab()
+        ids = {role: all_ids[piece] for role, piece in self.special.items()}
         self.cls_id, self.sep_id, self.unk_id = ids["cls"], ids["sep"], ids["unk"]
         self.pad_id = ids.get("pad", self.unk_id)  # padding is masked anyway
         self.mask_id = ids.get("mask")
         self._markers = {self.cls_id, self.sep_id, self.pad_id, self.mask_id} - {self.unk_id, None}
-        self._n_ids = 1 + max(tokenizer.get_vocab().values())
+        self._n_ids = 1 + max(all_ids.values())
         parts = (tokenizer.normalizer, tokenizer.pre_tokenizer)
         self.is_byte_level = any(b'"ByteLevel"' in part.__getstate__() for part in parts if part is not None)
         self._cache: dict[str, tuple[int, ...]] = {}

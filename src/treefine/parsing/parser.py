@@ -349,7 +349,7 @@ class Parser:
         `source` and `format` are as in `read_treebank`. On a GPU, `workers` processes read and write files while the
         model runs. The default is about one per core if the file is long enough. On a CPU there are no workers.
         """
-        return fast.parse_file(self, source, target, format=format, workers=workers)
+        return fast.parse_file(self, source, target, format, workers)
 
     def stream_chunks(self, chunks: Iterable[str]) -> Iterator[Parse]:
         """Parse one text that comes in chunks, such as an open file. Chunk borders make no difference."""
