@@ -30,7 +30,6 @@ WITH_OPTIONS = {
     "bundle": "bundle",
     "speed": "speed.parsers",
     "files": "speed.files",
-    "around": "speed.files",
     "training_speed": "speed.training",
     "load": "server.load",
     "kills": "kills",

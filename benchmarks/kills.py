@@ -5,19 +5,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
-import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,41 +33,15 @@ SAMPLE = ROOT / "tests" / "data" / "en_ewt-sample.conllu"
 INTERVAL = 0.002  # seconds between two looks at the output folder
 MOST_KILLS = 4  # of one run
 MOST_SECONDS = 300.0  # a run that takes longer hangs
-RECIPE = """
-[treebank]
-train = ["{folder}/train.conllu"]
-dev = "{folder}/dev.conllu"
-[encoder]
-fine_tune_from = "{folder}/tiny"
-[segmenter]
-epochs = 2
-[segmenter.network]
-run_hidden = 8
-char_hidden = 8
-[training]
-epochs = 3
-batch_pieces = 500
-checkpoint_minutes = 0
-"""
 
 
 class Undisturbed(NamedTuple):
-    """A command whose outputs lie in the folder `out`, and what it does if nothing disturbs it."""
+    """A command whose outputs are in the folder `out`, and what it does if nothing disturbs it."""
 
     arguments: Sequence[str]
     files: dict[str, str]  # checksum by name
     seconds: float
     changes: int  # how often the set of files changed
-
-
-@dataclass
-class Tally:
-    """Counts for one command."""
-
-    runs: int = 0
-    kills: int = 0
-    different: list[str] = field(default_factory=list)  # of each differing run: which files differ, or the error
-    left_over: list[str] = field(default_factory=list)  # files that the undisturbed run does not have
 
 
 @command(
@@ -94,7 +67,7 @@ def measure_kills(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         lines = command_lines(Path(scratch), options.model)
         for name in filter(lines.__contains__, options.only):
-            result[name] = vars(killed_often(name, lines[name], Path(scratch), options))
+            result[name] = killed_often(name, lines[name], Path(scratch), options)
     if "serve" in options.only:
         result["serve"] = server_killed(options)
     config = {"device": "cpu", **model_fields(options.model), "seed": options.seed, "workers": options.workers}
@@ -108,11 +81,7 @@ def command_lines(folder: Path, model: str) -> dict[str, list[list[str]]]:
     write_treebank(sentences * 2, source)
     for number, path in enumerate(texts):
         path.write_text(text_of(sentences[number :: len(texts)]), encoding="utf-8")
-    short = [each for each in sentences if 2 < len(each) < 40]
-    write_treebank(short[8:], folder / "train.conllu")
-    write_treebank(short[:8], folder / "dev.conllu")
-    import_module("tests.support.tiny").tiny_parser().save(folder / "tiny")
-    (folder / "recipe.toml").write_text(RECIPE.format(folder=folder), encoding="utf-8")
+    recipe = import_module("tests.support.trainings").write_recipe(folder, "recipe")
     common = ["--model", model, "--batch-pieces", "60", "--device", "cpu"]  # written in many small chunks
     return {
         "parse": [
@@ -121,44 +90,46 @@ def command_lines(folder: Path, model: str) -> dict[str, list[list[str]]]:
             [*map(str, texts), "--format", "html", "-o", "out/", *common],
         ],
         "refine": [[source, "-o", "out/trees.conllu.gz", "--confidence", *common]],
-        "train": [[str(folder / "recipe.toml"), "--output", "out", "--device", "cpu"]],
+        "train": [[str(recipe), "--output", "out", "--device", "cpu"]],
     }
 
 
-def killed_often(name: str, lines: Sequence[Sequence[str]], scratch: Path, options: argparse.Namespace) -> Tally:
-    """Run the commands in turn, killing each run a few times, until there were as many kills as wanted."""
-    ways = [undisturbed([name, *line], scratch) for line in lines]
-    tally, number = Tally(), 0
+def killed_often(
+    name: str, lines: Sequence[Sequence[str]], scratch: Path, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Run the commands in turn, killing each run a few times, until there were as many kills as wanted.
 
-    def run(number: int) -> None:
+    Return the numbers of runs and kills, what differed in each differing run, and the files that were left over.
+    """
+    ways = [undisturbed([name, *line], scratch) for line in lines]
+    different: list[str] = []
+    left_over: list[str] = []
+
+    def run(number: int) -> int:
         way, rng = ways[number % len(ways)], random.Random(f"{options.seed} {name} {number}")
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
             kills, fault = killed_run(way, Path(folder), rng)
             files = {} if fault else checksums(Path(folder, "out"))
         differing = sorted(each for each, checksum in way.files.items() if files.get(each) != checksum)
-        tally.runs += 1
-        tally.kills += kills
-        tally.left_over += sorted(files.keys() - way.files.keys())
+        left_over.extend(sorted(files.keys() - way.files.keys()))
         if fault or differing:
-            tally.different.append(fault or ", ".join(differing))
+            different.append(fault or ", ".join(differing))
+        return kills
 
+    runs = kills = 0
     with ThreadPoolExecutor(options.workers) as pool:
-        while tally.kills < options.moments:  # a run that ends first is not killed
-            list(pool.map(run, range(number, number + options.workers)))
-            number += options.workers
-    return tally
+        while kills < options.moments:  # a run that ends first is not killed
+            kills += sum(pool.map(run, range(runs, runs + options.workers)))
+            runs += options.workers
+    return {"runs": runs, "kills": kills, "different": different, "left_over": left_over}
 
 
 def undisturbed(arguments: Sequence[str], scratch: Path) -> Undisturbed:
     """Run a command to its end."""
     with tempfile.TemporaryDirectory(dir=scratch) as name:
-        folder, started, changes = Path(name), time.perf_counter(), 0
+        folder, started = Path(name), time.perf_counter()
         process = started_run(arguments, folder)
-        names = names_in(folder)
-        while process.poll() is None:
-            before, names = names, names_in(folder)
-            changes += before != names
-            time.sleep(INTERVAL)
+        changes = sum(changes_in(folder, process))
         if process.returncode:
             raise TreefineError(f"treefine {arguments[0]} failed without being killed.", hint=_last_line(folder))
         return Undisturbed(arguments, checksums(folder / "out"), time.perf_counter() - started, changes)
@@ -166,31 +137,36 @@ def undisturbed(arguments: Sequence[str], scratch: Path) -> Undisturbed:
 
 def killed_run(way: Undisturbed, folder: Path, rng: random.Random) -> tuple[int, str]:
     """Run a command with some kills, then to its end; return the number of kills, and the error of the last run."""
-    kills = 0
-    for _ in range(rng.randint(1, MOST_KILLS)):
-        process = started_run([*way.arguments, *(["--resume"] if kills else [])], folder)
-        end, left = time.perf_counter() + rng.uniform(0, way.seconds), 0
-        if rng.random() < 0.5:  # at a change of files
+    n_kills = rng.randint(1, MOST_KILLS)
+    for number in range(n_kills + 1):
+        process = started_run([*way.arguments, *(["--resume"] if number else [])], folder)
+        end, left = time.perf_counter() + rng.uniform(0, way.seconds), float("inf")
+        if number == n_kills:
+            end = time.perf_counter() + MOST_SECONDS
+        elif rng.random() < 0.5:  # at a change of files
             end, left = float("inf"), rng.randint(1, max(1, way.changes))
-        names = names_in(folder)
-        while process.poll() is None and time.perf_counter() < end:
-            before, names = names, names_in(folder)
-            left -= before != names
-            if left == 0 and end == float("inf"):
+        for is_changed in changes_in(folder, process):
+            left -= is_changed
+            if not left or time.perf_counter() >= end:
                 break
-            time.sleep(INTERVAL)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         if (code := process.wait()) != -signal.SIGKILL:
-            return kills, f"exit code {code}: {_last_line(folder)}" if code else ""
-        kills += 1
-    process = started_run([*way.arguments, "--resume"], folder)
-    try:
-        code = process.wait(MOST_SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        return kills, f"no end after {MOST_SECONDS:.0f} s"
-    return kills, f"exit code {code}: {_last_line(folder)}" if code else ""
+            return number, f"exit code {code}: {_last_line(folder)}" if code else ""
+    return n_kills, f"no end after {MOST_SECONDS:.0f} s"
+
+
+def changes_in(folder: Path, process: subprocess.Popen[bytes]) -> Iterator[bool]:
+    """Yield repeatedly, while a process runs, whether files appeared in its output folder or disappeared."""
+
+    def names() -> set[str]:
+        return {f"{place}/{name}" for place, _, names in os.walk(folder / "out") for name in names}
+
+    after = names()
+    while process.poll() is None:
+        before, after = after, names()
+        yield before != after
+        time.sleep(INTERVAL)
 
 
 def started_run(arguments: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
@@ -205,28 +181,16 @@ def started_run(arguments: Sequence[str], folder: Path) -> subprocess.Popen[byte
         )
 
 
-def names_in(folder: Path) -> frozenset[str]:
-    """Return the paths of all files in the output folder, which may change while it is read."""
-    return frozenset(os.path.join(place, name) for place, _, names in os.walk(folder / "out") for name in names)  # noqa: PTH118
-
-
 def checksums(folder: Path) -> dict[str, str]:
     """Return the checksums of all files in a folder, without the times in them and without logs for TensorBoard."""
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and "tfevents" not in path.name]
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(
-            WITHOUT_TIMES.get(path.name, Path.read_bytes)(path)
-        ).hexdigest()
-        for path in paths
-    }
-
-
-def _metrics(path: Path) -> bytes:
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return json.dumps([{name: each for name, each in row.items() if "second" not in name} for row in rows]).encode()
-
-
-WITHOUT_TIMES: dict[str, Callable[[Path], bytes]] = {"metrics.jsonl": _metrics}
+    found = {}
+    for path in folder.rglob("*"):
+        if path.is_file() and "tfevents" not in path.name:
+            content = path.read_bytes()
+            if path.name == "metrics.jsonl":
+                content = re.sub(rb'"\w*second\w*": [\d.e+-]+', b"", content)
+            found[path.relative_to(folder).as_posix()] = hashlib.sha256(content).hexdigest()
+    return found
 
 
 def _last_line(folder: Path) -> str:

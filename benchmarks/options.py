@@ -50,7 +50,6 @@ PREDICTIONS_FOLDER = option("--predictions", type=Path, default=PREDICTIONS, hel
 DEVICE = option("--device", default=None, help="cpu or cuda (default: a GPU if there is one)")
 CPU_OR_CUDA = DEVICE.but(choices=["cpu", "cuda"], default="cpu", help="default: cpu")
 ROUNDS = count("--rounds", 3, "number of rounds; in each, all systems take a turn")
-SET = option("--set", action="append", default=[], metavar="KEY=VALUE", help="change one setting; may be repeated")
 THREADS = count("--threads", 2, "number of threads of each parser")
 PYTHON = option(
     "--python",

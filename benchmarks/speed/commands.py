@@ -25,7 +25,7 @@ from treefine.evaluation.scores import load_pair
 from treefine.evaluation.significance import compare
 
 TRAIN, DEV = (TREEBANKS / "en_ewt" / f"{split}.conllu.xz" for split in ("train", "dev"))
-OUTPUTS = ("report.html", "report.json", "report.csv")
+OUTPUTS = ("report.html", "report.json")
 TEXT = "I tried for hours, but none of the words answered."
 Cell = tuple[str, str, int | None, str]
 

@@ -6,25 +6,19 @@ import argparse
 import lzma
 import statistics
 import tempfile
-import time
-from collections.abc import Iterable, Iterator
 from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from benchmarks.options import CPU_OR_CUDA, MODEL, ROUNDS, ROWS_FILE, TREEBANKS_FOLDER, command, count, option
+from benchmarks.options import CPU_OR_CUDA, MODEL, ROUNDS, ROWS_FILE, TREEBANKS_FOLDER, command, count
 from benchmarks.peers.treefine_parser import same_trees
 from benchmarks.rows import english_path, model_fields, save_row, torch_fields
 from benchmarks.speed.parsers import STOP_ABOVE
 from benchmarks.timing import in_turn
 from treefine import Parser
-from treefine.fast.file_workers import FileParser, FilePart, FileReport, WorkerPool, WorkerSettings, default_workers
-from treefine.fast.packed import Packed, PackedTrees
-from treefine.treebank.conllu import cut_treebank, read_treebank
-from treefine.treebank.sentence import Sentence
+from treefine.fast.file_workers import default_workers
+from treefine.treebank.conllu import read_treebank
 
 WAYS = {"to convergence": 1.0, f"stop above {STOP_ABOVE}": STOP_ABOVE}  # values of stop_above
 
@@ -87,69 +81,3 @@ def measure_files(options: argparse.Namespace) -> None:
 def _sizes(once: bytes, copies: int) -> tuple[int, int]:
     """Return the numbers of words and sentences in this many copies of a treebank."""
     return sum(map(len, read_treebank(BytesIO(once)))) * copies, once.count(b"\n\n") * copies
-
-
-@command(
-    MODEL,
-    option("--workers", type=int, nargs="+", default=[0, 1, 2], help="numbers of worker processes (default: 0 1 2)"),
-    count("--copies", 5, "number of copies of en_ewt test"),
-    TREEBANKS_FOLDER,
-    ROWS_FILE,
-)
-def measure_around(options: argparse.Namespace) -> None:
-    """Measure the speed of the work outside the model by the number of workers; write one row.
-
-    python -m benchmarks around --workers 0 1 2 --copies 5
-
-    Copies of en_ewt test are read, tokenised, filled in and written with the bundled model's vocabulary. Instead of the
-    model, an engine attaches each word to the previous one without delay.
-    """
-    once = lzma.open(english_path(options.treebanks, "test")).read()
-    model = Parser.from_pretrained(options.model, device="cpu").model
-    settings = WorkerSettings.of(Parser(model, device="cpu"))
-    assert settings is not None
-    n_words, n_sentences = _sizes(once, options.copies)
-    rates = {}
-    for n_workers in options.workers:
-        took, of_ours = _seconds_around(settings, once, options.copies, n_workers, len(model.settings.tags.columns))
-        rates[str(n_workers)] = {
-            "sentences_per_second": round(n_sentences / took),
-            "words_per_second": round(n_words / took),
-            "microseconds_per_word_here": round(1e6 * of_ours / n_words, 2),  # CPU time of this process
-        }
-    config = {"treebank": "en_ewt test", "copies": options.copies, "words": n_words, "sentences": n_sentences}
-    save_row("around", config, {"workers": rates}, path=options.rows)
-
-
-def _seconds_around(
-    settings: WorkerSettings, once: bytes, copies: int, n_workers: int, n_columns: int
-) -> tuple[float, float]:
-    """Return the seconds from the bytes of a file in memory to the bytes to write, and the CPU time of this process."""
-
-    def engine(blocks: Iterable[Packed]) -> Iterator[PackedTrees]:
-        return (_chain_trees(packed, n_columns) for packed in blocks)
-
-    def parse(sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-        raise AssertionError("the input has no decisions")
-
-    def run(data: bytes) -> int:
-        parts = (FilePart(each, "test.conllu", "conllu") for each in cut_treebank(BytesIO(data), "test.conllu"))
-        return sum(len(text.encode()) for text in files.texts(parts, FileReport()))
-
-    with FileParser(WorkerPool(settings, n_workers, start_after=0), engine, parse) as files:
-        run(once * max(1, n_workers // 4))  # a warm-up: all workers have started
-        data = once * copies
-        start, ours = time.perf_counter(), time.process_time()
-        n_bytes = run(data)
-        took, ours = time.perf_counter() - start, time.process_time() - ours
-    if n_bytes < 0.9 * len(data):
-        raise AssertionError("some text was not written")
-    return took, ours
-
-
-def _chain_trees(packed: Packed, n_columns: int) -> PackedTrees:
-    """Attach each word to the previous one, with the first label and the first tags."""
-    n_words = len(packed.counts)
-    starts = np.cumsum(packed.lengths) - packed.lengths
-    heads = np.arange(n_words, dtype=np.int32) - np.repeat(starts, packed.lengths).astype(np.int32)
-    return PackedTrees(heads, np.zeros(n_words, np.int32), np.ones((n_words, n_columns), np.int32))

@@ -94,10 +94,7 @@ def random_sentences(number: int, n_words: int, size: str, *, seed: int = 1) -> 
     found = []
     for row in range(number):
         forms = [f"s{stem}{'x' * long}" for stem, long in zip(stems[row], is_long[row], strict=True)]
-        heads = [
-            0,
-            *(int(rng.integers(1, word)) for word in range(2, n_words + 1)),
-        ]  # a tree: heads come before their dependents
+        heads = [0, *(int(rng.integers(1, word)) for word in range(2, n_words + 1))]  # a tree: heads come first
         labels = ["root", *(str(each) for each in rng.choice(LABELS[1:], n_words - 1))]
         sentence = Sentence.of_words(forms, upos=[str(each) for each in rng.choice(TAGS, n_words)])
         found.append(replace(sentence.with_graph(Graph.of_words(heads, labels)), number=row + 1))

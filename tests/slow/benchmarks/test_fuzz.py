@@ -36,12 +36,10 @@ def test_a_short_run_over_all_commands_and_routes_finds_no_faults(tmp_path, monk
     [
         (Outcome(0, b"", "", None, RIGHT), None),
         (Outcome(0, b"", "", None, RIGHT | {"out.conllu": ONE}), "lost"),
-        (Outcome(0, b"", "", None, RIGHT | {"in.conllu": ONE}), "lost"),
         (Outcome(0, b"", "", None, RIGHT | {"out.conllu.part": b""}), "other"),
         (Outcome(0, b"", "UserWarning: x", None, RIGHT), "other"),
         (Outcome(1, b"", "treefine: message\n", None, CONVERT.files), None),
         (Outcome(1, b"", "treefine: message\n", None, RIGHT), "other"),
-        (Outcome(1, b"", "", None, CONVERT.files), "other"),
         (Outcome(1, b"", "", ValueError(), CONVERT.files), "crash"),
         (Outcome(139, b"", "", None, CONVERT.files), "crash"),
     ],

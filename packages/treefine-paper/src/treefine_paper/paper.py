@@ -109,15 +109,6 @@ Average 88.94 89.13 92.10 92.23 92.46 92.16
 )
 UAS_AVERAGES = {model: each.score for model, each in UAS.pop("Average").items()}
 
-# Test scores by treebank and model, UAS before LAS, of the models that need no other parser.
-TEST = {
-    code: {model: (UAS[code][model].score, LAS[code][model].score) for model in ("SynTr", "Empty+RNGTr", "SynTr+RNGTr")}
-    for code in LAS
-}
-
-# The share of SynTr's UAS errors that SynTr+RNGTr removes, as printed.
-UAS_REDUCTIONS = {code: models["SynTr+RNGTr"].reduction or 0.0 for code, models in UAS.items()}
-
 
 # Table 1, dev of tr_imst: model, T, stop, UAS, LAS.
 GRID = (
