@@ -113,24 +113,36 @@ def pages(pages_of_module):
 
 
 @pytest.fixture
-def open_studio(desk, pages, tmp_path, monkeypatch):
-    """Return a function that opens texts as files of a studio."""
-    monkeypatch.setattr(document, "_PAUSE", 0.0)  # seconds between two times that the file is written
-    address, app = desk
+def open_project(tmp_path):
+    """Return a function that opens texts as the files of a project; after the test, all are closed."""
     projects = []
 
     def make(*texts, **options):
-        texts = texts or (TREES,)
-        paths = [tmp_path / f"{name}.conllu" for name, _ in zip("abcd", texts, strict=False)]
-        for path, text in zip(paths, texts, strict=True):
-            path.write_text(text)
+        folder = tmp_path / f"project {len(projects)}"
+        folder.mkdir()
+        paths = [folder / f"{name}.conllu" for name, _ in zip("abcd", texts or (TREES,), strict=False)]
+        for path, text in zip(paths, texts or (TREES,), strict=True):
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
         projects.append(Project([Document(path) for path in paths], **options))
-        app.app = create_studio(projects[-1])
-        return Studio(address, projects[-1], pages)
+        return projects[-1]
 
     yield make
     for each in projects:
         each.close()
+
+
+@pytest.fixture
+def open_studio(desk, pages, open_project, monkeypatch):
+    """Return a function that opens texts as files of a studio."""
+    monkeypatch.setattr(document, "_PAUSE", 0.0)  # seconds between two times that the file is written
+    address, app = desk
+
+    def make(*texts, **options):
+        project = open_project(*texts, **options)
+        app.app = create_studio(project)
+        return Studio(address, project, pages)
+
+    return make
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-// Measurements of the studio's page, for browser tests: places in the drawing, colours, and the names of controls.
+// Measurements of the studio's page, for browser tests: places in the drawing, and the names of controls.
 ({
   /** Return the parts of each arc as they are drawn, in pixels of the drawing; a label is a box. */
   parts() {
@@ -52,33 +52,6 @@
     );
   },
 
-  /** Return the contrast of texts with the colours behind them, by selector; 0 if there is no such element. */
-  contrasts(selectors) {
-    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-    const colour = (text) => {
-      canvas.clearRect(0, 0, 1, 1);
-      canvas.fillStyle = text;
-      canvas.fillRect(0, 0, 1, 1);
-      return [...canvas.getImageData(0, 0, 1, 1).data];
-    };
-    const above = (element) => (element ? [element, ...above(element.parentElement)] : []);
-    const linear = (value) => (value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
-    const luminance = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
-    const contrast = (name) => {
-      const [selector, pseudo] = name.split("::");
-      const element = document.querySelector(selector);
-      if (!element) return 0;
-      const style = getComputedStyle(element, pseudo && `::${pseudo}`);
-      const own = colour(element instanceof SVGElement ? style.fill : style.color);
-      const behind = above(element).map((each) => colour(getComputedStyle(each).backgroundColor)).find(([, , , a]) => a === 255);
-      const opacity = above(element).reduce((share, each) => share * getComputedStyle(each).opacity, 1);
-      const shown = own.map((value, index) => value * opacity + behind[index] * (1 - opacity));
-      const [low, high] = [luminance(shown), luminance(behind)].sort((a, b) => a - b);
-      return (high + 0.05) / (low + 0.05);
-    };
-    return Object.fromEntries(selectors.map((each) => [each, contrast(each)]));
-  },
-
   /** Return the name and the height of each visible control; a small one is inside of its label. */
   controls() {
     const all = document.querySelectorAll("button, input, select, textarea, a, summary, [role=listbox], [role=option]");
@@ -88,14 +61,5 @@
       const target = each.matches("[type=checkbox], [type=radio], [type=range]") ? each.labels[0] : each;
       return { html: each.outerHTML, name: name.trim(), height: target.getBoundingClientRect().height };
     });
-  },
-
-  /** Return the number of elements that move when something changes. */
-  moving() {
-    const isMoving = (each) => {
-      const { transitionDuration, animationName, scrollBehavior } = getComputedStyle(each);
-      return transitionDuration !== "0s" || animationName !== "none" || scrollBehavior !== "auto";
-    };
-    return [...document.querySelectorAll("*")].filter(isMoving).length + document.getAnimations().length;
   },
 })

@@ -16,7 +16,7 @@ from functools import lru_cache
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -28,7 +28,6 @@ from treefine.treebank.edits import set_comment
 from treefine.treebank.files import COMPRESSED, not_written, open_input, open_output
 from treefine.treebank.sentence import CONLLU, Sentence
 
-Status = Literal["open", "done", "doubtful"]
 STATUS_COMMENT = "treefine_status"
 VERSION = 1  # of the records of a journal
 _STATUS = re.compile(rf"^# *{STATUS_COMMENT} *= *(done|doubtful) *\r?$", re.MULTILINE)
@@ -59,10 +58,9 @@ class Revision:
 
     def record(self) -> dict[str, Any]:
         """Return the change for the journal. The texts before it follow from the records before."""
-        record: dict[str, Any] = {"record": "change", "id": self.id, "what": self.what, "kind": self.kind}
-        if self.is_follow_up:
-            record["follow_up"] = True
-        return record | {"replaced": [key for key, _ in self.before], "by": [list(entry) for entry in self.after]}
+        record = {"record": "change", "id": self.id, "what": self.what, "kind": self.kind}
+        places = {"replaced": [key for key, _ in self.before], "by": [list(entry) for entry in self.after]}
+        return record | {"follow_up": self.is_follow_up} | places
 
 
 class Journal:
@@ -215,9 +213,8 @@ class Document:
             lock.acquire()
         except Timeout as error:
             hint = "Close it there first (Ctrl-C in its terminal)."
-            raise TreebankError(
-                "Another treefine annotate has opened this file.", path=str(self.path), hint=hint
-            ) from error
+            message = "Another treefine annotate has opened this file."
+            raise TreebankError(message, path=str(self.path), hint=hint) from error
         return lock
 
     def _archive(self) -> None:
@@ -238,10 +235,11 @@ class Document:
         if record["record"] == "change":
             before = tuple(Entry(key, self._texts[key]) for key in record["replaced"])
             after = tuple(Entry(*entry) for entry in record["by"])
-            is_follow_up = bool(record.get("follow_up"))
-            self._apply(Revision(record["id"], record["what"], before, after, record["kind"], is_follow_up))
+            kind, is_follow_up = record["kind"], bool(record.get("follow_up"))
+            self._apply(Revision(record["id"], record["what"], before, after, kind, is_follow_up))
         elif record["record"] == "spent":
-            self._count(record["key"], record["seconds"], record["actions"])
+            seconds, actions = self.spent.get(record["key"], (0.0, 0))
+            self.spent[record["key"]] = (seconds + record["seconds"], actions + record["actions"])
 
     # Reading
 
@@ -250,9 +248,8 @@ class Document:
         try:
             return self._texts[key]
         except KeyError as error:
-            raise StaleError(
-                "This sentence does not exist any more.", hint="It was joined with another one."
-            ) from error
+            hint = "It was joined with another one."
+            raise StaleError("This sentence does not exist any more.", hint=hint) from error
 
     def sentence(self, key: int) -> Sentence | Unreadable:
         """Return a sentence, or the faults of a block of lines that is not one."""
@@ -284,11 +281,11 @@ class Document:
         """Return the number of the last change of a sentence; 0 if it is as it was."""
         return self._versions.get(key, 0)
 
-    def status(self, key: int) -> Status:
-        """Return whether a sentence is marked as done or doubtful."""
+    def status(self, key: int) -> str:
+        """Return "done" or "doubtful" if a sentence is marked as that, else "open"."""
         text = self.text(key)
         match = _STATUS.search(text) if STATUS_COMMENT in text else None
-        return cast(Status, match[1]) if match else "open"
+        return match[1] if match else "open"
 
     def place(self, key: int) -> int:
         """Return the place of a sentence in the file, from 0."""
@@ -331,9 +328,8 @@ class Document:
             after = tuple(map(Entry, new_keys, _in_file(texts, before)))
             if before == after:
                 return None
-            change = Revision(id, what, before, after, is_follow_up=is_follow_up)
-            self._record(change)
-            return change
+            self._record(Revision(id, what, before, after, is_follow_up=is_follow_up))
+            return self.changes[id]
 
     def undo(self, id: str, *, is_refusal: bool = False) -> Revision | None:
         """Take back the last change; return None if there was no change.
@@ -343,10 +339,7 @@ class Document:
         return self._step("undo", id, is_refusal=is_refusal)
 
     def redo(self, id: str) -> Revision | None:
-        """Make the last change that was taken back again; return None if no change was taken back.
-
-        If the parser had followed a correction, make both again.
-        """
+        """Make the last change that was taken back again, with what the parser changed after it; None without one."""
         return self._step("redo", id)
 
     def _step(self, kind: Literal["undo", "redo"], id: str, *, is_refusal: bool = False) -> Revision | None:
@@ -365,15 +358,12 @@ class Document:
 
     def spend(self, key: int, seconds: float, actions: int) -> None:
         """Add to the time and the number of actions that a sentence took."""
+        record = {"record": "spent", "key": key, "seconds": round(seconds, 1), "actions": actions}
         with self.lock:
             if key in self._texts:
                 if self._journal.has_records:
-                    self._journal.append(_spent_record(key, seconds, actions))
-                self._count(key, seconds, actions)
-
-    def _count(self, key: int, seconds: float, actions: int) -> None:
-        before = self.spent.get(key, (0.0, 0))
-        self.spent[key] = (before[0] + seconds, before[1] + actions)
+                    self._journal.append(record)
+                self._replay(record)
 
     def _record(self, change: Revision) -> None:
         """Write a change to the journal, then apply it."""
@@ -393,8 +383,13 @@ class Document:
         if _hash(_content(self._original)) != self._saved_hash:
             hint = "Stop treefine annotate and start it again."
             raise StaleError(f"Another program has changed {self.path.name} since it was opened.", hint=hint)
-        spent = [_spent_record(key, seconds, actions) for key, (seconds, actions) in self.spent.items()]
-        return [{"record": "start", "version": VERSION, "hash": self._saved_hash}, *spent]
+        return [
+            {"record": "start", "version": VERSION, "hash": self._saved_hash},
+            *(
+                {"record": "spent", "key": key, "seconds": spent[0], "actions": spent[1]}
+                for key, spent in self.spent.items()
+            ),
+        ]
 
     def _apply(self, change: Revision) -> None:
         place = self.place(change.before[0].key)
@@ -545,10 +540,6 @@ def newline_of(text: str) -> str:
     """Return the line end in a sentence; if it has one line, that after it."""
     body = text.strip("\ufeff\r\n")
     return "\r\n" if "\r\n" in (body if "\n" in body else text) else "\n"
-
-
-def _spent_record(key: int, seconds: float, actions: int) -> dict[str, Any]:
-    return {"record": "spent", "key": key, "seconds": round(seconds, 1), "actions": actions}
 
 
 def _hash(content: bytes) -> str:

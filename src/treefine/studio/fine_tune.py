@@ -19,7 +19,7 @@ from treefine.studio.learn import FineTuneRequest, LearningState, compared
 from treefine.training.data import TrainingGraphs
 from treefine.training.dev import calibrated
 from treefine.training.learner import Learner
-from treefine.training.new_model import row_names
+from treefine.training.new_model import copy_rows, row_names
 from treefine.training.processes import Processes
 from treefine.training.recipe import (
     InitialSettings,
@@ -136,14 +136,11 @@ def with_labels(model: ParserModel, labels: Iterable[str]) -> ParserModel:
     wider = ParserModel(model.settings, replace(model.vocabulary, labels=(*known, *new)), model.subwords)
     old_weights, weights = model.state_dict(), wider.state_dict()
     for name, weight in weights.items():
-        old_names, new_names = row_names(name, model), row_names(name, wider)
-        if old_names is None or new_names is None or len(old_names) == len(new_names):
-            weight.copy_(old_weights[name])
-            continue
-        rows = []
-        for each in new_names:
+        old_names, names = row_names(name, model), row_names(name, wider)
+        for row, each in enumerate(names or ()):
             kind, space, label = each.rpartition(" ")
-            rows.append(old_names.index(each if each in old_names else kind + space + similar[label]))
-        weight.copy_(old_weights[name][rows])
+            if old_names and names and each not in old_names:
+                names[row] = kind + space + similar[label]
+        copy_rows(weight, old_weights[name], names, old_names)
     wider.load_state_dict(weights)
     return wider.eval()

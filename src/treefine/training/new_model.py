@@ -114,7 +114,7 @@ def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequen
     for name, weight in weights.items():
         old_name = _name_in(name, new, old)
         if old_name in old_weights:
-            _copy(weight, old_weights[old_name], row_names(name, new), row_names(old_name, old))
+            copy_rows(weight, old_weights[old_name], row_names(name, new), row_names(old_name, old))
     new.load_state_dict(weights)
     return new.eval()
 
@@ -136,7 +136,8 @@ def _inputs(model: ParserModel) -> list[str]:
     return [*columns, *(["case"] if tags.case else []), *treebanks, *(["gaps"] if finds_sentences else [])]
 
 
-def _copy(new: Tensor, old: Tensor, new_names: list[str] | None, old_names: list[str] | None) -> None:
+def copy_rows(new: Tensor, old: Tensor, new_names: list[str] | None, old_names: list[str] | None) -> None:
+    """Copy the rows of an old weight whose names the new one has; without names, copy a weight of the same shape."""
     if new_names is None or old_names is None:
         if new.shape == old.shape:
             new.copy_(old)

@@ -58,33 +58,21 @@ ENHANCED = """\
 
 FAULTS = [  # changes, and word and test of the faults then
     ([("4\tnummod", "3\tnummod")], [(3, "tree")]),
-    ([("2\tnsubj", "0\troot")], [(2, "tree")]),
-    ([("0\troot", "_\troot")], [(2, "tree")]),
     ([("two stars.\n", "two star.\n")], [(4, "text")]),
-    ([("SpaceAfter=No", "_")], [(4, "text")]),
     ([("stars.\n", "stars. And\n")], [(None, "text")]),
     ([("Number=Plur", "Foo=Bar")], [(4, "feature-unknown")]),
     ([("2\tobj", "2\tobj:foo")], [(4, "unknown-deprel")]),
-    ([("2\tobj", "2\tOBJ")], [(4, "invalid-deprel")]),
-    ([("2\tobj", "2\troot")], [(4, "root-is-not-0")]),
-    (
-        [("NUM\t", "NUMB\t"), ("2\tobj", "3\tobjj")],
-        [(3, "tree"), (3, "unknown-upos"), (4, "unknown-udeprel")],
-    ),
-    (
-        [("Number=Plur", "plural"), ("2\tpunct", "4\tcase")],
-        [(4, "invalid-feature")],
-    ),
+    ([("NUM\t", "NUMB\t"), ("2\tobj", "3\tobjj")], [(3, "tree"), (3, "unknown-upos"), (4, "unknown-udeprel")]),
+    ([("Number=Plur", "plural"), ("2\tpunct", "4\tcase")], [(4, "invalid-feature")]),
 ]
 ENHANCED_FAULTS = [
     ([("VERB", "VREB")], [(4, "unknown-upos")]),
-    ([("5\t.\t.\tPUNCT", "5\t.\t.\tSYM")], [(5, "rel-upos-punct")]),
     ([("2-3\tdon't\t_", "2-3\tdon't\tdo")], [(2, "mwt-nonempty-field")]),
     ([("ADV", "ADVERB")], [(None, "unknown-upos")]),  # an empty node
 ]
 
 
-@pytest.mark.parametrize("language", ["en", "en_ewt", "EN-gb", "", "xx", "ud"])
+@pytest.mark.parametrize("language", ["en_ewt", "EN-gb", "", "xx"])
 def test_a_valid_sentence_has_no_faults(language):
     assert check(sentence_of(WORDS), language) == []
     assert check(sentence_of(ENHANCED), language) == []
