@@ -73,23 +73,15 @@ def n_batches(server):
     return float(re.search(rb"treefine_batch_sentences_count\S* (\S+)", server._metrics.text())[1])
 
 
-def test_requests_parsed_in_one_batch_get_the_same_trees_as_separately():
-    requests = [request(*SENTENCES[first : first + 1 + first % 3]) for first in range(0, 30, 3)]
-    with model_server() as server:
-        answers = ask_all(server, requests)
-
-        assert answers == [list(tiny_parser().stream_trees(each.sentences)) for each in requests]
-        assert n_batches(server) == 1
-
-
-def test_a_batch_has_requests_with_the_same_options_wherever_they_wait():
+def test_a_batch_has_requests_with_the_same_options_wherever_they_wait_and_they_get_the_trees_of_the_parser():
     options = [{}, {"max_steps": 1}, {"is_projective": True}, {"initial": "given"}, {"max_steps": 1}, {}]
-    requests = [request(*SENTENCES[:4], **each) for each in options]
+    requests = [request(*SENTENCES[first : first + 1 + first % 3], **options[first % 6]) for first in range(12)]
     with model_server() as server:
         answers = ask_all(server, requests)
 
         assert n_batches(server) == 4
-    assert answers == [list(tiny_parser(**each).stream_trees(SENTENCES[:4])) for each in options]
+    expected = [tiny_parser(**each.options.set_options).stream_trees(each.sentences) for each in requests]
+    assert answers == [list(trees) for trees in expected]
 
 
 def test_a_failing_request_does_not_affect_others(monkeypatch, caplog):
@@ -116,25 +108,15 @@ def test_a_failing_request_does_not_affect_others(monkeypatch, caplog):
 
 def test_a_long_request_is_cut_into_slices_and_does_not_block_a_short_one(monkeypatch):
     monkeypatch.setattr(batching, "SLICE_WORK", 60)
+    monkeypatch.setattr(batching, "BATCH_WORK", 90)
     order = []
     with model_server() as server:
-        long, short = ask_all(server, [request(*SENTENCES[:12]), request(SENTENCES[0])], order)
+        long, *short = ask_all(server, [request(*SENTENCES[:12]), *map(request, SENTENCES[:3])], order)
 
-        assert n_batches(server) > 2
-    assert order == [1, 0]
+        assert n_batches(server) > 3
+    assert order[-1] == 0
     assert long == list(tiny_parser().stream_trees(SENTENCES[:12]))
-    assert short == long[:1]
-
-
-def test_requests_that_do_not_fit_into_a_batch_stay_in_the_queue_in_their_order(monkeypatch):
-    monkeypatch.setattr(batching, "BATCH_WORK", 1)
-    order = []
-    with model_server() as server:
-        answers = ask_all(server, list(map(request, SENTENCES[:4])), order)
-
-        assert n_batches(server) == 4
-    assert answers == trees(0, 4)
-    assert order == [0, 1, 2, 3]
+    assert short == trees(0, 3)
 
 
 def test_a_request_whose_client_has_gone_leaves_the_queue():
@@ -179,32 +161,24 @@ def test_a_model_is_unhealthy_while_all_its_batches_fail(monkeypatch):
 
 LONG = Sentence.of_words(["a"] * 70)
 MANY_LABELS = Constraints(not_labels={1: [str(number) for number in range(1001)]})
+FEWER = "Use fewer steps or trees."
 
 
 @pytest.mark.parametrize(
     ("rejected", "message"),
     [
         (request(*[SENTENCES[0]] * 101, result="steps"), "The request has more than 100 sentences to draw."),
-        (
-            request(SENTENCES[0], constraints={1: MANY_LABELS}),
-            "Sentence 1 has more than 1,000 forbidden heads and labels.",
-        ),
-        (
-            request(SENTENCES[0], Sentence.of_words(["a"] * 81)),
-            "Sentence 2 has 81 words. The limit is 80 words. Split it, or parse it with `treefine parse`.",
-        ),
+        (request(LONG, constraints={1: MANY_LABELS}), "Sentence 1 has more than 1,000 forbidden heads and labels."),
+        (request(SENTENCES[0], Sentence.of_words(["a"] * 81)), "Sentence 2 has 81 words. The limit is 80 words. Split"),
         (
             request(LONG, max_steps=20, k=20, result="parses"),
-            "Sentence 1 has 70 words. With 20 steps and k = 20, the limit is 46 words. Use fewer steps or trees.",
+            f"Sentence 1 has 70 words. With 20 steps and k = 20, the limit is 46 words. {FEWER}",
         ),
         (
             request(LONG, k=20, is_projective=True, result="parses"),
-            "Sentence 1 has 70 words. With 3 steps and k = 20, projective, the limit is 38 words.",
+            f"Sentence 1 has 70 words. With 3 steps and k = 20, projective, the limit is 38 words. {FEWER}",
         ),
-        (
-            request(Sentence.of_words(["a", "b" * 101])),
-            "Sentence 1 has a word of 101 characters. The limit is 100 characters.",
-        ),
+        (request(Sentence.of_words(["b" * 101])), "Sentence 1 has a word of 101 characters. The limit is 100"),
     ],
     ids=["drawings", "constraints", "words", "work", "projective", "characters"],
 )
@@ -311,15 +285,11 @@ def test_constraints_apply_to_their_sentence_and_override_its_marks():
     assert str(error) == "There are constraints for sentence 2, but only 1 sentence. Sentences are counted from 1."
 
 
-def test_a_server_needs_a_model_and_rejects_two_names_for_one_model():
+def test_a_server_needs_a_model_no_two_names_for_it_and_limits_above_zero():
     parser = tiny_parser()
 
-    with pytest.raises(TreefineError, match="at least one parser"):
-        Models({}, ServerLimits(), ServerMetrics())
-    with pytest.raises(TreefineError, match="Two names refer to the same model"):
-        Models({"a": parser, "b": parser.using(k=2)}, ServerLimits(), ServerMetrics())
-
-
-def test_limits_must_be_above_zero():
+    for parsers, message in [({}, "at least one parser"), ({"a": parser, "b": parser.using(k=2)}, "the same model")]:
+        with pytest.raises(TreefineError, match=message):
+            Models(parsers, ServerLimits(), ServerMetrics())
     with pytest.raises(TreefineError, match="max_bytes is 0"):
         ServerLimits(max_bytes=0)

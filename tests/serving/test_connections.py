@@ -11,6 +11,7 @@ from treefine.serving.gate import connection_class, raise_file_limit
 from treefine.serving.limits import ServerLimits
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n0123456789"
+LAST_REQUEST = REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
@@ -63,17 +64,11 @@ def test_a_connection_is_closed_if_its_request_does_not_arrive_in_time(parts, mo
 
 def test_a_whole_request_may_wait_for_its_answer_longer_than_that(monkeypatch):
     held = threading.Event()
+    threading.Timer(0.2, held.set).start()
     with server(answers_with(2, held=held), monkeypatch, receive=0.05) as port:
+        answer = asyncio.run(asyncio.wait_for(reply_to(port, LAST_REQUEST), 20))
 
-        async def run():
-            asking = asyncio.ensure_future(
-                reply_to(port, REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-            )
-            await asyncio.sleep(0.2)
-            held.set()
-            return await asyncio.wait_for(asking, 20)
-
-        assert b"200 OK" in asyncio.run(run())
+    assert b"200 OK" in answer
 
 
 def test_a_client_that_does_not_read_its_answer_is_disconnected(monkeypatch):
@@ -95,7 +90,7 @@ def test_too_many_connections_close_those_that_have_waited_for_their_clients_lon
     held = threading.Event()
 
     async def run(port):
-        busy = asyncio.ensure_future(reply_to(port, REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")))
+        busy = asyncio.ensure_future(reply_to(port, LAST_REQUEST))
         await asyncio.sleep(0.1)
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(12)]
         answer = await reply_to(port, GET)

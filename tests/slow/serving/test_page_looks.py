@@ -1,11 +1,6 @@
 """The page in a real browser: phones, writing direction, motion, readers who do not see, and failures of the page."""
 
-import re
-from importlib.resources import files
-
-import pytest
-
-from tests.support.pages import GARDEN, HEBREW, conllu, parse, start, until_parsed
+from tests.support.pages import GARDEN, HEBREW, conllu, parse, start
 
 
 def test_words_stay_in_place_while_arcs_move_and_reduced_motion_is_respected(new_page, served):
@@ -23,15 +18,6 @@ def test_words_stay_in_place_while_arcs_move_and_reduced_motion_is_respected(new
     assert moving["reduce"] == 0
 
 
-def test_a_text_without_words_is_an_error(page, served):
-    start(page, served)
-    page.fill("#text", "  ")
-
-    until_parsed(page, lambda: page.click("#parse"))
-
-    assert "Type" in page.inner_text("#problem")
-
-
 def test_an_error_of_the_page_itself_is_shown_and_ends_the_waiting(browser, served):
     page = browser.new_page()
     page.route("**/v1/steps", lambda route: route.fulfill(json={"sentences": [{"text": "Dogs"}]}))
@@ -45,26 +31,18 @@ def test_an_error_of_the_page_itself_is_shown_and_ends_the_waiting(browser, serv
     page.close()
 
 
-def test_on_a_phone_the_page_does_not_scroll_sideways(new_page, served):
+def test_on_a_phone_the_page_does_not_scroll_sideways_and_right_to_left_words_start_in_view(new_page, served):
     page = new_page()
     page.set_viewport_size({"width": 320, "height": 640})
-    parse(page, served, "Nobody knew why the committee had decided whatever it was that it had decided. Why?")
+    parse(page, served, conllu(HEBREW * 3), model="tiny")
     page.click("summary")
 
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
     assert page.evaluate("document.getElementById('drawing').scrollWidth") > 320  # that does
-
-
-def test_right_to_left_words_are_drawn_from_the_right_but_columns_are_not(new_page, served):
-    page = new_page()
-    page.set_viewport_size({"width": 320, "height": 640})
-    parse(page, served, conllu(HEBREW * 3), model="tiny")
-
     places = page.eval_on_selector_all("#drawing text.form", "all => all.map(each => each.getBoundingClientRect().x)")
-
     assert places == sorted(places, reverse=True)
     assert 0 < places[0] < 320  # the first word is visible
-    assert page.get_attribute("#text", "dir") == "ltr"
+    assert page.get_attribute("#text", "dir") == "ltr"  # columns are not
     assert page.evaluate("getComputedStyle(document.getElementById('sentence-text')).direction") == "rtl"
 
 
@@ -84,14 +62,3 @@ def test_every_control_has_an_accessible_name_and_is_large_enough_to_click(page,
         assert name, control
         assert size >= 24, control
     assert 'heading "Nobody knew why." [level=2]' in page.locator("main").aria_snapshot()
-
-
-@pytest.mark.parametrize("file", list(files("treefine.serving").joinpath("page").iterdir()), ids=lambda file: file.name)
-def test_no_file_loads_from_other_hosts_or_turns_text_into_markup_or_code(file):
-    text = re.sub(r"http://www\.w3\.org/2000/svg", "", file.read_text(encoding="utf-8"))
-
-    assert not re.search(r"https?:|//[a-z]+\.[a-z]|@import|url\(", text)
-    assert not re.search(
-        r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function|localStorage|cookie", text
-    )
-    assert not re.search(r"<style|<script(?![^>]* src=)| on[a-z]+=| style=", text) or file.name.endswith(".js")

@@ -1,15 +1,9 @@
-"""Worker processes, and a server in a process of its own that is stopped while it works."""
+"""Worker processes."""
 
 import os
-import re
-import signal
 import subprocess
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
-import httpx
 import pytest
 
 from tests.serving.test_batching import CYCLE, SENTENCES, ask_all, n_batches, request, trees
@@ -89,44 +83,3 @@ def test_the_gate_does_not_import_torch():
     code = "import sys, treefine.serving.gate, treefine.serving.limits; sys.exit('torch' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-# treefine serve
-
-
-@contextmanager
-def serving(folder):
-    """Yield a `treefine serve` of a tiny model, and its address."""
-    command = [sys.executable, "-m", "treefine", "serve", "--model", str(folder), "--port", "0", "--threads", "1"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            address = re.search(r"(http://\S+)/ ", process.stderr.readline())[1]
-            while True:
-                try:
-                    if httpx.get(f"{address}/health").status_code == 200:
-                        break
-                except httpx.ConnectError:
-                    pass
-                time.sleep(0.1)
-            yield process, address
-        finally:
-            process.kill()
-
-
-def test_open_requests_are_answered_before_the_server_exits_on_sigterm(tmp_path):
-    tiny_parser().save(tmp_path / "tiny")
-    conllu = "".join(each.to_conllu() for each in SENTENCES)
-    expected = "".join(each.to_conllu() for each in tiny_parser().stream_trees(SENTENCES)) * 6
-
-    with serving(tmp_path / "tiny") as (process, address), ThreadPoolExecutor(6) as threads:
-        body = {"conllu": conllu * 6, "format": "conllu"}
-        answers = [threads.submit(httpx.post, f"{address}/v1/parse", json=body, timeout=120) for _ in range(6)]
-        while 'treefine_open_requests{model="tiny"} 6.0' not in httpx.get(f"{address}/metrics").text:
-            assert not any(each.done() for each in answers), "a request was answered before SIGTERM"
-        process.send_signal(signal.SIGTERM)
-
-        assert [each.result().status_code for each in answers] == [200] * 6
-        assert {each.result().text for each in answers} == {expected}
-        assert process.wait(60) in (0, -signal.SIGTERM)  # uvicorn hands the signal on once it is done
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{address}/health")

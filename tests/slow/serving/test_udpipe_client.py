@@ -52,21 +52,14 @@ def test_a_document_is_segmented_tagged_and_parsed(client, parser):
     assert [columns(tree) for tree in trees] == [columns_of(parser(text)[0]) for text in TEXTS]
     assert [tree.text for tree in trees] == TEXTS
     assert [node.no_space_after for node in trees[0].descendants] == [False, False, False, False, True, False]
+    assert client.list_models() == ["en"]
 
 
-def test_a_text_is_split_into_sentences(client, parser):
+def test_a_text_is_split_into_sentences(client):
     trees = analyse(client, [" ".join(TEXTS)], resegment=True, ranges=True)
 
-    assert [tree.text for tree in trees] == TEXTS
+    assert [tree.text for tree in trees] == client.segment_text("\n".join(TEXTS)) == TEXTS
     assert trees[1].descendants[0].misc["TokenRange"] == "21:23"
-
-
-def test_sentences_one_at_a_time_are_the_same(client):
-    alone = list(document(TEXTS).trees)
-    for tree in alone:
-        client.tokenize_tag_parse_tree(tree)
-
-    assert [columns(tree) for tree in alone] == [columns(tree) for tree in analyse(client, TEXTS)]
 
 
 def test_given_words_are_tagged_and_parsed(client, parser):
@@ -81,16 +74,8 @@ def test_given_words_are_tagged_and_parsed(client, parser):
     assert columns(root) == columns_of(parse)
 
 
-def test_a_text_can_be_segmented_without_parsing(client):
-    assert client.segment_text("\n".join(TEXTS)) == TEXTS
-
-
 def test_a_multipart_request_has_the_same_result_as_a_urlencoded_one(client):
     """UDPipe's own client sends multipart requests, in which line feeds arrive as CRLF."""
     params = {"model": MODEL, "data": "\n".join(TEXTS), "tokenizer": "ranges", "tagger": "", "parser": ""}
 
     assert client.perform_request(params) == client.perform_request_urlencoded(params)
-
-
-def test_the_models_are_listed(client):
-    assert client.list_models() == ["en"]
