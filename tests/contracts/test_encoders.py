@@ -188,7 +188,7 @@ def test_any_graph_is_read(data):
 @pytest.mark.parametrize("graphs", [True, False], ids=["graphs", "no graphs"])
 def test_a_sentence_has_bit_identical_vectors_in_every_batch(contract, graphs):
     if not contract.is_steady:
-        pytest.skip("this encoder promises nearly the same vectors: see treefine.parsing.invariance")
+        pytest.skip("this encoder promises nearly the same vectors: see treefine.parsing.refine")
     model, sentences = model_of().to(contract.device), short(16)
     encoder = contract.make(model.encoder)
 

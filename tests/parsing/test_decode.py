@@ -9,8 +9,7 @@ from tests.parsing.test_trees import every_tree, total
 from treefine.model.scorer import Scores
 from treefine.model.vocabulary import NO_HEAD
 from treefine.parsing import decode
-from treefine.parsing.decode import Decoder, are_trees
-from treefine.parsing.trees import maximum_tree
+from treefine.parsing.decode import Decoder, are_trees, maximum_tree
 from treefine.treebank.graph import Graph
 
 N_LABELS = 4

@@ -16,8 +16,8 @@ from treefine import fast
 from treefine.config import TagSettings
 from treefine.model.batch import Batch, Graphs, PieceInputs
 from treefine.model.scorer import Scores
-from treefine.parsing import invariance as stable
 from treefine.parsing import plan as plans
+from treefine.parsing import refine as stable
 from treefine.parsing.decode import Decoder
 from treefine.parsing.parser import Parser
 from treefine.parsing.refine import expected_stability

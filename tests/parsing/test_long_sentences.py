@@ -11,10 +11,9 @@ from tests.support.tiny import sample, tiny_model
 from treefine import Graph, Parser, Sentence, TreefineError
 from treefine.config import MOST_WORDS, TagSettings
 from treefine.errors import LongSentenceWarning
-from treefine.parsing.batches import run
+from treefine.parsing.batches import run, word_ranges
 from treefine.parsing.confidence import Confidence
 from treefine.parsing.initial import given as given_arcs
-from treefine.parsing.long_sentences import word_ranges
 from treefine.parsing.results import parses, trees
 from treefine.treebank.constraints import Constraints
 

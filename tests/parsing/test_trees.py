@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from tests.support.other_decoders import by_ufal, random_scores
 from treefine import Graph
-from treefine.parsing.trees import best_trees, log_sum_of_trees, maximum_tree, projective_tree
+from treefine.parsing.decode import best_trees, log_sum_of_trees, maximum_tree, projective_tree
 
 LOG_PROBABILITIES = st.floats(-200, 0)
 WITH_TIES = st.integers(-2, 2).map(float)

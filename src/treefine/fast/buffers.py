@@ -274,9 +274,8 @@ class PackedStep(nn.Module):
             tags = F.pad(best, (0, inputs.tags.shape[-1] - best.shape[-1]))  # the last columns are not predicted
             has_new_tags = inputs.lacks_tags > 0
         stability = expected_stability(arcs, labels[places], is_dependent, of_sentence)
-        ended = stopping(of_sentence, has_new_tags, stability, stop_above=self.stop_above).stops_early | (
-            inputs.is_last > 0
-        )
+        _, stops_early = stopping(of_sentence, has_new_tags, stability, stop_above=self.stop_above)
+        ended = stops_early | (inputs.is_last > 0)
         is_tree = are_trees(heads[places], is_word)
         is_searched = ended & ~is_tree & (inputs.n_words > 0)
         searched = is_searched.int().argsort(descending=True, stable=True)[:n_searched]

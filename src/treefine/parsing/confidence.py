@@ -16,8 +16,7 @@ from treefine.config import ConfidenceSettings
 from treefine.model.batch import Graphs
 from treefine.model.scorer import Scores
 from treefine.model.vocabulary import Vocabulary
-from treefine.parsing.decode import Decoder
-from treefine.parsing.trees import best_trees, log_sum_of_trees
+from treefine.parsing.decode import Decoder, best_trees, log_sum_of_trees
 from treefine.treebank.constraints import FREE, Constraints
 from treefine.treebank.graph import Graph
 

@@ -34,9 +34,8 @@ from treefine.model.vocabulary import Vocabulary, language_of
 from treefine.parsing.constrained import allowed_of, with_decisions
 from treefine.parsing.decode import Decoder, dependents, made_trees
 from treefine.parsing.initial import InitialParser, empty, is_given, is_of_others, parsers_in
-from treefine.parsing.invariance import stable_scores
 from treefine.parsing.options import ParserOptions, Trust
-from treefine.parsing.refine import BatchStep, Tags, expected_stability, refine
+from treefine.parsing.refine import BatchStep, Tags, expected_stability, refine, stable_scores
 from treefine.segmenter.language import SAMPLE, code_of, identify, table
 from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.graph import Arcs

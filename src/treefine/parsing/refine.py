@@ -1,10 +1,13 @@
-"""The refinement loop: score, decode, and repeat with the new graph until nothing changes (Eq. 1, Sec. 3.3)."""
+"""The refinement loop: score, decode, and repeat with the new graph until nothing changes (Eq. 1, Sec. 3.3).
+
+`stable_scores` gives a sentence the same tree whatever else is in its batch. Rounding depends on the batch, so a
+sentence with a close decision is scored again on its own. See docs/design.md, 'Batch invariance'.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,7 +16,10 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.model.batch import Arriving, Batch, Graphs, sent
 from treefine.model.scorer import Scores, best_tag
+from treefine.parsing.decode import Decoder, dependents, labelled
 
+TOLERANCE = 1e-4  # the smallest safe lead of the best score, relative to the largest score
+LONGEST_SEARCH = 100  # words; scoring a longer sentence again may be faster than the search
 Tags = Int[Tensor, "batch word column"]
 Scorer = Callable[[Batch, Graphs, Tags | None, int], Scores]  # the int, here and below, is t
 Decode = Callable[[Scores, Batch, int], Graphs]
@@ -97,29 +103,23 @@ def refine(
             tags = tags if tags is None else tags[rows, : batch.n_words]
 
 
-class Stopping(NamedTuple):
-    """The sentences that stop after a step, apart from those that have reached T."""
-
-    converged: Bool[Tensor, " batch"]
-    stops_early: Bool[Tensor, " batch"]  # converged, or expected to be stable
-
-
 def stopping(
     is_same: Bool[Tensor, "batch word"],
     has_new_tags: Bool[Tensor, " batch"] | None,
     stability: Float[Tensor, " batch"] | None,
     *,
     stop_above: float,
-) -> Stopping:
-    """Decide which sentences stop. This loop, the GPU engine and `invariance` all use this rule.
+) -> tuple[Bool[Tensor, " batch"], Bool[Tensor, " batch"]]:
+    """Return which sentences have converged, and which stop, apart from those that have reached T.
 
     A sentence has converged if each word repeats the head and label that the step read (`is_same`, true for ROOT and
-    padding) and the next step reads no new tags. It also stops if its expected stability exceeds `stop_above`.
+    padding) and the next step reads no new tags. It also stops if its expected stability exceeds `stop_above`. This
+    loop, `stable_scores` and the GPU engine all use this rule.
     """
     converged = is_same.all(1)
     if has_new_tags is not None:
         converged = converged & ~has_new_tags
-    return Stopping(converged, converged if stability is None else converged | (stability > stop_above))
+    return converged, converged if stability is None else converged | (stability > stop_above)
 
 
 def expected_stability(
@@ -154,6 +154,80 @@ def mean_of_words(
 
 def best_tags(scores: Scores, batch: Batch) -> Tags:
     """Return the best tag of each word in each column, counted from 1; 0 for ROOT and padding."""
-    is_word = batch.is_word.clone()
-    is_word[:, 0] = False
-    return torch.stack([(best_tag(each) + 1) * is_word for each in scores.tags], dim=-1)
+    is_dependent = dependents(batch.is_word)
+    return torch.stack([(best_tag(each) + 1) * is_dependent for each in scores.tags], dim=-1)
+
+
+def stable_scores(
+    score: Callable[[Batch, Graphs, Tags | None], Scores],
+    decoder: Decoder,
+    batch: Batch,
+    graphs: Graphs,
+    tags: Tags | None,
+    *,
+    needs_trees: bool,
+    stop_above: float = 1.0,
+) -> Scores:
+    """Return the scores of a batch. Sentences with a close decision are scored again on their own.
+
+    A sentence needs a tree if this step is its last, or if `needs_trees` is set. If it needs a tree and its best heads
+    do not form one, its decision is close unless its best tree leads clearly.
+    """
+    scores = score(batch, graphs, tags)
+    if len(batch) == 1:
+        return scores
+    labels, is_dependent = decoder.best_labels(scores), dependents(batch.is_word)
+    best = labelled(scores.best_heads, labels, batch.is_word)
+    is_same = best.same_words(graphs)
+    is_close_word = torch.stack([_is_close(each) for each in (scores.arcs, labels, *scores.tags)]).any(0)
+    is_close, stability = (is_close_word & is_dependent).any(1), None
+    if stop_above < 1:
+        stability = expected_stability(scores.arcs, labels, is_dependent, is_same)
+        is_close |= ~((stability - stop_above).abs() > unsteadiness(scores.arcs, labels, is_dependent, is_same))
+    _, may_end = stopping(is_same, None, stability, stop_above=stop_above)
+    lacks_tree = (may_end | needs_trees) & ~decoder.are_trees(best, batch.is_word)
+    rescored_rows = {}
+    for row, (is_one, lacks_one) in enumerate(torch.stack([is_close, lacks_tree], dim=1).tolist()):
+        if is_one or (lacks_one and not leads_clearly(scores.only(row, batch.lengths[row] + 1), decoder)):
+            part, index = batch.select([row]), torch.tensor([row], device=graphs.heads.device)
+            part_tags = tags if tags is None else tags[index, : part.n_words]
+            rescored_rows[row] = score(part, graphs.select(index, part.n_words), part_tags)
+    return scores.with_rows(rescored_rows)
+
+
+def leads_clearly(scores: Scores, decoder: Decoder) -> bool:
+    """Return whether one sentence's best tree and all its labels lead by enough to win in every batch."""
+    n_words = scores.arcs.shape[1] - 1
+    if n_words > LONGEST_SEARCH or decoder.tree_over != "log-probabilities":
+        return False  # a bound on scores does not bound sums of probabilities
+    heads = torch.from_numpy(decoder.best_heads(scores.arcs[0]))[None].to(scores.arcs.device)
+    if bool(_is_close(decoder.allowed_labels(scores, heads))[0, 1:].any()):
+        return False
+    return decoder.lead(scores.arcs[0]) > float(_least_lead(scores.arcs)[0, 1:].sum())
+
+
+def _is_close(scores: Float[Tensor, "batch word choice"]) -> Bool[Tensor, "batch word"]:
+    if scores.shape[-1] < 2:
+        return torch.zeros(scores.shape[:-1], dtype=torch.bool, device=scores.device)
+    best, second = scores.topk(2, dim=-1).values.unbind(-1)
+    return ~(best - second > _least_lead(scores))  # written so that NaN counts as close
+
+
+def _least_lead(scores: Float[Tensor, "batch word choice"]) -> Float[Tensor, "batch word"]:
+    """Return the lead that each word's best choice needs."""
+    return TOLERANCE * scores.masked_fill(scores.isinf(), 0).abs().amax(-1).clamp(min=1)
+
+
+def unsteadiness(
+    arcs: Float[Tensor, "batch dep head"],
+    labels: Float[Tensor, "batch dep label"],
+    is_dependent: Bool[Tensor, "batch dep"],
+    is_same: Bool[Tensor, "batch dep"],
+) -> Float[Tensor, " batch"]:
+    """Return how much the expected stability can change if score differences within a word change by the least lead x.
+
+    The probability p of a best choice then changes by at most x eˣ (1 - p).
+    """
+    noise = [_least_lead(each) for each in (arcs, labels)]
+    moved = [x * x.exp() * -log_best(each).expm1() for x, each in zip(noise, (arcs, labels), strict=True)]
+    return mean_of_words(torch.where(is_same, 0, moved[0] + moved[1]), is_dependent)

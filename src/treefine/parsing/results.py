@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from treefine.config import Column
 from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import best_tag
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
 
 TagNames = tuple[tuple[str, ...], ...]  # the tags of one sentence, by column
+SentenceTags = tuple[TagNames, dict[Column, tuple[float, ...]]]  # the tags of one sentence, and the confidence in them
+_NO_TAGS: SentenceTags = (), {}
 Listed = tuple[list[list[int]], list[list[int]]]  # the heads and labels of a batch, from `Graphs.listed`
 
 
@@ -115,13 +118,6 @@ def predicted_tags(step: BatchStep, model: ParserModel, sentences: Sequence[Sent
     ]
 
 
-class SentenceTags(NamedTuple):
-    """The predicted tags of one sentence, and the confidence in them."""
-
-    names: TagNames = ()
-    confidences: tuple[tuple[float, ...], ...] = ()  # the probability of each tag, by column, if they are wanted
-
-
 def _tags_of_step(
     step: BatchStep, plan: Plan, inputs: Sequence[ParseInput], ending: set[int], *, wants_confidences: bool
 ) -> dict[int, SentenceTags]:
@@ -129,40 +125,29 @@ def _tags_of_step(
 
     These are the sentences in the rows `ending` if later steps correct tags; else all sentences of the first step.
     """
-    if not plan.predicts_tags:
-        return {step.sentences[row]: SentenceTags() for row in ending}
-    if not (ending if plan.model.settings.tags.refined else step.t == 1):
+    settings, vocabulary = plan.model.settings.tags, plan.model.vocabulary
+    if not plan.predicts_tags or not (ending if settings.refined else step.t == 1):
         return {}
-    sentences = [inputs[number].sentence for number in step.sentences]
-    names, columns = predicted_tags(step, plan.model, sentences), plan.model.settings.tags.columns
+    columns, sentences = settings.columns, [inputs[number].sentence for number in step.sentences]
+    names = predicted_tags(step, plan.model, sentences)
     if not wants_confidences:  # which take one more copy to the host per column
-        return {number: SentenceTags(names[row]) for row, number in enumerate(step.sentences)}
-    settings = list(map(plan.confidence_of, sentences))
-    probabilities = []
+        return {number: (names[row], {}) for row, number in enumerate(step.sentences)}
+    calibration, probabilities = list(map(plan.confidence_of, sentences)), []
     for column, scores in zip(columns, step.scores.tags, strict=True):
-        temperatures = scores.new_tensor([each.tag_temperature(column) for each in settings])[:, None, None]
+        temperatures = scores.new_tensor([each.tag_temperature(column) for each in calibration])[:, None, None]
         probabilities.append(log_best(scores / temperatures).exp().tolist())
-    found = {}
+    results: dict[int, SentenceTags] = {}
     for row, (number, sentence) in enumerate(zip(step.sentences, sentences, strict=True)):
-        own = [each[row][1 : len(sentence) + 1] for each in probabilities]
-        found[number] = SentenceTags(names[row], _tag_confidences(plan, own, names[row], sentence))
-    return found
-
-
-def _tag_confidences(
-    plan: Plan, probabilities: Sequence[Sequence[float]], names: TagNames, sentence: Sentence
-) -> tuple[tuple[float, ...], ...]:
-    """Return the confidence in the tags of one sentence. A lemma by a rule is as sure as its tag, or more."""
-    columns, vocabulary = plan.model.settings.tags.columns, plan.model.vocabulary
-    confidences = [tuple(each) for each in probabilities]
-    if {"lemma", lemma_tag(columns)} <= set(columns):
-        place, tag = columns.index("lemma"), columns.index(lemma_tag(columns))
-        rules, doubt = ruled_scripts(vocabulary, columns, names, sentence), plan.confidence_of(sentence).lemma_doubt
-        confidences[place] = tuple(
-            of_lemma if rule is None else max(0.0, 1 - doubt * (1 - of_tag))
-            for of_lemma, of_tag, rule in zip(probabilities[place], probabilities[tag], rules, strict=True)
-        )
-    return tuple(confidences)
+        words = slice(1, len(sentence) + 1)
+        confidences = {name: tuple(each[row][words]) for name, each in zip(columns, probabilities, strict=True)}
+        if {"lemma", lemma_tag(columns)} <= set(columns):  # a lemma by a rule is as sure as its tag, or more
+            rules, doubt = ruled_scripts(vocabulary, columns, names[row], sentence), calibration[row].lemma_doubt
+            of_words = zip(confidences["lemma"], confidences[lemma_tag(columns)], rules, strict=True)
+            confidences["lemma"] = tuple(
+                of_lemma if rule is None else max(0.0, 1 - doubt * (1 - of_tag)) for of_lemma, of_tag, rule in of_words
+            )
+        results[number] = names[row], confidences
+    return results
 
 
 def _ending(plan: Plan, step: BatchStep) -> tuple[set[int], Graphs]:
@@ -191,7 +176,7 @@ def trees(plan: Plan, inputs: Sequence[ParseInput]) -> list[Sentence]:
         for row in ending:
             number = step.sentences[row]
             tree = _graph(listed, row, inputs[number], plan)
-            results[number] = _filled(inputs[number], tree, tags[number].names, plan)
+            results[number] = _filled(inputs[number], tree, tags.get(number, _NO_TAGS)[0], plan)
     return [results[number] for number in range(len(inputs))]
 
 
@@ -221,10 +206,10 @@ def parses(plan: Plan, inputs: Sequence[ParseInput], *, each_step: bool = False)
         listed, converged = best.listed(), step.converged.tolist()
         for row in ending:
             number = step.sentences[row]
-            item = inputs[number]
+            item, (names, tag_confidences) = inputs[number], tags.get(number, _NO_TAGS)
             tree = _graph(listed, row, item, plan)
             results[number] = Parse(
-                sentence=_filled(item, tree, tags[number].names, plan),
+                sentence=_filled(item, tree, names, plan),
                 spans=(),
                 word_confidences=confidences[row],
                 confidence=sentence_confidence(confidences[row], plan.confidence_of(item.sentence)),
@@ -237,32 +222,26 @@ def parses(plan: Plan, inputs: Sequence[ParseInput], *, each_step: bool = False)
                 was_sure=not converged[row] and step.t < plan.max_steps,
                 step_confidences=tuple(step_confidences[number]),
                 given_tags=tags_of(item.sentence),
-                tag_confidences=dict(zip(plan.model.settings.tags.columns, tags[number].confidences, strict=False)),
+                tag_confidences=tag_confidences,
             )
     return [results[number] for number in range(len(inputs))]
 
 
 def _confidences(
-    plan: Plan, step: BatchStep, graphs: Graphs, inputs: Sequence[ParseInput]
+    plan: Plan, step: BatchStep, graphs: Graphs, inputs: Sequence[ParseInput], *, given_is_sure: bool = True
 ) -> list[tuple[Confidence, ...]]:
-    """Return a step's confidence in the arcs of graphs; a label that the user gave has confidence 1."""
+    """Return a step's confidence in the arcs of graphs. With `given_is_sure`, it is 1 in a label that the user gave."""
     started = [inputs[number] for number in step.sentences]
-    return [
-        tuple(
-            Confidence(arc, 1.0 if word in each.constraints.labels else label)
-            for word, (arc, label) in enumerate(row, start=1)
-        )
-        for each, row in zip(started, _probabilities(plan, step, graphs, started), strict=True)
-    ]
-
-
-def _probabilities(
-    plan: Plan, step: BatchStep, graphs: Graphs, started: Sequence[ParseInput]
-) -> list[list[tuple[float, float]]]:
-    """Return the probabilities of the head and the label of each word in graphs."""
     temperatures = plan.temperatures([each.sentence for each in started])
     rows = word_confidences(step.scores, graphs, plan.decoder, *temperatures).tolist()
-    return [row[1 : len(each.sentence) + 1] for row, each in zip(rows, started, strict=True)]
+    given = [each.constraints.labels if given_is_sure else () for each in started]
+    return [
+        tuple(
+            Confidence(arc, 1.0 if word in labels else label)
+            for word, (arc, label) in enumerate(row[1 : len(each.sentence) + 1], start=1)
+        )
+        for each, row, labels in zip(started, rows, given, strict=True)
+    ]
 
 
 def _initial_confidences(
@@ -272,14 +251,14 @@ def _initial_confidences(
 
     It is also None for an arc with an unknown label, because the model has no score for that label.
     """
-    started = [inputs[number] for number in step.sentences]
-    if all(head is None for each in started for head in each.initial.heads):
-        return [(None,) * len(each.sentence) for each in started]
-    graphs = Graphs.of([each.initial for each in started], plan.model.vocabulary).to(plan.device)
+    initial = [inputs[number].initial for number in step.sentences]
+    if all(head is None for each in initial for head in each.heads):
+        return [(None,) * len(each.heads) for each in initial]
+    graphs = Graphs.of(initial, plan.model.vocabulary).to(plan.device)
     is_read = (graphs.labels[:, 1:] != UNSEEN).tolist()
     return [
-        tuple(Confidence(*pair) if is_one else None for pair, is_one in zip(pairs, read, strict=False))
-        for pairs, read in zip(_probabilities(plan, step, graphs, started), is_read, strict=True)
+        tuple(confidence if is_one else None for confidence, is_one in zip(words, read, strict=False))
+        for words, read in zip(_confidences(plan, step, graphs, inputs, given_is_sure=False), is_read, strict=True)
     ]
 
 
