@@ -44,16 +44,6 @@ def folder(tmp_path, monkeypatch):
     return Path("segmenter")
 
 
-def test_a_folder_of_one_treebank_saved_by_an_earlier_version_can_be_read(folder):
-    config, tables = (json.loads((folder / name).read_text()) for name in ("config.json", "multiword.json"))
-    rules = config.pop("habits")[""]
-    del config["treebanks"], config["segmenter"]["splits_unspaced"]
-    (folder / "config.json").write_text(json.dumps(config | rules | {"format": 1}))
-    (folder / "multiword.json").write_text(json.dumps(tables[""]))
-
-    assert Segmenter.from_folder(folder).rules == tiny_segmenter().rules
-
-
 def change(path, changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 

@@ -41,10 +41,8 @@ def with_rank(sentence: Sentence, rank: int, n_trees: int, probability: float, a
 def _with_marks(sentence: Sentence, name: str, numbers: Sequence[float], *, what: str) -> Sentence:
     if sentence.format.misc is None:
         raise sentence.error(f"{sentence.format.title} has no column for {what}.", hint="Write CoNLL-U.")
-    notes = sentence.column(sentence.format.misc)
-    return sentence.with_misc(
-        [noted(note, f"{name}={number:.2f}") for note, number in zip(notes, numbers, strict=True)]
-    )
+    marks = [f"{name}={number:.2f}" for number in numbers]
+    return sentence.with_misc(list(map(noted, sentence.column(sentence.format.misc), marks)))
 
 
 def _with_comments(sentence: Sentence, values: dict[str, str]) -> Sentence:

@@ -122,9 +122,9 @@ def parsed_chunk(
         try:
             return parse(rows)
         except (MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error):
-                raise
-            return None
+            if is_out_of_memory(error):
+                return None
+            raise
 
     def memory_error(row: int) -> TreefineError:
         return chunk[row].sentence.error(NO_MEMORY, hint=NO_MEMORY_HINT)

@@ -56,10 +56,8 @@ def with_decisions(graphs: Graphs, constraints: Sequence[Constraints], vocabular
 
 def allowed_of(
     constraints: Sequence[Constraints], lengths: Sequence[int], decoder: Decoder, vocabulary: Vocabulary
-) -> Allowed | None:
-    """Return the allowed heads and labels of each sentence in a batch, or None if no sentence has constraints."""
-    if not any(constraints):
-        return None
+) -> Allowed:
+    """Return the allowed heads and labels of each sentence in a batch."""
     n_words = max(lengths) + 1
     heads = np.ones((len(lengths), n_words, n_words), dtype=bool)
     labels = np.ones((len(lengths), n_words, len(vocabulary.labels)), dtype=bool)
@@ -115,40 +113,35 @@ class _Decision(NamedTuple):
 
 def check_constraints(sentence: Sentence, constraints: Constraints, decoder: Decoder, vocabulary: Vocabulary) -> None:
     """Raise an error if no tree satisfies the constraints. The error lists those that contradict each other."""
-    _check_words(sentence, constraints)
-    decisions = [
-        *(
-            _Decision(name, word, value)
-            for name in ("labels", "heads")
-            for word, value in getattr(constraints, name).items()
-        ),
-        *(
-            _Decision(name, word, value)
-            for name in ("not_heads", "not_labels")
-            for word, values in getattr(constraints, name).items()
-            for value in values
-        ),
-    ]
+    decisions, n_words = list[_Decision](), len(sentence)
+    for name in ("labels", "heads", "not_heads", "not_labels"):
+        for word, value in getattr(constraints, name).items():
+            if not 1 <= word <= n_words:
+                raise sentence.error(f"There is a constraint on word {word}, but the sentence has {n_words} words.")
+            decisions += [_Decision(name, word, each) for each in (value if name.startswith("not_") else [value])]
+    for name, word, value in decisions:
+        if name.endswith("heads") and not 0 <= value <= n_words:
+            message = f"A constraint names the head {value}, but the sentence has {n_words} words."
+            raise sentence.error(message, word=word)
+        if name == "heads" and value == word:
+            raise sentence.error("A constraint attaches this word to itself.", word=word)
 
     def is_possible(some: Sequence[_Decision]) -> bool:
-        heads, _ = _masks(_joined(some), len(sentence), decoder, vocabulary)
+        heads, _ = _masks(_joined(some), n_words, decoder, vocabulary)
         return decoder.has_tree(heads)
 
     if is_possible(decisions):
         return
-    wrong = _obvious(constraints, len(sentence))
-    if not wrong:
-        wrong = _smallest(decisions, is_possible, max(MOST_WORK // (len(sentence) + 1) ** 2, 20))
+    n_trials = max(MOST_WORK // (n_words + 1) ** 2, 20)
+    wrong = _obvious(constraints, n_words) or _smallest(decisions, is_possible, n_trials)
     wrong.sort(key=lambda each: (each.word, each.field.startswith("not_"), each.field.endswith("labels")))
     listed = "; ".join(each.described(sentence) for each in wrong[:MOST_LISTED])
     if len(wrong) > MOST_LISTED:
         listed += f"; and {len(wrong) - MOST_LISTED} more"
     kind = "projective tree" if decoder.is_projective else "tree with one root"
-    which, hint = (
-        ("this constraint", "Change or remove it.")
-        if len(wrong) == 1
-        else ("all of these constraints", "Change one of them.")
-    )
+    which, hint = "this constraint", "Change or remove it."
+    if len(wrong) > 1:
+        which, hint = "all of these constraints", "Change one of them."
     raise sentence.error(f"No {kind} satisfies {which}: {listed}.", word=wrong[0].word, hint=hint)
 
 
@@ -190,19 +183,3 @@ def _smallest(
                 decisions = rest
         size //= 2
     return decisions
-
-
-def _check_words(sentence: Sentence, constraints: Constraints) -> None:
-    n_words = len(sentence)
-    columns = (constraints.heads, constraints.labels, constraints.not_heads, constraints.not_labels)
-    for word in {word for column in columns for word in column}:
-        if not 1 <= word <= n_words:
-            raise sentence.error(f"There is a constraint on word {word}, but the sentence has {n_words} words.")
-    required = [(word, [head]) for word, head in constraints.heads.items()]
-    for word, heads in [*required, *constraints.not_heads.items()]:
-        for head in heads:
-            if not 0 <= head <= n_words:
-                message = f"A constraint names the head {head}, but the sentence has {n_words} words."
-                raise sentence.error(message, word=word)
-        if constraints.heads.get(word) == word:
-            raise sentence.error("A constraint attaches this word to itself.", word=word)

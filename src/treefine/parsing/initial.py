@@ -70,17 +70,15 @@ class Renamed:
     def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Arcs]:
         """Yield the arcs of each sentence."""
         for heads, labels in self.initial(sentences):
-            yield Arcs(heads, tuple(map(self._name, heads, labels)))
+            named = (label if head is None else self._name(label) for head, label in zip(heads, labels, strict=True))
+            yield Arcs(heads, tuple(named))
 
-    def _name(self, head: int | None, label: str) -> str:
-        if head is None:
-            return label
-        if label in self._cache:
-            return self._cache[label]
-        name = read_as(label, self.known, self.names)
-        if len(self._cache) < MOST_NAMES:
-            self._cache[label] = name
-        return name
+    def _name(self, label: str) -> str:
+        if label not in self._cache:
+            if len(self._cache) >= MOST_NAMES:
+                self._cache.clear()
+            self._cache[label] = read_as(label, self.known, self.names)
+        return self._cache[label]
 
 
 def renamed(initial: InitialParser, known: Collection[str], names: Mapping[str, str] | None = None) -> InitialParser:

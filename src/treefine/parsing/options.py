@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
+from itertools import starmap
 from numbers import Real
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
@@ -286,6 +287,12 @@ Words = Sentence | HasSentence | Sequence[str]
 _ONE_TEXT = 'Split it into words, as in ["A", "dog"], or parse the text with parser(text).'
 
 
+def check_listed(values: Iterable[object], what: str, *, hint: str = "") -> None:
+    """Raise an error if the argument is not a list or an iterator."""
+    if not is_list_like(values):
+        raise TreefineError(f"The {what} must be a list or an iterator, not {described(values)}.", hint=hint)
+
+
 def sentence_of(words: Words) -> Sentence:
     """Return the sentence itself, that of a Parse, or a new sentence of these words."""
     sentence = sentence_in(words)
@@ -305,23 +312,19 @@ def checked_sentences(sentences: Iterable[Words]) -> Iterator[Sentence]:
     """
     if isinstance(sentences, str):
         raise TreefineError(f"{sentences[:40]!r} is a string, not a list of sentences.", hint=_ONE_TEXT)
-    if not is_list_like(sentences):
-        raise TreefineError(f"The sentences must be a list or an iterator, not {described(sentences)}.")
+    check_listed(sentences, "sentences")
     if sentence_in(sentences) is not None:
         raise TreefineError("This is one sentence, but several are needed.", hint="Put it into a list.")
 
-    def numbered() -> Iterator[Sentence]:
-        for number, each in enumerate(sentences, start=1):
-            try:
-                sentence = sentence_of(each)
-            except TreefineError as error:
-                if error.sentence is None:
-                    error.sentence = number
-                raise
-            is_from_file = sentence.line > 0
-            yield sentence if is_from_file else replace(sentence, number=number)
+    def numbered(number: int, words: Words) -> Sentence:
+        try:
+            sentence = sentence_of(words)
+        except TreefineError as error:
+            error.sentence = error.sentence or number
+            raise
+        return sentence if sentence.line else replace(sentence, number=number)  # those of a file have numbers
 
-    return numbered()
+    return starmap(numbered, enumerate(sentences, start=1))
 
 
 def one_or_several(sentences: Words | Iterable[Words]) -> tuple[list[Words], bool]:
@@ -354,17 +357,14 @@ def constraints_of(constraints: Iterable[ConstraintsLike] | None) -> Iterator[Co
 
 def checked_strings(texts: Iterable[str], what: str) -> Iterator[str]:
     """Return an iterator over strings that checks each of them; a single string is a mistake."""
-    if not is_list_like(texts):
-        hint = "Pass an open file or a list of strings, or parse one text with parser(text)."
-        raise TreefineError(f"The {what} must be a list or an iterator, not {described(texts)}.", hint=hint)
+    check_listed(texts, what, hint="Pass an open file or a list of strings, or parse one text with parser(text).")
 
-    def checked() -> Iterator[str]:
-        for number, text in enumerate(texts, start=1):
-            if not isinstance(text, str):
-                raise TreefineError(f"Item {number} of the {what} is not a string but {described(text)}.")
-            yield text
+    def checked(number: int, text: object) -> str:
+        if not isinstance(text, str):
+            raise TreefineError(f"Item {number} of the {what} is not a string but {described(text)}.")
+        return text
 
-    return checked()
+    return starmap(checked, enumerate(texts, start=1))
 
 
 def text_groups(items: Iterable[Any], most: int, *, as_tuples: bool) -> Iterator[list[tuple[str, Any]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, SupportsIndex, overload
@@ -199,14 +199,12 @@ class Parse:
     @cached_property
     def words(self) -> tuple[ParsedWord, ...]:
         """The words with their tags, arcs, offsets and confidences."""
-        of_columns = zip(*map(self.confidences_in, COLUMNS), strict=True)
-        values: Iterator[tuple[Any, ...]] = (
-            (*_values_of(word), *span, confidence.arc, confidence.label, *of_tags)
-            for word, span, confidence, of_tags in zip(
-                self.sentence.words, self.spans, self.word_confidences, of_columns, strict=True
-            )
+        of_tags = zip(*map(self.confidences_in, COLUMNS), strict=True)
+        columns = zip(self.sentence.words, self.spans, self.word_confidences, of_tags, strict=True)
+        return tuple(
+            ParsedWord(*_values_of(word), *span, confidence.arc, confidence.label, *tags)
+            for word, span, confidence, tags in columns
         )
-        return tuple(ParsedWord(*each) for each in values)
 
     def confidences_in(self, column: Column) -> Sequence[float | None]:
         """Return the confidence in each word's value of a column such as "lemma"; None where the input gave the value.
@@ -272,25 +270,15 @@ class Parse:
 
         They are all words if the parser started from an empty graph.
         """
-        tags = self.given_tags or tags_of(self.sentence)
-        before = zip(*self.initial, self.initial_confidences, tags, strict=True)
-        arcs = [tuple(zip(each.heads, each.labels, strict=True)) for each in self.steps]
-        compared = (
-            Change(
-                word.number,
-                word.form,
-                old_head,
-                old_label,
-                word.head,
-                word.label,
-                None if confidence is None else confidence.both,
-                word.confidence,
-                next((t for t, step in enumerate(arcs, start=1) if step[word.number] == (word.head, word.label)), None),
-                *chain.from_iterable((getattr(old, column), getattr(word, column)) for column in _TAG_COLUMNS),
-            )
-            for word, (old_head, old_label, confidence, old) in zip(self.words, before, strict=True)
-        )
-        return tuple(each for each in compared if each.has_new_arc or each.has_new_tag)
+        tags, steps = self.given_tags or tags_of(self.sentence), [each.arcs for each in self.steps]
+        changes = []
+        for word, *arc, before, old in zip(self.words, *self.initial, self.initial_confidences, tags, strict=True):
+            new, place = (word.head, word.label), word.number - 1
+            found_in = (t for t, step in enumerate(steps, start=1) if (step.heads[place], step.labels[place]) == new)
+            sure = None if before is None else before.both, word.confidence
+            of_tags = chain.from_iterable((getattr(old, column), getattr(word, column)) for column in _TAG_COLUMNS)
+            changes.append(Change(word.number, word.form, *arc, *new, *sure, next(found_in, None), *of_tags))
+        return tuple(each for each in changes if each.has_new_arc or each.has_new_tag)
 
     def to_conllu(self, *, confidence: bool = False) -> str:
         """Return the sentence in CoNLL-U (or its input format), with `Conf=0.97` in MISC if `confidence` is set."""
@@ -318,14 +306,15 @@ class Parse:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the parse as values that JSON can represent."""
-        words = [{name: _rounded(getattr(word, name)) for name in _JSON_NAMES} for word in self.words]
-        steps = [{"heads": step.heads[1:], "labels": step.labels[1:]} for step in self.steps]
-        tokens = [
-            {"form": token.form, "words": list(token.words)} for token in self.sentence.tokens() if len(token.words) > 1
-        ]
-        whole: dict[str, Any] = {"sent_id": self.sentence.sent_id, "text": self.text}
-        whole |= {"start": self.start, "end": self.end}
-        whole |= {"confidence": _rounded(self.confidence), "words": words, "steps": steps}
+        whole: dict[str, Any] = {
+            "sent_id": self.sentence.sent_id,
+            "text": self.text,
+            "start": self.start,
+            "end": self.end,
+            "confidence": _rounded(self.confidence),
+            "words": [{name: _rounded(getattr(word, name)) for name in _JSON_NAMES} for word in self.words],
+            "steps": [each.arcs._asdict() for each in self.steps],
+        }
         if self.language:
             whole["language"] = self.language
         if self.cut_confidence < 1:
@@ -334,10 +323,13 @@ class Parse:
             whole["agreement"] = list(map(_rounded, self.agreement))
             whole["trees"] = [
                 {name: float(f"{getattr(each, name):.4g}") for name in ("probability", "label_probability")}
-                | {"heads": each.tree.heads[1:], "labels": each.tree.labels[1:]}
+                | each.tree.arcs._asdict()
                 for each in self.trees
             ]
-        return whole | ({"multiword_tokens": tokens} if tokens else {})
+        tokens = (each for each in self.sentence.tokens() if len(each.words) > 1)
+        if multiword := [{"form": each.form, "words": list(each.words)} for each in tokens]:
+            whole["multiword_tokens"] = multiword
+        return whole
 
     def to_text(self, *, steps: bool = False, color: bool = False, ascii_only: bool = False) -> str:
         """Draw the tree, or each step, as text for a terminal."""
@@ -359,15 +351,13 @@ class Parse:
             "lemmas": shown_tags(self.lemma),
             "feats": shown_tags(self.feats),
         }
+        draw = partial(Picture, self.forms, shown_tags(self.upos), tokens=tokens)
         if not steps and self.trees:
             titles = [f"tree {rank}: probability {each.probability:.2g}" for rank, each in enumerate(self.trees, 1)]
-            first, *others = (
-                Picture(self.forms, shown_tags(self.upos), each.tree, tokens=tokens, title=title)
-                for each, title in zip(self.trees, titles, strict=True)
-            )
+            first, *others = map(lambda each, title: draw(each.tree, title=title), self.trees, titles)
             return [replace(first, **of_tree), *(replace(each, before=first.graph) for each in others)]
         if not steps:
-            return [Picture(self.forms, shown_tags(self.upos), self.tree, tokens=tokens, **of_tree)]
+            return [draw(self.tree, **of_tree)]
         if not self.steps:
             raise self.sentence.error("The steps of so long a sentence cannot be drawn.", hint="Omit --show-steps.")
         heads = self.initial.heads

@@ -37,6 +37,7 @@ from treefine.parsing.options import (
     Initial,
     Trust,
     Words,
+    check_listed,
     checked_sentences,
     checked_strings,
     constraints_of,
@@ -55,7 +56,7 @@ from treefine.treebank.constraints import Constraints, Keep, unknown_labels
 from treefine.treebank.files import Source, path_of
 from treefine.treebank.raw_text import spans_in
 from treefine.treebank.schemes import label_map_of
-from treefine.treebank.sentence import HasSentence, Sentence, is_list_like, own_text, sentence_in
+from treefine.treebank.sentence import HasSentence, Sentence, own_text, sentence_in
 
 if TYPE_CHECKING:
     from treefine.fast.engine import Engine
@@ -63,13 +64,6 @@ if TYPE_CHECKING:
 Context = TypeVar("Context")  # what belongs to a text in `Parser.pipe`
 TEXTS_AT_ONCE = 256  # texts that `pipe` reads and segments together, unless they are long
 _MOST_SHOWN = 3  # languages in the repr
-
-
-class _Running(list[ParserModel]):
-    """The model as it runs, or nothing before it has run. A pickled copy is empty: GPU buffers cannot be pickled."""
-
-    def __reduce__(self) -> tuple[type[_Running], tuple[()]]:
-        return type(self), ()
 
 
 def _resolved(name: str, doc: str) -> Any:
@@ -109,14 +103,14 @@ class Parser:
         self.initial = self._initial_parser(self.options.initial)
         self.languages = tuple(languages) or model.settings.languages
         self._plan = Plan.of(self.model, self.options, _trees_of(self.initial), device, self.languages)
-        self._running = _Running()  # filled on first use; shared with `using`
+        self._running: list[ParserModel] = []  # filled on first use; shared with `using`
         self._language_check = self.new_language_check()  # shared with `using`
         self._name = ""  # of the model, as the user gave it
         self._treebank = ""  # on which it was trained, if it is known
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state to pickle, without the engine, which is created again on first use."""
-        return {name: value for name, value in self.__dict__.items() if name != "engine"}
+        """Return the state to pickle, without the engine and the running model, which are created on first use."""
+        return {name: value for name, value in vars(self).items() if name != "engine"} | {"_running": []}
 
     def __repr__(self) -> str:
         """Return the name of the model, its kind and its main options."""
@@ -172,12 +166,8 @@ class Parser:
         device = find_device(own.device)
         if (device.type, device.index or 0) != (self.device.type, self.device.index or 0):
             raise TreefineError(f"The model is on {self.device}, not on {device}.", hint="Load it on that device.")
-        other = Parser(
-            self.model,
-            segmenter=self.segmenter,
-            languages=self.languages,
-            **replace(own, device=self.device).set_options,
-        )
+        chosen = own.set_options | {"device": self.device}
+        other = Parser(self.model, segmenter=self.segmenter, languages=self.languages, **chosen)
         other._name, other._treebank = self._name, self._treebank
         if other.precision == self.precision:
             other._running = self._running
@@ -218,9 +208,7 @@ class Parser:
         `batch_size` of them are read and parsed at a time, and fewer if they are long. With `as_tuples`, the items are
         pairs of a text and anything else, such as its file name, and so are the results: `(parses, context)`.
         """
-        if not is_list_like(texts):
-            hint = "Pass a list of texts, or parse one text with parser(text)."
-            raise TreefineError(f"The texts must be a list or an iterator, not {described(texts)}.", hint=hint)
+        check_listed(texts, "texts", hint="Pass a list of texts, or parse one text with parser(text).")
         if not is_whole_number(batch_size) or batch_size < 1:
             raise TreefineError(f"batch_size must be a number of texts, at least 1, not {described(batch_size)}.")
         self.text_segmenter()  # raises an error if the model has none
@@ -311,9 +299,7 @@ class Parser:
         TreefineError if no sentence occurs in both.
         """
         parser = self.using(initial="given") if self.initial is empty else self
-        return fitted_weights(
-            parser.using(trust=1.0).plan(), checked_sentences(sentences), list(checked_sentences(gold))
-        )
+        return fitted_weights(parser.using(trust=1.0).plan(), checked_sentences(sentences), checked_sentences(gold))
 
     def stream(
         self, sentences: Iterable[Words], *, constraints: Iterable[ConstraintsLike] | None = None
@@ -427,7 +413,7 @@ class Parser:
 
         `sentence` and `constraints` are as in `parse`.
         """
-        decided = None if constraints is None else [Constraints.of(constraints)]
+        decided = None if constraints is None else [constraints]
         ((_, results),) = self.stream_steps([sentence_of(sentence)], constraints=decided)
         return results
 

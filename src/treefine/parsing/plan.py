@@ -87,7 +87,7 @@ class Plan:
             device=device,
             initial=initial,
             trust=_trust(options.trust, parsers_in(initial)),
-            max_steps=_max_steps(options.max_steps, model, starts_empty=starts_empty),
+            max_steps=_max_steps(options.max_steps, model.settings, starts_empty=starts_empty),
             stop_above=float(stop_above if options.stop_above is None else options.stop_above),
             tags=_tags(options.tags, model),
             replaces_tags=options.tags == "predicted" and is_given(initial),
@@ -249,13 +249,11 @@ def check_fork(device: torch.device) -> None:
         raise TreefineError("A forked process cannot use the GPU of its parent process.", hint=hint)
 
 
-def _max_steps(max_steps: int | None, model: ParserModel, *, starts_empty: bool) -> int:
-    reads_graph, trained = model.settings.reads_graph, model.settings.max_steps
-    if max_steps is None:
-        return 1 if not reads_graph else trained or (STEPS_FROM_EMPTY if starts_empty else STEPS)
-    if max_steps > 1 and not reads_graph:
+def _max_steps(max_steps: int | None, settings: ModelSettings, *, starts_empty: bool) -> int:
+    if not settings.reads_graph and (max_steps or 1) > 1:
         raise ModelError("This model reads no graph, so it cannot take more than one step.")
-    return max_steps
+    by_default = settings.max_steps or (STEPS_FROM_EMPTY if starts_empty else STEPS)
+    return max_steps or (by_default if settings.reads_graph else 1)
 
 
 def _trust(trust: Trust | Sequence[Trust] | None, sources: Sequence[InitialParser]) -> tuple[Trust, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from treefine.config import Column
 from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import best_tag
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
 
 TagNames = tuple[tuple[str, ...], ...]  # the tags of one sentence, by column
-SentenceTags = tuple[TagNames, dict[Column, tuple[float, ...]]]  # the tags of one sentence, and the confidence in them
+SentenceTags = tuple[TagNames, Mapping[str, tuple[float, ...]]]  # the tags of one sentence, and the confidence in them
 _NO_TAGS: SentenceTags = (), {}
 Listed = tuple[list[list[int]], list[list[int]]]  # the heads and labels of a batch, from `Graphs.listed`
 
@@ -139,6 +138,7 @@ def _tags_of_step(
     results: dict[int, SentenceTags] = {}
     for row, (number, sentence) in enumerate(zip(step.sentences, sentences, strict=True)):
         words = slice(1, len(sentence) + 1)
+        confidences: dict[str, tuple[float, ...]]
         confidences = {name: tuple(each[row][words]) for name, each in zip(columns, probabilities, strict=True)}
         if {"lemma", lemma_tag(columns)} <= set(columns):  # a lemma by a rule is as sure as its tag, or more
             rules, doubt = ruled_scripts(vocabulary, columns, names[row], sentence), calibration[row].lemma_doubt

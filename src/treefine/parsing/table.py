@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
 from treefine.config import COLUMNS
@@ -115,12 +115,12 @@ def to_table(sentences: Iterable[Parse | Sentence], *, initial: bool = False) ->
         hint = "Pass a list of Parses or Sentences."
         raise TreefineError(f"A table cannot be made from {described(sentences)}.", hint=hint)
     rest = iter(sentences)
-    first = next(rest, None)
-    is_parsed = first is not None and not isinstance(first, Sentence)
-    content = Content(is_parsed, is_parsed and bool(getattr(first, "trees", ())), initial)
-    if initial and not is_parsed and first is not None:
+    start = list(islice(rest, 1))
+    is_parsed = not any(isinstance(each, Sentence) for each in start)
+    if initial and not is_parsed:
         raise TreefineError("A Sentence has no initial tree.", hint="Pass the Parses of `stream`.")
-    return table_of(rest if first is None else chain([first], rest), content)
+    has_trees = any(getattr(each, "trees", ()) for each in start)
+    return table_of(chain(start, rest), Content(is_parsed and bool(start), has_trees, initial))
 
 
 def table_of(sentences: Iterable[Placed | Sentence], content: Content) -> Any:

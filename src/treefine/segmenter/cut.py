@@ -65,30 +65,27 @@ class _Token(NamedTuple):
 def sentences_of(
     cuts: Iterable[Cuts],
     multiwords: Multiwords,
-    *,
     most_spaces: int = 0,
-    blank_lines_end: bool = True,
     treebank: str = "",
+    *,
+    blank_lines_end: bool = True,
 ) -> Iterator[Segmented]:
     """Yield the sentences of a text that comes in stretches. A token may contain `most_spaces` spaces.
 
-    `treebank` is the code that the sentences get. A blank line always ends a sentence,
-    unless `blank_lines_end` is False. Text of only white space has no sentence.
+    `treebank` is the code that the sentences get. A blank line always ends a sentence, unless `blank_lines_end` is
+    False. Text of only white space has no sentence.
     """
     unfinished: list[_Token] = []
-    before, number, follows_blank = "", 1, False
-    doubt = 0.0  # about the end of the sentence before
+    previous = _Token(0, "", False, 0, 0.0, "")  # the last token of the sentence before, or the gap before the text
+    number = 1
     waiting: list[_Token] | None = None  # a complete sentence, until it is known whether it is the last
     for token in _tokens(cuts, most_spaces):
         if not token.form:
-            before = token.gap
+            previous = token
             continue
         if waiting is not None:
-            yield _segmented(
-                waiting, multiwords, number, treebank, before=before, follows_blank=follows_blank, doubt=doubt
-            )
-            before, number, follows_blank = "", number + 1, has_blank_line(waiting[-1].gap)
-            doubt, waiting = waiting[-1].doubt, None
+            yield _segmented(waiting, multiwords, number, treebank, previous)
+            number, previous, waiting = number + 1, waiting[-1], None
         is_long = token.ends_sentence == IF_LONG and len(unfinished) + 1 >= MANY_TOKENS
         is_cut = blank_lines_end and has_blank_line(token.gap)
         is_forced = is_long or is_cut or len(unfinished) + 1 == MOST_TOKENS
@@ -98,9 +95,7 @@ def sentences_of(
     last = waiting or unfinished
     if last:
         last[-1] = last[-1]._replace(doubt=0.0)  # the end of the text is certain
-        yield _segmented(
-            last, multiwords, number, treebank, before=before, follows_blank=follows_blank, doubt=doubt, is_last=True
-        )
+        yield _segmented(last, multiwords, number, treebank, previous, is_last=True)
 
 
 def _tokens(cuts: Iterable[Cuts], most_spaces: int) -> Iterator[_Token]:
@@ -110,8 +105,10 @@ def _tokens(cuts: Iterable[Cuts], most_spaces: int) -> Iterator[_Token]:
         if spans and not start:
             yield _Token(0, "", False, 0, 0.0, stretch.text[: spans[0][0]])
         stops = [*(left for left, _ in spans[1:]), len(stretch.text)]
-        for span, stop in zip(spans, stops, strict=False):  # text of only white space has no span
-            yield _token(stretch, start, span, stop)
+        for (left, right), stop in zip(spans, stops, strict=False):  # text of only white space has no span
+            _, token, ends, doubt = (each[right - 1] for each in stretch)
+            form, gap = stretch.text[left:right], stretch.text[right:stop]
+            yield _Token(start + left, form, bool(token == ENDS_MULTIWORD), int(ends), float(doubt), gap)
         start += len(stretch.text)
 
 
@@ -144,13 +141,6 @@ def joined_stretches(stretches: Sequence[_Stretch]) -> _Stretch:
 def part(stretch: _Stretch, start: int, stop: int) -> _Stretch:
     """Return a part of a stretch."""
     return type(stretch)._make([each[start:stop] for each in stretch])
-
-
-def _token(cuts: Cuts, start: int, span: Span, stop: int) -> _Token:
-    left, right = span
-    is_multiword, ends_sentence = cuts.token[right - 1] == ENDS_MULTIWORD, cuts.ends_sentence[right - 1]
-    form, gap = cuts.text[left:right], cuts.text[right:stop]
-    return _Token(start + left, form, bool(is_multiword), int(ends_sentence), float(cuts.doubt[right - 1]), gap)
 
 
 def _spans(text: str, token: np.ndarray, most_spaces: int) -> list[Span]:
@@ -195,18 +185,13 @@ def _segmented(
     multiwords: Multiwords,
     number: int,
     treebank: str,
+    previous: _Token,
     *,
-    before: str,
-    follows_blank: bool,
-    doubt: float,
     is_last: bool = False,
 ) -> Segmented:
-    """Return the sentence of these tokens.
-
-    `before` is the gap before the first token of the text. `doubt` is that about the start of the sentence.
-    """
-    ids, forms, notes, spans = list[str](), list[str](), list[str](), list[Span]()
-    word_lines = list[int]()
+    """Return the sentence of these tokens; `previous` is the token before it, or has the gap before the text."""
+    ids, forms, notes, spans, word_lines = list[str](), list[str](), list[str](), list[Span](), list[int]()
+    before = "" if previous.form else previous.gap
     for place, token in enumerate(tokens):
         words = multiwords.split(token.form) if token.is_multiword else (token.form,)
         first = len(word_lines) + 1
@@ -223,11 +208,12 @@ def _segmented(
             notes.append(misc)
             spans.append((token.start, token.start + len(token.form)))
     text = "".join([token.form + " " * bool(token.gap) for token in tokens]).rstrip(" ")
-    comments = (*(["# newpar"] if follows_blank else []), f"# sent_id = {number}", f"# text = {text}")
+    starts_paragraph = bool(previous.form) and has_blank_line(previous.gap)
+    comments = ("# newpar",) * starts_paragraph + (f"# sent_id = {number}", f"# text = {text}")
     blank = (BLANK,) * len(ids)
     columns = (tuple(ids), tuple(forms), *[blank] * 7, tuple(notes))
     lines = range(len(ids)) if len(ids) == len(word_lines) else tuple(word_lines)
-    confidence = exp(-doubt - sum([token.doubt for token in tokens]))
+    confidence = exp(-previous.doubt - sum([token.doubt for token in tokens]))
     sentence = Sentence(comments, columns, lines, number=number, treebank=treebank)
     return Segmented(sentence, tuple(spans), confidence)
 

@@ -125,12 +125,8 @@ class Segmenter:
         values = read_json(path)
         if "segmenter" not in values:
             raise ModelError("This is not a segmenter's config.", hint="Is this a segmenter's folder?", path=str(path))
-        if "habits" not in values:  # of one treebank, saved by an earlier version
-            rules = {name: values.pop(name) for name in ("most_spaces", "whole_spans", "marks_ends") if name in values}
-            values = {**values, "habits": {"": rules}}
         config = read_settings(_Config, values, path=str(path))
-        tables = read_json(Path(folder, _MULTIWORDS))
-        multiwords = _read_multiwords({"": tables} if "forms" in tables else tables, Path(folder, _MULTIWORDS))
+        multiwords = _read_multiwords(Path(folder, _MULTIWORDS))
         habits = {
             code: replace(each, multiwords=multiwords.pop(code, Multiwords())) for code, each in config.habits.items()
         }
@@ -153,14 +149,13 @@ class Segmenter:
 
     def write(self, folder: Path) -> None:
         """Write the files into an existing folder, with weights in eight bits."""
-        config = _Config(self.network.settings, self.alphabet.characters, self.habits, self.treebanks)
-        values = asdict(config)
+        values = asdict(_Config(self.network.settings, self.alphabet.characters, self.habits, self.treebanks))
         tables = {code: each.pop("multiwords") for code, each in values["habits"].items()}
         write_json(folder / _CONFIG, values)
         text = json.dumps({code: each for code, each in tables.items() if each["forms"]}, ensure_ascii=False)
         (folder / _MULTIWORDS).write_text(text + "\n", encoding="utf-8")
-        weights = {name: each.detach().cpu() for name, each in self.network.state_dict().items()}
-        small = {name: each.contiguous() for name, each in rounded(weights).items()}
+        weights = rounded({name: each.detach().cpu() for name, each in self.network.state_dict().items()})
+        small = {name: each.contiguous() for name, each in weights.items()}
         for name, each in small.items():
             if not each.isfinite().all():
                 raise ModelError(f"The weight {name} of the segmenter is not finite in 16 bits; nothing was saved.")
@@ -187,34 +182,29 @@ class Segmenter:
             best, second = token.topk(2, dim=-1).values.unbind(-1)
             has_clear_token = (best - second > _CLOSE).numpy()  # [text, char]
             tokens, ends = token.argmax(-1).to(torch.int8).numpy(), sentence.numpy()
-            scored = list[Scored]()
-            for row, text in enumerate(plain[number] for number in group):
-                scored.append(Scored(text, self._kept_whole(tokens[row, : len(text)], text), ends[row, : len(text)]))
+            scored = [
+                Scored(text, self._kept_whole(tokens[row, : len(text)], text), ends[row, : len(text)])
+                for row, text in enumerate(plain[number] for number in group)
+            ]
             if self.sentence_ends is not None:
                 scored = self.sentence_ends.of_texts(scored, most_spaces=self.rules.most_spaces)
             for number, each, is_clear in zip(group, scored, has_clear_token, strict=True):
                 is_sure = is_clear[: len(each.text)].all() and (abs(each.sentence) > _CLOSE).all()
                 if is_sure and are_clear(each, _CLOSE):
-                    found[number] = list(self._sentences(_restored(self._decided([each]), [texts[number]])))
+                    found[number] = list(self._sentences(self._decided([each], [texts[number]])))
         return [found[number] if number in found else self.segment(text) for number, text in enumerate(texts)]
 
     def stream(self, chunks: Iterable[str]) -> Iterator[Segmented]:
         """Yield the sentences of a text that comes in chunks. Chunk borders make no difference."""
         return self._sentences(self._cuts(chunks))
 
-    def _sentences(self, cuts: Iterable[Cuts]) -> Iterator[Segmented]:
-        return sentences_of(cuts, self.rules.multiwords, most_spaces=self.rules.most_spaces, treebank=self.code)
-
     def stream_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
         """Yield each line of a text, such as an open file, as one sentence; skip lines without a token."""
-        found = self._cuts_of_lines(lines)
-        return sentences_of(
-            found,
-            self.rules.multiwords,
-            most_spaces=self.rules.most_spaces,
-            blank_lines_end=False,
-            treebank=self.code,
-        )
+        return self._sentences(self._cuts_of_lines(lines), blank_lines_end=False)
+
+    def _sentences(self, cuts: Iterable[Cuts], *, blank_lines_end: bool = True) -> Iterator[Segmented]:
+        rules = self.rules
+        return sentences_of(cuts, rules.multiwords, rules.most_spaces, self.code, blank_lines_end=blank_lines_end)
 
     def _cuts(self, chunks: Iterable[str]) -> Iterator[Cuts]:
         r"""Yield the decisions about a text, block by block. The network reads \n instead of \r\n, as in training."""
@@ -228,10 +218,19 @@ class Segmenter:
         scored = self.scored(plain())
         if self.sentence_ends is not None:
             scored = self.sentence_ends.of_stream(scored, most_spaces=self.rules.most_spaces)
-        yield from _restored(self._decided(scored), pending_chunks)
+        return self._decided(scored, pending_chunks)
 
-    def _decided(self, scored: Iterable[Scored]) -> Iterator[Cuts]:
-        return cuts_of(scored, are_log_odds=self.sentence_ends is not None)
+    def _decided(self, scored: Iterable[Scored], pending_chunks: list[str]) -> Iterator[Cuts]:
+        r"""Yield the decisions about the original text, with each \r; take its chunks from `pending_chunks`."""
+        text, start = "", 0
+        for cuts in cuts_of(scored, are_log_odds=self.sentence_ends is not None):
+            if pending_chunks:
+                text, start = "".join([text[start:], *pending_chunks]), 0
+                pending_chunks.clear()
+            around = text[start : start + 2 * len(cuts.text)]  # each \n may have a \r before it
+            restored = _with_returns(cuts, around, _is_read(around))
+            start += len(restored.text)
+            yield restored
 
     def scored(self, chunks: Iterable[str]) -> Iterator[Scored]:
         r"""Yield the scores of a text without \r\n."""
@@ -259,7 +258,7 @@ class Segmenter:
 
     def _cuts_of_lines(self, lines: Iterable[str]) -> Iterator[Cuts]:
         """Yield the decisions about each line on its own. A sentence ends only with the last token of its line."""
-        lines = (line for line in lines if line)
+        lines = filter(None, lines)
         while group := list(islice(lines, AT_ONCE)):
             plain = [line.replace(_CRLF, "\n") for line in group]
             token, _ = self._score_windows([(line, 0, len(line)) for line in plain])
@@ -299,8 +298,7 @@ class Segmenter:
     def _scores(self, texts: Sequence[str]) -> CutScores:
         """Return the scores of some windows, on the CPU."""
         number = self.treebanks.index(self.treebank) + 1 if self.treebank else 0
-        numbers = [number] * len(texts)
-        windows = Windows.of([self.alphabet.encode(text) for text in texts], numbers).to(self.device)
+        windows = Windows.of([self.alphabet.encode(text) for text in texts], [number] * len(texts)).to(self.device)
         # The steps of an LSTM are so short that more threads would mostly wait.
         with torch.inference_mode(), torch_threads(1):
             token, sentence = self.network(windows)
@@ -320,19 +318,6 @@ def _whole_breaks(chunks: Iterable[str]) -> Iterator[str]:
         held = "\r" * text.endswith("\r")
         yield text.removesuffix("\r")
     yield held
-
-
-def _restored(found: Iterable[Cuts], pending_chunks: list[str]) -> Iterator[Cuts]:
-    r"""Yield the decisions about the original text, with each \r; take its chunks from `pending_chunks`."""
-    text, start = "", 0
-    for cuts in found:
-        if pending_chunks:
-            text, start = "".join([text[start:], *pending_chunks]), 0
-            pending_chunks.clear()
-        around = text[start : start + 2 * len(cuts.text)]  # each \n may have a \r before it
-        restored = _with_returns(cuts, around, _is_read(around))
-        start += len(restored.text)
-        yield restored
 
 
 def _is_read(text: str) -> np.ndarray:
@@ -359,8 +344,9 @@ def _may_be_replaced(folder: Path) -> bool:
     return not names or (is_ours and "segmenter" in read_json(folder / _CONFIG))
 
 
-def _read_multiwords(tables: Mapping[str, Any], path: Path) -> dict[str, Multiwords]:
+def _read_multiwords(path: Path) -> dict[str, Multiwords]:
     """Read the table of each treebank that has one."""
+    tables = read_json(path)
     try:
         return {
             code: Multiwords(
