@@ -1,14 +1,14 @@
 """A model of several treebanks follows the habits of the one that the user names, or that the text shows."""
 
+import warnings
 from dataclasses import replace
 from functools import cache
 
 import pytest
-import torch
 
 from tests.segmenter.test_language import SENTENCES
 from tests.support.tiny import ALL_TAGS, sample, tiny_model
-from tests.support.tiny_segmenter import tiny_network
+from tests.support.tiny_segmenter import tiny_network, tiny_segmenter
 from treefine.config import ConfidenceSettings, TagSettings
 from treefine.errors import LanguageWarning
 from treefine.model.parser_model import ParserModel
@@ -33,16 +33,6 @@ def parser(**options):
     alphabet = Alphabet("ab .'\n12é中", 50)
     segmenter = Segmenter(tiny_network(n_treebanks=len(TREEBANKS)), alphabet, habits, treebanks=TREEBANKS)
     return Parser(model(), device="cpu", segmenter=segmenter, **options)
-
-
-def scores(parser, sentence=WORDS):
-    return torch.from_numpy(parser.steps(sentence)[0].arc_scores[1:])
-
-
-def test_each_treebank_gives_other_scores():
-    found = [scores(parser(language=each)) for each in TREEBANKS]
-
-    assert all(not torch.allclose(found[0], each) for each in found[1:])
 
 
 @pytest.mark.parametrize("asked", ["fr", "French", "FR", "fr_sequoia"])
@@ -145,3 +135,33 @@ def test_sentences_of_several_treebanks_share_a_batch(monkeypatch):
     parser(max_steps=1).parse(sentences)
 
     assert sizes == [len(TREEBANKS)]
+
+
+# A warning about text in another language, once
+
+GERMAN = SENTENCES["de"] * 2
+
+
+def of_languages(*languages):
+    return Parser(tiny_model(), segmenter=tiny_segmenter(), languages=languages)
+
+
+def test_text_in_another_language_gives_one_warning():
+    english = of_languages("English")
+
+    with pytest.warns(LanguageWarning, match="The text looks German, but the model is for English") as seen:
+        english(GERMAN)
+    english(GERMAN)  # warnings are errors in tests
+    english.using(k=2)(GERMAN)
+
+    assert len(seen) == 1
+    assert seen[0].filename == __file__
+
+
+@pytest.mark.parametrize("languages", [(), ["German"], ["en", "de"], ["Klingon"]])
+def test_text_in_a_language_of_the_model_or_an_unknown_model_gives_no_warning(languages):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        of_languages(*languages)(GERMAN)
+
+    assert not seen

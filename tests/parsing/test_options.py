@@ -2,7 +2,7 @@
 
 import pickle
 import threading
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Annotated
 
 import pytest
@@ -13,20 +13,7 @@ from typer.testing import CliRunner
 from tests.support.tiny import tiny_parser
 from treefine.cli.options import with_options
 from treefine.errors import TreefineError
-from treefine.parsing.options import OPTIONS, ParserOptions, options_from_text
-
-
-def test_the_documentation_has_each_option_with_its_help_and_default():
-    text = " ".join(ParserOptions.__doc__.split())
-
-    for each in fields(ParserOptions):
-        option = OPTIONS[each.name]
-        assert f"{each.name}: {option.full_help} Default: {option.default}." in text
-
-
-def test_only_options_that_are_not_none_are_set():
-    assert ParserOptions().set_options == {}
-    assert ParserOptions(k=2, is_projective=False).set_options == {"k": 2, "is_projective": False}
+from treefine.parsing.options import ParserOptions, options_from_text
 
 
 def test_a_new_initial_parser_resets_steps_and_stop_above_unless_they_are_set_too():

@@ -59,27 +59,6 @@ def test_pipe_names_the_item_that_is_wrong(nlp, texts, options, message):
     assert str(error.value).startswith(message)
 
 
-# One kind of result
-
-
-# Words
-
-
-# What objects say about themselves
-
-
-def test_a_parser_a_sentence_and_a_parse_say_what_they_are(nlp, text_model):
-    syntr = Parser(tiny_model(relations=RelationSettings(graph="none")), device="cpu")
-
-    assert repr(nlp.using(max_steps=2)) == (
-        f"<Parser {text_model!r}: RNGTr, T=2, tags: predicted, reads text and words, cpu, {nlp.precision}>"
-    )
-    assert repr(syntr) == "<Parser: SynTr, T=1, tags: given, reads words only, cpu, float32>"
-    assert repr(Sentence.of_words(["Dogs", "bark"])) == "<Sentence 'Dogs bark', 2 words>"
-    assert repr(Sentence.of_words(["x" * 100])) == f"<Sentence '{'x' * 59}…', 1 word>"
-    assert repr(PARSER.parse([["A"]])).startswith("[<Parse 'A', 1 word, confidence ")
-
-
 def test_dir_and_help_show_every_public_name():
     assert set(dir(treefine)) == {*treefine.__all__, "__version__"}
     for name in treefine.__all__:
@@ -89,12 +68,6 @@ def test_dir_and_help_show_every_public_name():
             if not member.startswith("_") and (callable(value) or isinstance(value, property | classmethod)):
                 assert pydoc.getdoc(getattr(described, member)), f"{name}.{member}"
     assert "pipe(self, texts" in pydoc.plain(pydoc.render_doc(treefine.Parser))
-
-
-# Options
-
-
-# Refinement
 
 
 def test_refine_needs_trees_and_a_model_that_reads_them():
@@ -131,6 +104,7 @@ def test_constraints_may_be_dictionaries():
         ({"not_heads": {1: ["a"]}}, "not_heads of word 1: the str 'a' is not a head. "),
         ({"heads": {9: 0}}, "There is a constraint on word 9, but the sentence has 2 words."),
         ({"heads": {1: 9}}, "A constraint names the head 9, but the sentence has 2 words."),
+        ({"heads": {2: 2}}, "A constraint attaches this word to itself."),
         (5, "The constraints must be a list, not the int 5. Pass a list with one for each sentence."),
         ([5], "The constraints of a sentence must be a Constraints or a dictionary, not the int 5. Write Constr"),
     ],

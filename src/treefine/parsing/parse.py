@@ -199,12 +199,12 @@ class Parse:
     @cached_property
     def words(self) -> tuple[ParsedWord, ...]:
         """The words with their tags, arcs, offsets and confidences."""
-        of_tags = zip(*map(self.confidences_in, COLUMNS), strict=True)
-        columns = zip(self.sentence.words, self.spans, self.word_confidences, of_tags, strict=True)
-        return tuple(
-            ParsedWord(*_values_of(word), *span, confidence.arc, confidence.label, *tags)
-            for word, span, confidence, tags in columns
+        tags = zip(*map(self.confidences_in, COLUMNS), strict=True)
+        columns = zip(self.sentence.words, self.spans, self.word_confidences, tags, strict=True)
+        values: Iterator[tuple[Any, ...]] = (
+            (*_values_of(word), *span, sure.arc, sure.label, *of_tags) for word, span, sure, of_tags in columns
         )
+        return tuple(ParsedWord(*each) for each in values)
 
     def confidences_in(self, column: Column) -> Sequence[float | None]:
         """Return the confidence in each word's value of a column such as "lemma"; None where the input gave the value.
@@ -277,7 +277,8 @@ class Parse:
             found_in = (t for t, step in enumerate(steps, start=1) if (step.heads[place], step.labels[place]) == new)
             sure = None if before is None else before.both, word.confidence
             of_tags = chain.from_iterable((getattr(old, column), getattr(word, column)) for column in _TAG_COLUMNS)
-            changes.append(Change(word.number, word.form, *arc, *new, *sure, next(found_in, None), *of_tags))
+            values: tuple[Any, ...] = (word.number, word.form, *arc, *new, *sure, next(found_in, None), *of_tags)
+            changes.append(Change(*values))
         return tuple(each for each in changes if each.has_new_arc or each.has_new_tag)
 
     def to_conllu(self, *, confidence: bool = False) -> str:
