@@ -1,7 +1,6 @@
 """Split a stream of sentences into batches, and halve them when memory runs out."""
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,7 +64,6 @@ def test_skipping_keeps_the_batches_and_most_skipped_sentences_are_not_scored(pa
     "error",
     [
         MemoryError(),
-        torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
         RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes."),
     ],

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tests.support.tiny import sample, tiny_model
 from treefine import Graph, Parser, Sentence, TreefineError
 from treefine.config import MOST_WORDS, TagSettings
-from treefine.errors import LongSentenceWarning
 from treefine.parsing.batches import run, word_ranges
 from treefine.parsing.confidence import Confidence
 from treefine.parsing.initial import given as given_arcs
@@ -86,11 +85,6 @@ def test_a_sentence_of_the_maximum_length_is_parsed_as_a_whole():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert results(parses, [sentence]) == results(parses, [sentence], most_words=MOST_WORDS)
-
-
-def test_a_warning_names_the_sentence_and_its_parts():
-    with pytest.warns(LongSentenceWarning, match="The sentence has 20 words and is parsed in 4 parts."):
-        parser_of().parse(LONG)
 
 
 def test_the_parts_read_the_initial_arcs_that_stay_within_them():

@@ -24,11 +24,6 @@ TEXTS = {  # by language, in the script in its comment
     "ja": "昨日、東京で友達に会いました。とても楽しかったです。",  # kana and Han
     "ko": "나는 어제 친구를 만났다. 우리는 함께 책을 읽었다.",  # Hangul
 }
-UNSEEN = {
-    "Greek": "Ο σκύλος κοιμάται κάτω από το τραπέζι της κουζίνας και ονειρεύεται μια γάτα.",
-    "Devanagari": "मेरा भाई एक नई किताब पढ़ रहा है और वह एक बड़े शहर में रहता है।",
-    "Polish": "Pies śpi pod stołem w kuchni, a kot siedzi na oknie i patrzy na ptaki, które śpiewają w ogrodzie.",
-}
 
 
 @cache
@@ -57,17 +52,6 @@ def test_words_are_found_where_no_spaces_separate_them(code, words):
     forms = [form for each in parsed(TEXTS[code]) for form in each.forms]
 
     assert f" {words} " in f" {' '.join(forms)} "
-
-
-@pytest.mark.parametrize("text", UNSEEN.values(), ids=UNSEEN)
-def test_a_language_that_the_model_has_never_seen_is_parsed_with_one_warning(text):
-    fresh = Parser(multi().model, segmenter=multi().segmenter, device="cpu")
-
-    with pytest.warns(LanguageWarning) as seen:
-        parses = fresh(text)
-
-    assert len(seen) == 1
-    assert text_of(each.sentence for each in parses) == text
 
 
 def test_a_simple_sentence_has_the_right_tree():

@@ -29,24 +29,6 @@ def nlp():
     return Parser(model, device="cpu", segmenter=tiny_segmenter())
 
 
-def test_a_text_becomes_sentences_whose_words_have_tags_heads_labels_and_offsets(nlp):
-    parses = nlp(TEXT)
-
-    assert len(parses) > 1  # a blank line always ends a sentence
-    for parse in parses:
-        assert parse.tree.is_tree
-        assert 0 <= parse.confidence <= 1
-        for word in parse.words:
-            assert TEXT[word.start : word.end] == word.form
-            assert word.upos != "_" != word.xpos
-            assert 0 < word.arc_confidence <= 1
-            assert 0 < word.label_confidence <= 1
-            assert word.confidence == pytest.approx(word.arc_confidence * word.label_confidence)
-    words = [word for parse in parses for word in parse.words]
-    assert "".join(TEXT.split()) == "".join(word.form for word in words)
-    assert [word.start for word in words] == sorted(word.start for word in words)
-
-
 @for_all(st.text(max_size=60))
 def test_offsets_rebuild_any_text(nlp, text):
     parses = nlp(text)

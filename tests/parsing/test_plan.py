@@ -57,10 +57,9 @@ def test_saved_files_do_not_depend_on_the_precision(tmp_path):
     assert Parser.from_pretrained(tmp_path / "model", device="cpu").precision == "int8"
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16"])
-def test_an_unsupported_precision_is_an_error_that_lists_the_supported_ones(name):
-    with pytest.raises(TreefineError, match=f"Precision '{name}' is not supported on cpu. Use float32 or int8."):
-        tiny_parser(precision=name)
+def test_an_unsupported_precision_is_an_error_that_lists_the_supported_ones():
+    with pytest.raises(TreefineError, match="Precision 'float16' is not supported on cpu. Use float32 or int8."):
+        tiny_parser(precision="float16")
 
 
 @pytest.mark.parametrize("batch_pieces", [60, 4000])

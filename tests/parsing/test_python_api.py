@@ -1,6 +1,5 @@
 """The Python interface: texts, words and treebanks in, one kind of result out, and a clear error for anything else."""
 
-import pydoc
 from collections.abc import Iterator
 from itertools import islice
 
@@ -57,17 +56,6 @@ def test_pipe_names_the_item_that_is_wrong(nlp, texts, options, message):
         list(nlp.pipe(texts, **options))
 
     assert str(error.value).startswith(message)
-
-
-def test_dir_and_help_show_every_public_name():
-    assert set(dir(treefine)) == {*treefine.__all__, "__version__"}
-    for name in treefine.__all__:
-        described = getattr(treefine, name)
-        assert described.__doc__, name
-        for member, value in vars(described).items() if isinstance(described, type) else ():
-            if not member.startswith("_") and (callable(value) or isinstance(value, property | classmethod)):
-                assert pydoc.getdoc(getattr(described, member)), f"{name}.{member}"
-    assert "pipe(self, texts" in pydoc.plain(pydoc.render_doc(treefine.Parser))
 
 
 def test_refine_needs_trees_and_a_model_that_reads_them():

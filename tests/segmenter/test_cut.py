@@ -125,13 +125,6 @@ def test_no_sentence_continues_after_a_blank_line(cut):
         assert ("# newpar" in other.sentence.comments) == has_blank_line(gap)
 
 
-def test_a_blank_line_ends_a_sentence_and_starts_a_paragraph():
-    segmented = found(decided("a\n\nb\nc \r\n \nd"))
-
-    assert forms(segmented) == [("a",), ("b", "c"), ("d",)]
-    assert [each.sentence.comments[0] for each in segmented] == ["# sent_id = 1", "# newpar", "# newpar"]
-
-
 def test_multiword_tokens_are_split_and_their_words_share_a_span():
     (segmented,) = found(decided("lo del  mar", multiword=[5]))
 

@@ -9,31 +9,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from tests.support.tiny_segmenter import HABITS, same_weights, texts, tiny_segmenter, tiny_segmenter_of_two
+from tests.support.tiny_segmenter import (
+    HABITS,
+    same_weights,
+    texts,
+    tiny_segmenter,
+    tiny_segmenter_of_two,
+    with_small_windows,
+)
 from treefine.errors import TreefineError
 from treefine.segmenter import segmenter as segment
 from treefine.segmenter.network import Windows
 from treefine.segmenter.segmenter import Segmenter
 from treefine.treebank.raw_text import text_of
 
-
-@pytest.fixture
-def small_windows(monkeypatch):
-    """Make windows so short that a few words need several."""
-    for name, size in (("STRIDE", 5), ("CONTEXT", 3), ("BLOCK_WINDOWS", 2), ("AT_ONCE", 2)):
-        monkeypatch.setattr(segment, name, size)
-
-
 AGAIN = "Copy or download it again."
-
-
-def with_small_windows(test):
-    checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-    return pytest.mark.usefixtures("small_windows")(settings(suppress_health_check=checks)(test))
 
 
 @pytest.fixture
@@ -92,17 +86,6 @@ def test_a_text_with_crlf_is_cut_like_the_same_text_with_lf(lines, seed, data):
 
 
 @with_small_windows
-@given(texts, st.lists(st.integers(0, 30), max_size=5))
-def test_sentences_do_not_depend_on_the_chunks(text, places):
-    marks = [0, *sorted(min(place, len(text)) for place in places), len(text)]
-    chunks = [text[start:stop] for start, stop in zip(marks, marks[1:], strict=False)]
-
-    segmenter = tiny_segmenter()
-
-    assert list(segmenter.stream(iter(chunks))) == segmenter.segment(text)
-
-
-@with_small_windows
 @given(texts)
 def test_lines_are_sentences_and_can_be_rebuilt(text):
     lines = re.findall(r"[^\n]*\n|[^\n]+$", text)  # only a line feed ends a line
@@ -114,11 +97,6 @@ def test_lines_are_sentences_and_can_be_rebuilt(text):
     of_line = [{int(np.searchsorted(ends, start, side="right")) for start, _ in each.spans} for each in found]
     assert all(len(each) == 1 for each in of_line)
     assert len({line for each in of_line for line in each}) == len(found)
-
-
-@pytest.mark.parametrize("text", ["", " ", " \n\n\t", "\x00\x00", "\udfff"])
-def test_text_without_words_has_no_sentence(text):
-    assert tiny_segmenter().segment(text) == []
 
 
 def test_a_text_of_any_size_is_segmented_as_it_arrives():
@@ -211,14 +189,6 @@ def test_weights_that_are_not_finite_are_an_error_when_read_and_when_written(fol
     with pytest.raises(TreefineError, match=r"scorer\.bias of the segmenter is not finite in 16 bits"):
         broken.save("broken")
     assert not Path("broken").exists()
-
-
-@with_small_windows
-@given(st.lists(texts, max_size=6), st.integers(0, 3))
-def test_texts_segmented_together_equal_texts_segmented_alone(several, seed):
-    segmenter = tiny_segmenter(seed)
-
-    assert segmenter.segment_all(several) == [segmenter.segment(text) for text in several]
 
 
 SHORT = [" ".join(["ab 1.", "b'a"] * number) for number in range(1, 41)]

@@ -6,12 +6,16 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tiny_segmenter import texts, tiny_segmenter, tiny_segmenter_of_two
+from tests.support.tiny_segmenter import (
+    texts,
+    tiny_segmenter,
+    tiny_segmenter_of_two,
+    with_small_windows,
+)
 from treefine.config import SentenceEndSettings
-from treefine.segmenter import segmenter as segment
 from treefine.segmenter import sentence_ends
 from treefine.segmenter.cut import Scored
 from treefine.segmenter.network import ENDS, WITHIN
@@ -45,26 +49,6 @@ class WordScorer:
         return [np.array([self.scores.get(token.form, 0.0) for token in window], "f4") for window in windows]
 
 
-@pytest.fixture
-def small_windows(monkeypatch):
-    """Make windows so short that a few words need several."""
-    for name, size in (("STRIDE", 5), ("CONTEXT", 3), ("BLOCK_WINDOWS", 2), ("AT_ONCE", 2)):
-        monkeypatch.setattr(segment, name, size)
-    for name, size in (
-        ("WINDOW_TOKENS", 2),
-        ("CONTEXT_TOKENS", 1),
-        ("WINDOWS_AT_ONCE", 2),
-        ("WINDOWS_IN_BATCH", 2),
-        ("FEWEST_TOKENS", 0),
-    ):
-        monkeypatch.setattr(sentence_ends, name, size)
-
-
-def with_small_windows(test):
-    checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-    return pytest.mark.usefixtures("small_windows")(settings(suppress_health_check=checks)(test))
-
-
 def hashing_segmenter(seed=0):
     return tiny_segmenter(seed).with_encoder(HashScorer(), SETTINGS)
 
@@ -90,19 +74,24 @@ def segmented(text, scorer, **values):
     return segmenter.with_encoder(scorer, chosen).segment(text)
 
 
+both_kinds = pytest.mark.parametrize("segmenter_of", [tiny_segmenter, hashing_segmenter])
+
+
+@both_kinds
 @with_small_windows
-@given(texts, st.lists(st.integers(0, 30), max_size=5), st.integers(0, 3))
-def test_sentences_and_cuts_do_not_depend_on_the_chunks(text, places, seed):
+@given(text=texts, places=st.lists(st.integers(0, 30), max_size=5), seed=st.integers(0, 3))
+def test_sentences_and_cuts_do_not_depend_on_the_chunks(segmenter_of, text, places, seed):
     marks = [0, *sorted(min(place, len(text)) for place in places), len(text)]
-    segmenter = hashing_segmenter(seed)
+    segmenter = segmenter_of(seed)
 
     assert list(segmenter.stream(text[a:b] for a, b in pairwise(marks))) == segmenter.segment(text)
 
 
+@both_kinds
 @with_small_windows
-@given(st.lists(texts, max_size=6), st.integers(0, 3))
-def test_texts_segmented_together_equal_texts_segmented_alone(several, seed):
-    segmenter = hashing_segmenter(seed)
+@given(several=st.lists(texts, max_size=6), seed=st.integers(0, 3))
+def test_texts_segmented_together_equal_texts_segmented_alone(segmenter_of, several, seed):
+    segmenter = segmenter_of(seed)
 
     for together, text in zip(segmenter.segment_all(several), several, strict=True):
         alone = segmenter.segment(text)

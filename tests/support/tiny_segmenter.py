@@ -1,7 +1,9 @@
 """A tiny segmenter with random weights; its output is random but deterministic."""
 
 import numpy as np
+import pytest
 import torch
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from treefine.config import SegmenterSettings
@@ -49,3 +51,9 @@ def weights_of(network):
 def same_weights(one, other, *, within=0.0):
     a, b = weights_of(one), weights_of(other)
     return a.keys() == b.keys() and all(np.abs(a[name] - b[name]).max() <= within for name in a)
+
+
+def with_small_windows(test):
+    """Run a test with windows so short that a few words need several."""
+    checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    return pytest.mark.usefixtures("small_windows")(settings(suppress_health_check=checks)(test))

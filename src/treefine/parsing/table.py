@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from treefine.config import COLUMNS
 from treefine.errors import TreefineError, described
@@ -21,12 +21,14 @@ from treefine.treebank.sentence import Sentence, is_list_like, own_text, sentenc
 
 if TYPE_CHECKING:
     from treefine.parsing.parse import Parse
+    from treefine.segmenter.cut import Segmented
 
 ROWS = 50_000  # rows in a batch, which is a row group of Parquet
 CHARACTERS = 1 << 26  # the most in a batch: Arrow addresses the bytes of a column with 31 bits
 
 CellValue = str | int | float | None
 _Cells = dict[str, Sequence[CellValue]]  # by column
+Placed: TypeAlias = "Parse | Segmented"  # a sentence with the offsets of its words
 
 
 class TableColumn(NamedTuple):
@@ -76,18 +78,6 @@ INITIAL = (
     TableColumn("initial_head", "int32", "the head in the initial parse, or null"),
     TableColumn("initial_label", "string", "the label in the initial parse"),
 )
-
-
-class Placed(Protocol):
-    """A sentence with the offsets of its words: a Parse, or the result of a segmenter."""
-
-    @property
-    def sentence(self) -> Sentence:
-        """The sentence."""
-
-    @property
-    def spans(self) -> tuple[Span, ...]:
-        """The offsets of each word."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,18 +88,6 @@ def code_of(language: str) -> str | None:
     return next((code for code, name in table().names.items() if asked in (code, name.lower())), None)
 
 
-def oddity(text: str, languages: Collection[str]) -> str | None:
-    """Describe why one text is not in one of these languages, such as "looks German" or "mixes English and German".
-
-    Return None if it may be in one of them, if the text is too short, or if none of these languages is known.
-
-    >>> oddity("The dog sleeps under the table in the kitchen. 狗在厨房的桌子下面睡觉。", ["en", "zh"])
-    'mixes English and Chinese'
-    """
-    is_known = any(each in table().names for each in languages)
-    return (_mixture(text) if is_known else None) or mismatch(text, languages)
-
-
 def mismatch(text: str, languages: Collection[str]) -> str | None:
     """Describe the language of texts that are clearly in none of these languages, such as "looks German".
 
@@ -165,7 +153,7 @@ def plain_words(text: str) -> list[str]:
 
 
 def _mixture(text: str) -> str | None:
-    """Name two languages if each is clearly the language of some sentences of a text."""
+    """Name two languages if each is clearly the language of some sentences of a text, as in "mixes Thai and Hindi"."""
     parts = _parts(text[:SAMPLE])
     if len(parts) < 2:
         return None
@@ -225,11 +213,10 @@ class LanguageCheck:
         if len(self._seen) < self._next:
             return None
         self._next = 2 * len(self._seen)
-        found = mismatch(self._seen, known)
-        if found is None:
-            return None
-        self.languages = ()
-        return _warning(found, known)
+        if found := mismatch(self._seen, known):
+            self.languages = ()
+            return _warning(found, known)
+        return None
 
 
 def _warning(found: str, known: Collection[str]) -> str:
@@ -240,10 +227,9 @@ def _warning(found: str, known: Collection[str]) -> str:
 
 def _warning_about_guess(text: str, known: Collection[str]) -> str | None:
     """Return a warning about a text that is in none of the known languages, mixes two, or is hard to identify."""
-    found = mismatch(text, known)
-    if found is not None:
+    if found := mismatch(text, known):
         return _warning(found, known)
-    found, guess = oddity(text, known) or doubt(text, known), identify(text, known).language
+    found, guess = _mixture(text) or doubt(text, known), identify(text, known).language
     if found is None or not guess:
         return None
     return f"The text {found}; it is parsed as {table().names[guess]}. If that is wrong, name its language."
