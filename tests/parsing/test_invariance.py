@@ -51,7 +51,6 @@ def test_batches_and_order_change_no_tree(kind):
 CHAIN = [[0.0, 0, 0], [9, 0, 0], [0, 9, 0]]  # word 2 → word 1 → ROOT
 TIE = [[0.0, 0, 0], [9, 0, 9], [0, 9, 0]]
 CYCLE = [[0.0, 0, 0], [0, 0, 9], [0, 9, 0]]  # two equally good trees
-CLEAR_CYCLE = [[0.0, 0, 0], [5, 0, 9], [0, 9, 0]]  # one tree leads by 5
 CLEAR = torch.tensor([[0.0, 0], [5, 0], [5, 0]])  # two labels, or tags, per word
 DRAW = torch.tensor([[0.0, 0], [5, 0], [5, 5]])
 

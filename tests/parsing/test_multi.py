@@ -47,13 +47,6 @@ def test_a_text_in_each_script_is_identified_and_parsed_without_losing_a_charact
     assert all(word.upos != "_" and word.label != "_" for each in parses for word in each.words)
 
 
-@pytest.mark.parametrize(("code", "words"), [("zh", "我 的 朋友"), ("ja", "東京 で"), ("th", "แมว นอน")])
-def test_words_are_found_where_no_spaces_separate_them(code, words):
-    forms = [form for each in parsed(TEXTS[code]) for form in each.forms]
-
-    assert f" {words} " in f" {' '.join(forms)} "
-
-
 def test_a_simple_sentence_has_the_right_tree():
     (parse,) = parsed("Hunden sover under bordet.", multi().using(language="sv"))
 

@@ -3,15 +3,11 @@
 import pickle
 import threading
 from dataclasses import replace
-from typing import Annotated
 
 import pytest
 import torch
-import typer
-from typer.testing import CliRunner
 
 from tests.support.tiny import tiny_parser
-from treefine.cli.options import with_options
 from treefine.errors import TreefineError
 from treefine.parsing.options import ParserOptions, options_from_text
 
@@ -67,23 +63,6 @@ def test_the_values_of_the_command_line_become_options():
 
     assert options_from_text(values) == ParserOptions(initial=["a.conllu", "b.conllu"], trust=["auto", 1.5], k=2)
     assert options_from_text({"initial": ["empty"], "trust": "3"}) == ParserOptions(initial="empty", trust=3.0)
-
-
-def test_a_command_has_the_options_of_a_parser():
-    received = []
-    app = typer.Typer()
-
-    @app.command()
-    @with_options(without=["device"], defaults={"stop_above": "always"})
-    def parse(path: Annotated[str, typer.Argument()], *, options: ParserOptions, loud: bool = False) -> None:
-        """Parse a file."""
-        received.append((path, options, loud))
-
-    arguments = ["x", "--steps", "2", "--initial", "empty", "--projective", "--tags", "none", "--loud"]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
-    assert received == [("x", ParserOptions("empty", max_steps=2, is_projective=True, tags="none"), True)]
-    assert CliRunner().invoke(app, ["x", "--steps", "0"]).exit_code == 2
-    assert CliRunner().invoke(app, ["x", "--device", "cpu"]).exit_code == 2
 
 
 def test_a_parser_that_has_run_is_pickled_without_its_engine_and_its_running_model(tmp_path):

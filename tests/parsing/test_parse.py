@@ -2,7 +2,6 @@
 
 import json
 import math
-import random
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
@@ -97,25 +96,6 @@ SURE = (Confidence(0.5, 0.5), Confidence(1.0, 1.0), Confidence(0.8, 0.5))
 def parse(initial, *steps, before=SURE, converged=True):
     sentence = Sentence.of_words(WORDS).with_graph(TREE)
     return Parse(sentence, ((0, 4), (5, 9), (10, 16)), SURE, 0.3, steps or (TREE,), initial, before, converged)
-
-
-def damaged(sentences, seed=1):
-    """Return the sentences with some heads and labels changed, and some arcs removed."""
-    dice = random.Random(seed)
-    for sentence in sentences:
-        heads = [dice.choice([head, head, dice.randrange(len(sentence) + 1)]) for head in sentence.heads]
-        labels = [dice.choice([label, label, "obl", "unheard:of"]) for label in sentence.labels]
-        yield sentence.with_graph(Graph.of_words(heads, labels))
-
-
-@pytest.fixture(scope="module")
-def parser():
-    return Parser(tiny_model(scale=1.5), initial=given, trust=0, max_steps=3, device="cpu")
-
-
-@pytest.fixture(scope="module")
-def parses(parser):
-    return list(parser.stream(damaged(sample(20))))
 
 
 def test_a_change_has_the_old_and_the_new_arc_with_confidences():

@@ -65,23 +65,11 @@ def test_a_batch_takes_the_steps_that_each_sentence_takes_alone(start, graph):
     sentences = short(30)
     arcs = blank(sentences) if start == "empty" else [sentence.arcs for sentence in sentences]
 
-    found, _ = run(model, sentences, arcs, max_steps=6, tags=model.given_tags(sentences))
+    found, sizes = run(model, sentences, arcs, max_steps=6, tags=model.given_tags(sentences))
 
     assert found == [slow_loop(model, s, a, 6) for s, a in zip(sentences, arcs, strict=True)]
-    assert len({len(steps) for steps in found}) > 1  # they converge at different steps
-
-
-def test_a_sentence_that_repeats_its_input_leaves_the_batch():
-    model = tiny_model(scale=1.5)
-    sentences = short(30)
-
-    found, sizes = run(model, sentences, blank(sentences), max_steps=8, tags=model.given_tags(sentences))
-
+    assert len({len(steps) for steps in found}) > 1  # they converge at different steps, and leave the batch
     assert sizes == [sum(len(steps) >= t for steps in found) for t in range(1, len(sizes) + 1)]
-    assert sizes[-1] < sizes[0]
-    for steps in found:
-        assert [t for t, *_ in steps] == list(range(1, len(steps) + 1))
-        assert not any(converged for *_, converged in steps[:-1])
 
 
 def test_tags_predicted_in_the_first_step_are_read_in_the_later_ones():

@@ -7,24 +7,13 @@ from hypothesis import strategies as st
 from treefine.segmenter.language import LanguageCheck, identify, mismatch, table
 
 SENTENCES = {
-    "ar": "ذهب الولد إلى المدرسة في الصباح وعاد إلى البيت بعد الظهر",
-    "bg": "Вчера ходихме в гората и събирахме гъби, защото времето беше много хубаво.",
-    "cs": "Včera jsme šli do lesa a sbírali houby, protože bylo velmi hezké počasí.",
-    "da": "I går gik vi i skoven og samlede svampe, fordi vejret var meget smukt.",
     "de": "Gestern sind wir in den Wald gegangen und haben Pilze gesammelt, weil das Wetter so schön war.",
-    "el": "Χθες πήγαμε στο δάσος και μαζέψαμε μανιτάρια γιατί ο καιρός ήταν πολύ καλός.",
     "en": "Yesterday we went into the forest and picked mushrooms because the weather was so nice.",
-    "es": "Ayer fuimos al bosque y recogimos setas porque hacía muy buen tiempo.",
     "fi": "Eilen menimme metsään ja poimimme sieniä, koska sää oli niin kaunis.",
     "fr": "Hier, nous sommes allés dans la forêt et nous avons cueilli des champignons parce qu'il faisait beau.",
-    "hi": "कल हम जंगल में गए और मशरूम इकट्ठा किए क्योंकि मौसम बहुत अच्छा था।",
-    "hu": "Tegnap elmentünk az erdőbe és gombát szedtünk, mert nagyon szép idő volt.",
-    "it": "Ieri siamo andati nel bosco e abbiamo raccolto i funghi perché il tempo era molto bello.",
     "ja": "昨日は天気がとても良かったので、森に行ってきのこを採りました。",
     "ko": "어제는 날씨가 아주 좋아서 우리는 숲에 가서 버섯을 땄다.",
-    "nl": "Gisteren zijn we naar het bos gegaan en hebben we paddenstoelen geplukt omdat het weer zo mooi was.",
     "pl": "Wczoraj poszliśmy do lasu i zbieraliśmy grzyby, bo pogoda była bardzo ładna.",
-    "sv": "I går gick vi till skogen och plockade svamp eftersom vädret var så fint.",
     "tr": "Dün ormana gittik ve mantar topladık çünkü hava çok güzeldi.",
     "zh": "昨天天气很好，所以我们去森林里采蘑菇。",
 }
@@ -33,15 +22,12 @@ UNCLEAR = {
     "short German": "Guten Tag, wie geht es Ihnen?",
     "names": "Hans Müller, Karl Schmidt, Heinz Fischer, Jürgen Weber, Uwe Schneider, Klaus Becker, Dieter Hoffmann, "
     "Wolfgang Schulz, Günter Koch, Stefan Richter, Petra Neumann, Ursula Schwarz, Monika Zimmermann",
-    "towns": "Berlin Hamburg Köln Frankfurt Stuttgart Düsseldorf Leipzig Dortmund Essen Bremen Dresden Hannover "
-    "Nürnberg Duisburg Bochum",
     "addresses": "https://github.com/foo/bar/issues/12 http://www.4gamer.net/news/image/2005.09/2005091903_32big.html "
     "/usr/lib/python3/dist-packages/numpy/core/__init__.py",
     "code": "static void *malloc_or_die(size_t sz) { void *p = malloc(sz); if (!p) abort(); return p; } " * 2,
     "numbers": "12 3.4 5,600 " * 50,
     "medicines": "ibuprofen paracetamol diclofenac omeprazole simvastatin atorvastatin metformin amlodipine lisinopril "
     "acetylsalicylic acid methylphenidate potassium permanganate",
-    "formulas": "Let α and β be the roots; then αβ = c/a.",
     "a quotation": "He said: Guten Tag, wie geht es Ihnen, mein Herr? Then he sat down and began to read the paper.",
     "nothing": "",
 }
@@ -49,15 +35,12 @@ MODEL = (  # the languages of a multilingual model
     "af cy da de en es fa fi fo fr ga gd hr hy id is it ja ko lt lv mt nb nl nn pt ro ru sl sv th tr ug uk vi wo zh"
 ).split()
 SCRIPTS = {
-    "Latin": ("cy", "Mae'r plant yn chwarae yn yr ardd."),
     "Cyrillic": ("ru", "Сегодня утром мы пили чай на кухне."),
     "Greek": ("el", "Τα παιδιά παίζουν στον κήπο."),
     "Armenian": ("hy", "Երեխաները խաղում են այգում։"),
     "Arabic": ("fa", "بچه‌ها در باغ بازی می‌کنند."),
     "Thai": ("th", "เด็กๆ กำลังเล่นอยู่ในสวน"),
-    "Han": ("zh", "孩子们在花园里玩。"),
     "traditional Han": ("zh", "孩子們在花園裡玩。"),
-    "Kana": ("ja", "こどもたちはにわであそんでいます。"),
     "Hangul": ("ko", "아이들이 정원에서 놀고 있다."),
     "Devanagari": ("hi", "बच्चे बगीचे में खेल रहे हैं।"),
 }
@@ -67,30 +50,16 @@ CLOSE = {
     "da": "Jeg ved ikke, hvad hun sagde, men vi kommer hjem igen, efter at mødet er slut.",
     "hr": "Ne znam što je rekla, ali vratit ćemo se kući nakon što sastanak završi.",
     "sl": "Ne vem, kaj je rekla, ampak domov se bomo vrnili, ko bo sestanek končan.",
-    "fo": "Eg veit ikki, hvat hon segði, men vit koma heim aftur, tá ið fundurin er liðugur.",
-    "is": "Ég veit ekki hvað hún sagði, en við komum aftur heim þegar fundinum er lokið.",
-    "gd": "Chan eil fhios agam dè thuirt i, ach tillidh sinn dhachaigh às dèidh na coinneimh.",
-    "ga": "Níl a fhios agam cad a dúirt sí, ach fillfimid abhaile tar éis an chruinnithe.",
     "af": "Ek weet nie wat sy gesê het nie, maar ons kom weer huis toe ná die vergadering.",
     "nl": "Ik weet niet wat ze heeft gezegd, maar we komen na de vergadering weer naar huis.",
 }
 UNKNOWN = {
     "Swahili": "Jana tulikwenda msituni kuokota uyoga kwa sababu hali ya hewa ilikuwa nzuri sana, na watoto walifurahi "
     "kucheza chini ya miti mikubwa hadi jioni ilipofika.",
-    "Latin": "heri in silvam iimus ut fungos legeremus quod caelum serenum erat, et pueri sub arboribus magnis "
-    "usque ad vesperum laeti luserunt, deinde domum omnes redierunt atque cenaverunt.",
-    "Albanian": "dje shkuam në pyll dhe mblodhëm kërpudha sepse moti ishte shumë i bukur, kurse fëmijët luajtën nën "
-    "pemët e mëdha derisa erdhi mbrëmja dhe të gjithë u kthyen në shtëpi.",
     "romanised Russian": "vchera my khodili v les i sobirali griby, potomu chto pogoda byla ochen khoroshaya, a deti "
     "igrali pod bolshimi derevyami, poka ne nastupil vecher.",
-    "romanised Persian": "diruz be jangal raftim va gharch jam kardim chon hava kheyli khub bud va bachcheha zir-e "
-    "derakhthaye bozorg bazi kardand ta inke shab shod.",
-    "romanised Japanese": "kinou wa tenki ga totemo yokatta node mori ni itte kinoko wo torimashita soshite "
-    "kodomotachi wa yuugata made ookina ki no shita de asonde imashita.",
     "romanised Hindi": "kal ham jangal mein gaye aur kukurmutte ikatthe kiye kyonki mausam bahut achchha tha aur "
     "bachche shaam tak bade pedon ke neeche khelte rahe.",
-    "romanised Thai": "muea wan ni rao pai kep het nai pa phro akat di mak lae dek dek len yu tai ton mai yai chon "
-    "thueng yen laeo thuk khon ko klap ban.",
 }
 
 
@@ -112,7 +81,7 @@ def test_no_warning_unless_the_language_is_clearly_another(text):
     assert mismatch(text, ["en"]) is None
 
 
-@pytest.mark.parametrize("code", sorted({*SENTENCES} - {"en", "ar", "bg"}))
+@pytest.mark.parametrize("code", sorted({*SENTENCES} - {"en"}))
 def test_a_text_in_another_language_is_described(code):
     assert mismatch(SENTENCES[code] * 2, ["en"]) == f"looks {table().names[code]}"
 

@@ -8,7 +8,6 @@ from treefine.segmenter.network import (
     N_RESERVED,
     Alphabet,
     Windows,
-    padded_lstm,
 )
 
 ALPHABET = Alphabet("ab .'!\n12é中", 50)
@@ -77,19 +76,6 @@ def test_windows_in_a_batch_have_the_same_scores_as_alone(stretches):
         alone = network(Windows.of([each]))
         for a, b in zip(together, alone, strict=True):
             assert torch.allclose(a[row, : len(each)], b[0], atol=1e-5)
-
-
-@given(st.lists(st.integers(1, 7), min_size=1, max_size=5))
-def test_rows_of_different_lengths_equal_rows_on_their_own(lengths):
-    torch.manual_seed(0)
-    layer = torch.nn.LSTM(3, 4, batch_first=True, bidirectional=True)
-    x = torch.randn(len(lengths), max(lengths), 3)
-
-    with torch.no_grad():
-        found = padded_lstm(layer, x, lengths)
-
-        for row, length in enumerate(lengths):
-            assert torch.allclose(found[row, :length], layer(x[row : row + 1, :length])[0][0], atol=1e-6)
 
 
 def test_a_window_has_the_scores_of_its_treebank_and_row_0_is_an_unknown_one():

@@ -113,18 +113,24 @@ def test_a_text_of_any_size_is_segmented_as_it_arrives():
     assert len(taken) < 500
 
 
-def test_a_moved_folder_segments_the_same(folder):
-    text = "ab del. 12 é'中\n\n a b! okulki" * 20
-    rounded = Segmenter.from_folder(folder)
-    rounded.save("again")
+@pytest.mark.parametrize("whole", [tiny_segmenter(), tiny_segmenter_of_two()], ids=["one treebank", "two"])
+def test_a_moved_folder_segments_the_same(whole, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    whole.save("segmenter")
+    rounded = Segmenter.from_folder("segmenter")
+    rounded.for_treebank("th_two").save("again")  # the whole segmenter
     shutil.move("again", "there")
 
     loaded = Segmenter.from_folder("there")
 
-    assert loaded.segment(text) == rounded.segment(text)
-    assert same_weights(loaded.network, tiny_segmenter().network, within=2e-2)  # int8
-    assert loaded.rules == tiny_segmenter().rules
-    assert loaded.alphabet.characters == tiny_segmenter().alphabet.characters
+    assert (loaded.treebanks, loaded.habits, loaded.treebank) == (whole.treebanks, whole.habits, "")
+    assert loaded.alphabet.characters == whole.alphabet.characters
+    assert same_weights(loaded.network, whole.network, within=2e-2)  # int8
+    for code in ("", *loaded.treebanks):
+        text = "ab del. 12 é'中\n\n a b! okulki" * 20
+        assert loaded.for_treebank(code).segment(text) == rounded.for_treebank(code).segment(text)
+    tables = json.loads(Path("there/multiword.json").read_text())
+    assert list(tables) == [code for code, rules in whole.habits.items() if rules.multiwords.forms]  # no empty tables
 
 
 @pytest.mark.parametrize("name", ["config.json", "segmenter.safetensors", "multiword.json"])
@@ -144,12 +150,10 @@ def test_a_damaged_or_missing_file_is_named(folder, name):
     [
         ({"alphabet": "aa"}, "the alphabet is damaged: characters must not repeat"),
         ({"alphabet": ["a"]}, 'alphabet = ["a"]; it must be a string'),
-        ({"habits": {"": {"most_spaces": -1}}}, "most_spaces = -1; it must not be negative"),
         ({"habits": {"": {"whole_spans": ["x"]}}}, "whole_spans = ('x',); known rules are"),
         ({"habits": {"": {}, "es_one": {}}}, f"The habits are damaged: they need one entry per treebank. {AGAIN}"),
         ({"treebanks": ["es_one", "es_one"]}, "the list of treebanks is damaged"),
         ({"segmenter": {"run_layers": 9_000_000}}, "run_layers = 9000000; it must be at most 1000"),
-        ({"segmenter": {"char_with": 3}}, "char_with is unknown; did you mean char_width?"),
         ({"alphabet": "abc"}, "The weights do not fit the model; chars.weight is 12 × 6 instead of 5 × 6."),
     ],
 )
@@ -163,10 +167,8 @@ def test_an_invalid_config_is_an_error(folder, changes, message):
     ("changes", "reason"),
     [
         ({"forms": {"del": ["del"]}}, "['del'] must be several words"),
-        ({"forms": {"del": ["a\t", "b"]}}, "['a\\t', 'b'] must be several words"),
         ({"endings": {"ki": [3, ["", "ki"]]}}, "'ki' changes 3 characters"),
         ({"beginnings": {"b": [1, ["", "b"]]}}, "['', 'b'] must be several words"),
-        ({"endings": {"ki": 2}}, "a part is missing or has the wrong type"),
         ({"forms": {"del": None}}, "a part is missing or has the wrong type"),
     ],
 )
@@ -223,24 +225,3 @@ def test_a_segmenter_for_a_treebank_has_its_habits_and_number_and_shares_the_wei
         assert torch.allclose(one._scores(["ab del."]).token, whole.network(window).token, atol=1e-6)
         assert one.network is whole.network
     assert (whole.treebank, whole.rules) == ("", HABITS[""])  # unchanged
-
-
-@pytest.fixture
-def folder_of_two(tmp_path, monkeypatch):
-    """Save a segmenter of two treebanks in the working folder."""
-    monkeypatch.chdir(tmp_path)
-    tiny_segmenter_of_two().save("segmenter")
-    return Path("segmenter")
-
-
-def test_a_folder_of_several_treebanks_is_loaded_as_it_was_saved(folder_of_two):
-    loaded = Segmenter.from_folder(folder_of_two)
-    loaded.for_treebank("th_two").save("again")  # the whole segmenter
-
-    again = Segmenter.from_folder("again")
-
-    assert (again.treebanks, again.habits, again.treebank) == (("es_one", "th_two"), HABITS, "")
-    for code in ("", *again.treebanks):
-        text = "ab del. 12 é'中\n\n a b! okulki" * 20
-        assert again.for_treebank(code).segment(text) == loaded.for_treebank(code).segment(text)
-    assert list(json.loads((folder_of_two / "multiword.json").read_text())) == ["es_one"]  # no empty tables

@@ -44,10 +44,6 @@ TEXTS = {
     ],
     "The dog barks.\r\nThe cat sleeps.\r\n": ["The dog barks .", "The cat sleeps ."],
 }
-MULTIWORDS = {
-    "I don't know.": {"don't": ("do", "n't")},
-    "You cannot leave.": {"cannot": ("can", "not")},
-}
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +60,8 @@ def test_a_text_is_cut_into_the_expected_sentences_and_tokens(nlp, text):
     assert found_in(nlp, text) == TEXTS[text]
 
 
-@pytest.mark.parametrize("text", MULTIWORDS)
-def test_a_contraction_is_a_multiword_token(nlp, text):
-    (found,) = nlp.segment([text])
+def test_a_contraction_is_a_multiword_token(nlp):
+    (found,) = nlp.segment(["I don't know."])
 
-    tokens = {
-        token.form: tuple(found.sentence.forms[word - 1] for word in token.words)
-        for token in found.sentence.tokens()
-        if len(token.words) > 1
-    }
-    assert tokens == MULTIWORDS[text]
+    assert found.sentence.columns[0] == ("1", "2-3", "2", "3", "4", "5")
+    assert found.sentence.forms == ("I", "do", "n't", "know", ".")

@@ -1,13 +1,8 @@
 """Spans that stay whole, such as URLs and emoji, and the choice of rules for a treebank."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from tests.support.tiny_segmenter import texts, tiny_network
 from treefine.segmenter.cut import WHOLE_SPANS, agreeing_rules, is_inside
-from treefine.segmenter.network import Alphabet
-from treefine.segmenter.segmenter import Segmenter, TokenizationRules
 from treefine.treebank.raw_text import RawText
 
 WHOLE = [
@@ -48,21 +43,6 @@ def test_a_rule_that_contradicts_the_treebank_is_left_out():
 
     assert agreeing_rules(agrees) == tuple(WHOLE_SPANS)
     assert agreeing_rules(contradicts) == tuple(each for each in WHOLE_SPANS if each != "phone")
-
-
-@settings(suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.one_of(st.sampled_from(WHOLE), texts), max_size=5), st.integers(0, 60))
-def test_chunks_and_batches_make_no_difference(parts, mark):
-    text = " ".join(parts)
-    segmenter = Segmenter(
-        tiny_network(), Alphabet("ab .'\n12é中", 50), {"": TokenizationRules(whole_spans=tuple(WHOLE_SPANS))}
-    )
-
-    whole = segmenter.segment(text)
-
-    assert list(segmenter.stream([text[:mark], text[mark:]])) == whole == segmenter.segment_all([text])[0]
-    inside = is_inside(text, WHOLE_SPANS) if "\r\n" not in text else []
-    assert not any(inside[end - 1] for each in whole for _, end in each.spans if len(inside))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import sys
 
 import pyarrow
 import pytest
-from hypothesis import strategies as st
 
 from tests.support.data import DATA
 from tests.support.refine_commands import damaged
@@ -108,9 +107,6 @@ def test_the_size_of_record_batches_makes_no_difference(size):
 
     assert pyarrow.Table.from_batches(found).to_pylist() == to_table(sentences).to_pylist()
     assert all(size <= len(batch) < size + max(map(len, sentences)) for batch in found[:-1])
-
-
-CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\r\0"), min_size=1, max_size=9)
 
 
 def test_parses_and_sentences_cannot_be_mixed_with_each_other_or_anything_else(nlp):
