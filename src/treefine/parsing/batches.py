@@ -251,10 +251,8 @@ def _checked(sentence: Sentence, arcs: Arcs | None) -> Arcs:
 def _weighed(plan: Plan, inputs: Iterator[ParseInput]) -> Iterator[ParseInput]:
     """Yield the inputs with estimated weights. An error in the sample is raised after the inputs before it."""
     sample, fault = read_sample(inputs)
-    weights = [
-        estimated if trust == AUTO else trust
-        for trust, estimated in zip(plan.trust, _weights(plan, sample), strict=True)
-    ]
+    estimates = zip(plan.trust, _weights(plan, sample), strict=True)
+    weights = [estimated if trust == AUTO else trust for trust, estimated in estimates]
     for each in chain(sample, inputs if fault is None else ()):
         evidence = tuple(arcs._replace(weight=weight) for arcs, weight in zip(each.evidence, weights, strict=True))
         yield each._replace(evidence=evidence)
@@ -262,13 +260,12 @@ def _weighed(plan: Plan, inputs: Iterator[ParseInput]) -> Iterator[ParseInput]:
         raise fault
 
 
-def _weights(plan: Plan, inputs: Sequence[ParseInput], gold: Sequence[Sequence[int]] | None = None) -> list[float]:
+def _weights(plan: Plan, inputs: Sequence[ParseInput], gold: Sequence[Sequence[int]] = ()) -> list[float]:
     """Return the weight of each source of evidence, estimated, or fitted to gold heads. Long sentences do not count."""
     is_short = [len(each.sentence) <= plan.most_words for each in inputs]
-    short = [*compress(inputs, is_short)]
-    known = None if gold is None else [*compress(gold, is_short)]
+    short, known = list(compress(inputs, is_short)), list(compress(gold, is_short))
     beliefs = [belief for _, belief in run_inputs(plan, map(without_graph, short), beliefs_of)]
-    weigh, weights = estimated_weight if gold is None else fitted_weight, []
+    weigh, weights = fitted_weight if gold else estimated_weight, []
     for source in range(len(plan.trust)):
         arcs = [each.evidence[source] for each in short]
         heads, labels = choices_of(beliefs, arcs, source, plan.model.vocabulary, known)
@@ -279,17 +276,12 @@ def _weights(plan: Plan, inputs: Sequence[ParseInput], gold: Sequence[Sequence[i
 def fitted_weights(plan: Plan, sentences: Iterable[Sentence], gold: Iterable[Sentence]) -> tuple[float, ...]:
     """Return the weight of each initial parse, fitted to correct trees of some of the sentences with the same words."""
     heads = {each.forms: each.graph.heads[1:] for each in gold}
-    n_gold = len(heads)
-    inputs, gold_heads = list[ParseInput](), list[Sequence[int]]()
-    for each in _inputs_of(plan, sentences, None):
-        known = heads.pop(each.sentence.forms, None)
-        if known is not None:
-            inputs.append(each)
-            gold_heads.append(known)
-    if not inputs:
+    n_gold, inputs = len(heads), _inputs_of(plan, sentences, None)
+    known = [(each, heads.pop(each.sentence.forms)) for each in inputs if each.sentence.forms in heads]
+    if not known:
         message = f"None of the {n_gold:,} sentences with correct trees occurs in the input."
         raise TreefineError(message, hint="The words of a sentence must be the same in both.")
-    return tuple(_weights(plan, inputs, gold_heads))
+    return tuple(_weights(plan, *zip(*known, strict=True)))
 
 
 def in_parts(plan: Plan, whole: ParseInput, work: Work[Any]) -> Any:
@@ -340,8 +332,8 @@ def _part(whole: ParseInput, words: range) -> ParseInput:
     """Return one part as a sentence, without the initial arcs that leave it."""
     sentence, part = whole.sentence, slice(words.start - 1, words.stop - 1)
     tags = {column: getattr(sentence, column)[part] for column in COLUMNS}
-    own = replace(Sentence.of_words(sentence.forms[part]).with_tags(**tags), treebank=sentence.treebank)
-    own = replace(own, path=sentence.path, line=sentence.line, number=sentence.number)
+    place = {name: getattr(sentence, name) for name in ("treebank", "path", "line", "number")}
+    own = replace(Sentence.of_words(sentence.forms[part]).with_tags(**tags), **place)
     pieces = None if whole.pieces is None else whole.pieces[part]
     evidence = tuple(each._replace(arcs=_arcs_within(each.arcs, words)) for each in whole.evidence)
     return ParseInput(own, _arcs_within(whole.initial, words), FREE, pieces, evidence)

@@ -339,11 +339,11 @@ class Parser:
 
     def stream_chunks(self, chunks: Iterable[str]) -> Iterator[Parse]:
         """Parse one text that comes in chunks, such as an open file. Chunk borders make no difference."""
-        return self.stream_segmented(self.segment(checked_strings(chunks, "chunks")))
+        return self.stream_segmented(self.segment(chunks))
 
     def stream_lines(self, lines: Iterable[str]) -> Iterator[Parse]:
         """Parse a text with one sentence per line. Lines include their line ends, as in an open file."""
-        return self.stream_segmented(self.segment_lines(checked_strings(lines, "lines")))
+        return self.stream_segmented(self.segment_lines(lines))
 
     def segment(self, chunks: Iterable[str]) -> Iterator[Segmented]:
         """Segment a text that comes in chunks into sentences and words, without parsing it."""

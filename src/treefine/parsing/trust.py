@@ -116,7 +116,7 @@ def choices_of(
     given: Sequence[WeightedArcs],
     source: int,
     vocabulary: Vocabulary,
-    gold: Sequence[Sequence[int]] | None = None,
+    gold: Sequence[Sequence[int]] = (),
 ) -> tuple[Choices, Choices]:
     """Return the heads and the labels that the other parser with number `source` chose in some sentences.
 

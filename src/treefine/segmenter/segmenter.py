@@ -90,13 +90,12 @@ class Segmenter:
         habits: Mapping[str, TokenizationRules],
         *,
         treebanks: Sequence[str] = (),
-        sentence_ends: SentenceEnds | None = None,
     ) -> None:
         self.network, self.alphabet = network.eval(), alphabet
         self.habits, self.treebanks = {"": TokenizationRules(), **habits}, tuple(treebanks)
         self.treebank = ""  # whose habits the segmenter follows; empty if it is unknown
         self.code = ""  # that the sentences get
-        self.sentence_ends = sentence_ends
+        self.sentence_ends: SentenceEnds | None = None
 
     def for_treebank(self, code: str) -> Segmenter:
         """Return a segmenter with the same network and the habits of this treebank; neutral ones if it is unknown."""
@@ -236,6 +235,11 @@ class Segmenter:
         r"""Yield the scores of a text without \r\n."""
         size = STRIDE * (GPU_WINDOWS if self.device.type == "cuda" else BLOCK_WINDOWS)
         before, parts, n_waiting = "", list[str](), 0
+
+        def block(text: str, start: int) -> Scored:
+            part, after = text[start : start + size], text[start + size : start + size + CONTEXT]
+            return Scored(part, *self._score_windows([(before + part + after, len(before), len(before) + len(part))]))
+
         for chunk in chunks:
             parts.append(chunk)
             n_waiting += len(chunk)
@@ -244,17 +248,13 @@ class Segmenter:
             text = "".join(parts)
             start = 0
             while len(text) - start >= size + CONTEXT:
-                yield self._block(before, text[start : start + size], text[start + size : start + size + CONTEXT])
+                yield block(text, start)
                 before, start = text[start + size - CONTEXT : start + size], start + size
             parts, n_waiting = [text[start:]], len(text) - start
         text = "".join(parts)
         for start in range(0, len(text), size):  # at most two blocks: the first has less than CONTEXT after it
-            block = text[start : start + size]
-            yield self._block(before, block, text[start + size : start + size + CONTEXT])
-            before = block[-CONTEXT:]
-
-    def _block(self, before: str, block: str, after: str) -> Scored:
-        return Scored(block, *self._score_windows([(before + block + after, len(before), len(before) + len(block))]))
+            yield block(text, start)
+            before = text[start : start + size][-CONTEXT:]
 
     def _cuts_of_lines(self, lines: Iterable[str]) -> Iterator[Cuts]:
         """Yield the decisions about each line on its own. A sentence ends only with the last token of its line."""

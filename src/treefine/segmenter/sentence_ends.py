@@ -81,22 +81,17 @@ class SentenceEnds:
         at_once = WINDOW_TOKENS * WINDOWS_AT_ONCE
         parts, start = list[Scored](), 0  # the text that waits for its scores, and its offset in the whole text
         places, n_done = list[Place](), 0  # its tokens, after `n_done` tokens that are only context
-        for stretch, found in placed_tokens(stretches, most_spaces):
-            parts.append(stretch)
+        for stretch, found in chain(placed_tokens(stretches, most_spaces), [(None, list[Place]())]):
+            parts += [stretch] if stretch is not None else []
             places += found
-            while len(places) - n_done >= at_once + CONTEXT_TOKENS:
-                text, next_start = joined_stretches(parts), places[n_done + at_once].start
-                yield self._rescored(part(text, 0, next_start - start), start, places, n_done)
-                parts, start = [part(text, next_start - start, len(text.text))], next_start
-                kept = n_done + at_once - CONTEXT_TOKENS
-                places, n_done = places[kept:], CONTEXT_TOKENS
-        while parts:  # at most twice
-            text = joined_stretches(parts)
-            is_last = len(places) - n_done <= at_once
-            next_start = start + len(text.text) if is_last else places[n_done + at_once].start
-            yield self._rescored(part(text, 0, next_start - start), start, places, n_done)
-            parts, start = [] if is_last else [part(text, next_start - start, len(text.text))], next_start
-            n_done += at_once
+            while len(places) - n_done >= at_once + CONTEXT_TOKENS or (parts and stretch is None):  # the end
+                text, stop = joined_stretches(parts), min(n_done + at_once, len(places))
+                is_last = stretch is None and stop == len(places)
+                next_start = start + len(text.text) if is_last else places[stop].start
+                scores = self._scores(_windows(places, n_done, stop))
+                yield self._replace_scores(part(text, 0, next_start - start), start, places[n_done:stop], scores)
+                parts, start = [] if is_last else [part(text, next_start - start, len(text.text))], next_start
+                places, n_done = places[max(0, stop - CONTEXT_TOKENS) :], min(stop, CONTEXT_TOKENS)
 
     def of_texts(self, texts: Sequence[Scored], *, most_spaces: int) -> list[Scored]:
         """Return each whole text as `of_stream` does; the windows of several texts share batches.
@@ -110,11 +105,6 @@ class SentenceEnds:
             self._replace_scores(text, 0, found, [next(scores) for _ in range(0, len(found), WINDOW_TOKENS)])
             for text, found in zip(texts, places, strict=True)
         ]
-
-    def _rescored(self, text: Scored, start: int, places: Sequence[Place], first: int) -> Scored:
-        """Return the text, which starts at `start`, with new scores for its tokens: at most WINDOWS_AT_ONCE windows."""
-        stop = min(len(places), first + WINDOW_TOKENS * WINDOWS_AT_ONCE)
-        return self._replace_scores(text, start, places[first:stop], self._scores(_windows(places, first, stop)))
 
     def _replace_scores(
         self, text: Scored, start: int, places: Sequence[Place], encoder: Sequence[np.ndarray]
