@@ -2,7 +2,6 @@
 
 import json
 import math
-import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 import pytest
@@ -15,7 +14,6 @@ from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import Graph, Parser, Sentence, TreefineError
 from treefine.config import TagSettings
 from treefine.parsing.confidence import Confidence
-from treefine.parsing.initial import given
 from treefine.parsing.parse import Change, Parse, ParsedWord
 from treefine.treebank.graph import Arcs
 
@@ -68,22 +66,6 @@ def test_json_has_everything(nlp):
     assert [(word["start"], word["end"]) for word in found["words"]] == list(parse.spans)
     assert found["steps"][-1]["heads"] == list(parse.steps[-1].heads[1:])
     assert found["confidence"] == pytest.approx(parse.confidence, abs=1e-4)
-
-
-def test_pictures_show_the_tree_or_each_step(nlp):
-    (parse,) = nlp.using(initial=given).stream(sample(1))
-
-    whole, steps = parse.pictures(), parse.pictures(steps=True)
-
-    assert [each.graph for each in whole] == [parse.tree]
-    assert [each.graph for each in steps] == [sample(1)[0].graph, *parse.steps] + [parse.tree] * (
-        parse.steps[-1] != parse.tree
-    )
-    assert steps[0].title == "initial graph"
-    assert ElementTree.fromstring(parse.to_svg(steps=True)).tag.endswith("svg")
-    assert all(form in parse.to_text() for form in parse.forms)
-    assert "<svg" in parse._repr_html_()
-    assert parse._repr_html_().startswith("<div")
 
 
 # Changes made by refinement

@@ -22,38 +22,28 @@ from treefine.treebank.schemes import UPOS
 
 TAGS = ("upos", "xpos")
 TAGGER = Parser(tiny_model(tags=TagSettings("predicted", TAGS)), device="cpu")
-DOG = Sentence.of_words(["The", "dog", "barks"], upos=["ADV", "NOUN", "_"], xpos=["RB", "NN", "VBZ"])
-DOG_ARCS = Arcs((2, 3, 0), ("det", "nsubj", "root"))
-FOUND = (("DET", "PROPN", "VERB"), ("DT", "NNP", "VBP"))
 
 
-@pytest.mark.parametrize(
-    ("options", "upos", "xpos"),
-    [
-        ({}, ("ADV", "NOUN", "VERB"), ("RB", "NN", "VBZ")),
-        ({"replaces_tags": True}, ("DET", "PROPN", "VERB"), ("DT", "NNP", "VBP")),
-        ({"replaces_tags": True, "kept": ("xpos",)}, ("DET", "PROPN", "VERB"), ("RB", "NN", "VBZ")),
-    ],
-    ids=["filled in", "replaced", "replaced, except in one column"],
-)
-def test_blank_tags_are_filled_in_and_others_replaced_on_request(options, upos, xpos):
-    found = with_parse(DOG, DOG_ARCS, TAGS, FOUND, **options)
-
-    assert (found.upos, found.xpos) == (upos, xpos)
-
-
-@given(content=conllu_files(), replaces_tags=st.booleans(), data=st.data())
-def test_nothing_but_arcs_and_tags_changes(content, replaces_tags, data):
+@given(content=conllu_files(), replaces_tags=st.booleans(), kept=st.sampled_from([(), ("xpos",)]), data=st.data())
+def test_nothing_but_arcs_and_tags_changes_and_given_tags_only_on_request(content, replaces_tags, kept, data):
     for old in read_treebank(io.BytesIO(content)):
         tags = [data.draw(st.sampled_from(sorted(UPOS))) for _ in range(len(old))]
 
-        new = with_parse(old, old.arcs, TAGS, (tags, tags), replaces_tags=replaces_tags)
+        new = with_parse(old, old.arcs, TAGS, (tags, tags), replaces_tags=replaces_tags, kept=kept)
 
         changed = {old.format.upos, old.format.xpos}
         for place, (was, is_now) in enumerate(zip(old.columns, new.columns, strict=True)):
             assert place in changed or was == is_now
-        for was, is_now, best in zip(old.upos, new.upos, tags, strict=True):
-            assert is_now == (best if was == "_" or replaces_tags else was)
+        for column in TAGS if old.format.is_ud else ():
+            is_replaced = replaces_tags and column not in kept
+            for was, is_now, best in zip(getattr(old, column), getattr(new, column), tags, strict=True):
+                assert is_now == (best if was == "_" or is_replaced else was)
+
+
+def test_a_model_without_tags_supports_only_none():
+    for tags, why in (("predicted", "has no tagger"), ("given", "reads no tags")):
+        with pytest.raises(ModelError, match=f"^tags cannot be '{tags}': this model {why}.$"):
+            Parser(tiny_model(tags=TagSettings("none")), tags=tags, device="cpu")
 
 
 @pytest.mark.parametrize("tags", [None, "given", "none"])
@@ -74,20 +64,6 @@ def test_refining_with_predicted_tags_replaces_all_tags_and_parsing_fills_only_b
         assert new.upos == TAGGER.using(initial="given").steps(old)[0].tags[0]
     for old, new in zip(short(8), TAGGER.using(tags="predicted").parse(short(8)), strict=True):
         assert (new.upos, new.xpos) == (old.upos, old.xpos)
-
-
-@pytest.mark.parametrize(
-    ("tags", "message"),
-    [
-        ("predicted", "tags cannot be 'predicted': this model has no tagger."),
-        ("given", "tags cannot be 'given': this model reads no tags."),
-    ],
-)
-def test_a_model_without_tags_supports_only_none(tags, message):
-    with pytest.raises(ModelError) as raised:
-        Parser(tiny_model(tags=TagSettings("none")), tags=tags, device="cpu")
-
-    assert raised.value.message == message
 
 
 # Refined tags

@@ -78,22 +78,6 @@ def test_windows_in_a_batch_have_the_same_scores_as_alone(stretches):
             assert torch.allclose(a[row, : len(each)], b[0], atol=1e-5)
 
 
-def test_a_window_has_the_scores_of_its_treebank_and_row_0_is_an_unknown_one():
-    network, encoded = tiny_network(n_chars=len(ALPHABET), n_treebanks=2), ALPHABET.encode("ab ba.")
-
-    unknown, first, second, plain = (
-        network(windows).token[0]
-        for windows in (*(Windows.of([encoded], [number]) for number in range(3)), Windows.of([encoded]))
-    )
-    together = network(Windows.of([encoded] * 3, [2, 0, 1])).token
-
-    assert torch.equal(plain, unknown)
-    assert not torch.allclose(unknown, first)
-    assert not torch.allclose(first, second)
-    for found, alone in zip(together, (second, unknown, first), strict=True):
-        assert torch.allclose(found, alone, atol=1e-5)
-
-
 def test_each_letter_of_a_script_without_spaces_is_a_run_if_the_settings_say_so():
     text, whole, split = "Go 中文ไป한국 あ1", ALPHABET, Alphabet("ab", 50, splits_unspaced=True)
 
