@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treefine.config import (
-    PRESETS,
     DecodeSettings,
     ModelSettings,
     RelationSettings,
@@ -15,7 +14,6 @@ from treefine.config import (
     TagSettings,
     TransformerSettings,
     read_settings,
-    with_preset,
 )
 from treefine.errors import ConfigError
 
@@ -79,7 +77,7 @@ def test_the_settings_of_a_model_as_json_are_read_back(settings):
 def test_omitted_settings_have_the_values_of_the_paper():
     read = read_settings(ModelSettings, ENCODER)
 
-    assert read == ModelSettings(SHAPE) == with_preset(read, "paper")
+    assert read == ModelSettings(SHAPE)
     assert (read.scorer.arc_width, read.scorer.label_width, read.scorer.dropout) == (500, 100, 0.33)  # Appendix A
     dropout = read_settings(ScorerSettings, {"dropout": 0}).dropout  # a whole number is read as a float
     assert (dropout, type(dropout)) == (0.0, float)
@@ -183,32 +181,3 @@ def test_any_json_gives_settings_or_a_report_on_one_line(data):
 
     assert isinstance(outcome, (kind, ConfigError))
     assert "\n" not in str(outcome)
-
-
-# Presets
-
-
-def test_the_released_code_preset_has_these_settings():
-    settings = with_preset(ModelSettings(SHAPE), "released-code")
-
-    assert settings.relations == RelationSettings(key_norm=False, scaled=False, none="learned", two_cycles="erased")
-    assert settings.decode == DecodeSettings(root_rule="none", first_graph="tree", tree_over="probabilities")
-    assert settings.tags == TagSettings(double_specials=True)
-    assert (settings.encoder, settings.scorer) == (SHAPE, ScorerSettings())
-
-
-@given(settings=model_settings(), first=st.sampled_from(PRESETS), last=st.sampled_from(PRESETS))
-def test_the_last_preset_wins_and_keeps_the_graph_of_the_model(settings, first, last):
-    changed = with_preset(with_preset(settings, first), last)
-
-    assert changed == with_preset(settings, last)
-    assert (changed.encoder, changed.scorer) == (settings.encoder, settings.scorer)
-    assert (changed.reads_graph, changed.tags.columns) == (settings.reads_graph, settings.tags.columns)
-    assert changed.decode.root_label == settings.decode.root_label
-
-
-def test_an_unknown_preset_is_an_error_that_lists_the_known_ones():
-    with pytest.raises(ConfigError) as caught:
-        with_preset(ModelSettings(SHAPE), "code")
-
-    assert str(caught.value) == "There is no preset 'code'. Choose one of paper, released-code."

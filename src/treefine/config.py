@@ -7,22 +7,20 @@ import json
 import math
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from treefine.errors import ConfigError
 
 Column = Literal["upos", "xpos", "feats", "lemma"]
 COLUMNS: tuple[Column, ...] = get_args(Column)
 _COLUMN_NAMES = {"feats": "features", "lemma": "lemmas"}  # that are not called tags
-TagSource = Literal["given", "predicted", "none"]
-TagChoice = Literal["given", "predicted", "none"]  # a parser's option
+TagChoice = Literal["given", "predicted", "none"]
 Precision = Literal["float32", "float16", "bfloat16", "int8"]
 BATCH_PIECES = 4000  # batch size for parsing, padding included
 MOST_WORDS = 2000  # a longer sentence is parsed in parts: its scores need more than 130 MiB, growing with the square
 STEPS = 3  # T in the paper (Sec. 6.1), for a model that does not record its own …
 STEPS_FROM_EMPTY = 4  # … plus one step that creates the first graph
-PRESETS = ("paper", "released-code")
 FOUR_BIT_BLOCK = 32  # numbers that share a scale in four bits
 _LARGEST = 10_000_000  # larger numbers are taken for mistakes
 _MOST_LAYERS = 1000
@@ -70,36 +68,34 @@ def _read(kind: Any, value: object, name: str, faults: list[str]) -> Any:
         if value is None:
             return None
         kind = get_args(kind)[0]
-    if _is_section(kind):
+    origin, wrong = get_origin(kind), ""
+    if is_dataclass(kind):
         return _read_section(kind, value, name, faults)
-    if get_origin(kind) is Literal:
+    if origin is Literal:
         if value not in get_args(kind):
-            faults.append(_choice(name, value, get_args(kind)))
-    elif get_origin(kind) is tuple:
+            faults.append(f"{name} = {_shown(value)}; choose {' or '.join(map(_shown, get_args(kind)))}")
+        return value
+    if origin is tuple:
         inner = get_args(kind)[0]
         takes_string = inner is str or get_origin(inner) is Literal
         if takes_string and isinstance(value, str):
             value = [value]  # a list of one
-        if not isinstance(value, (list, tuple)):
-            wanted = "a string or a list of strings" if takes_string else "a list"
-            faults.append(f"{name} = {_shown(value)}; it must be {wanted}")
-            return ()
-        return tuple(_read(inner, member, name, faults) for member in value)
-    elif get_origin(kind) is dict:
-        if not isinstance(value, Mapping):
-            faults.append(f"{name} = {_shown(value)}; it must be a table")
-            return {}
-        inner = get_args(kind)[1]
-        return {str(key): _read(inner, member, f"{name}.{_named(key)}", faults) for key, member in value.items()}
+        if isinstance(value, list | tuple):
+            return tuple(_read(inner, member, name, faults) for member in value)
+        wrong = "be a string or a list of strings" if takes_string else "be a list"
+    elif origin is dict:
+        if isinstance(value, Mapping):
+            inner = get_args(kind)[1]
+            return {str(key): _read(inner, member, f"{name}.{_named(key)}", faults) for key, member in value.items()}
+        wrong = "be a table"
     elif kind in (int, float) and isinstance(value, (int, kind)) and type(value) is not bool and abs(value) < math.inf:
-        if value < 0 or value > _LARGEST:
-            wrong = "must not be negative" if value < 0 else f"must be at most {_LARGEST:,}"
-            faults.append(f"{name} = {_shown(value)}; it {wrong}")
-            return value
-        return kind(value)
+        if 0 <= value <= _LARGEST:
+            return kind(value)
+        wrong = "not be negative" if value < 0 else f"be at most {_LARGEST:,}"
     elif kind in (int, float) or type(value) is not kind:
-        names = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
-        faults.append(f"{name} = {_shown(value)}; it must be {names[kind]}")
+        wrong = "be " + {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}[kind]
+    if wrong:
+        faults.append(f"{name} = {_shown(value)}; it must {wrong}")
     return value
 
 
@@ -108,10 +104,6 @@ def _read_section(kind: Any, value: object, name: str, faults: list[str]) -> Any
     if not isinstance(value, Mapping):
         faults.append(f"{place}{_shown(value)} is not a section of settings")
         return None
-    if not is_dataclass(kind):
-        kind = _of_family(get_args(kind), value, place, faults)
-        if kind is None:
-            return None
     types_of = get_type_hints(kind)
     known = {setting.name: setting for setting in fields(kind)}
     before = len(faults)
@@ -122,8 +114,10 @@ def _read_section(kind: Any, value: object, name: str, faults: list[str]) -> Any
     read = {}
     for key, setting in known.items():
         if key in value:
-            inner = f"{name}.{key}".lstrip(".") if _holds_sections(types_of[key]) else place + key
-            read[key] = _read(types_of[key], value[key], inner, faults)
+            has_sections = any(map(is_dataclass, (types_of[key], *get_args(types_of[key]))))  # or a table of them
+            read[key] = _read(
+                types_of[key], value[key], f"{name}.{key}".lstrip(".") if has_sections else place + key, faults
+            )
         elif setting.default is MISSING and setting.default_factory is MISSING:
             faults.append(f"{place}{key} is missing")
     if len(faults) > before:
@@ -133,29 +127,6 @@ def _read_section(kind: Any, value: object, name: str, faults: list[str]) -> Any
     except ValueError as error:
         faults.extend(f"{place}{fault}" for fault in error.args)
         return None
-
-
-def _is_section(kind: Any) -> bool:
-    return is_dataclass(kind) or get_origin(kind) in (Union, types.UnionType)
-
-
-def _holds_sections(kind: Any) -> bool:
-    """Return whether this type is a section or a table of sections."""
-    return _is_section(kind) or (get_origin(kind) is dict and _is_section(get_args(kind)[1]))
-
-
-def _of_family(kinds: tuple[Any, ...], value: Mapping[str, object], place: str, faults: list[str]) -> Any:
-    """Return the class for the `family` of a section, or None if it is missing or unknown."""
-    families = {family: kind for kind in kinds for family in get_args(get_type_hints(kind)["family"])}
-    chosen = value.get("family")
-    if isinstance(chosen, str) and chosen in families:
-        return families[chosen]
-    faults.append(f"{place}family is missing" if chosen is None else _choice(f"{place}family", chosen, families))
-    return None
-
-
-def _choice(name: str, value: object, choices: Iterable[str]) -> str:
-    return f"{name} = {_shown(value)}; choose {' or '.join(map(_shown, choices))}"
 
 
 def _named(key: object) -> str:
@@ -169,19 +140,18 @@ def _shown(value: object) -> str:
         return "a value too large to show"
 
 
-def _check_rates(settings: object, *names: str) -> None:
-    for name in names:
-        if getattr(settings, name) >= 1:
-            raise ValueError(f"{name} = {getattr(settings, name)}; it must be below 1")
-
-
-def _check_sizes(settings: object, *names: str) -> None:
-    """Check that these sizes are at least 1, and limit the number of layers."""
-    for name in names:
-        if getattr(settings, name) < 1:
-            raise ValueError(f"{name} = {getattr(settings, name)}; it must be at least 1")
-        if name.endswith("layers") and getattr(settings, name) > _MOST_LAYERS:
-            raise ValueError(f"{name} = {getattr(settings, name)}; it must be at most {_MOST_LAYERS}")
+def _check(settings: object, *, sizes: Iterable[str] = (), rates: Iterable[str] = ()) -> None:
+    """Check that sizes are at least 1, that there are not too many layers, and that rates are below 1."""
+    for name in (*sizes, *rates):
+        value, limit = getattr(settings, name), ""
+        if name in rates:
+            limit = "below 1" if value >= 1 else ""
+        elif value < 1:
+            limit = "at least 1"
+        elif name.endswith("layers") and value > _MOST_LAYERS:
+            limit = f"at most {_MOST_LAYERS}"
+        if limit:
+            raise ValueError(f"{name} = {value}; it must be {limit}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +174,7 @@ class TransformerSettings:
     attention_dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        _check_sizes(self, "n_pieces", "n_layers", "width", "inner_width", "embedding_width")
+        _check(self, sizes=("n_pieces", "n_layers", "width", "inner_width", "embedding_width"))
         if self.n_attention_heads < 1 or self.width % self.n_attention_heads:
             raise ValueError(
                 f"width = {self.width}; it must be a multiple of n_attention_heads = {self.n_attention_heads}"
@@ -219,7 +189,7 @@ class TransformerSettings:
             raise ValueError(
                 f"n_positions = {self.n_positions}; it must be at least 4, for CLS, ROOT, one word and SEP"
             )
-        _check_rates(self, "dropout", "attention_dropout")
+        _check(self, rates=("dropout", "attention_dropout"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +208,7 @@ class RelationSettings:
 class TagSettings:
     """Part-of-speech tags (Eq. 3), features and lemmas."""
 
-    source: TagSource = "given"  # read the tags of the input, predict tags in the first step, or use no tags
+    source: TagChoice = "given"  # read the tags of the input, predict tags in the first step, or use no tags
     columns: tuple[Column, ...] = ("upos",)  # columns to read or predict
     case: bool = False  # also read the case of each word's letters, which an uncased encoder does not see
     refined: bool = False  # later steps correct the tags of the first step
@@ -288,8 +258,7 @@ class ScorerSettings:
     slope: float = 0.1  # negative slope of LeakyReLU
 
     def __post_init__(self) -> None:
-        _check_sizes(self, "arc_width", "label_width")
-        _check_rates(self, "dropout", "slope")
+        _check(self, sizes=("arc_width", "label_width"), rates=("dropout", "slope"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,9 +286,9 @@ class ConfidenceSettings:
     sentence_slope: float = 1.0  # how fast that share falls as the sum grows
 
     def __post_init__(self) -> None:
-        for name in (setting.name for setting in fields(self)):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} = {getattr(self, name)}; it must be above 0")
+        for setting in fields(self):
+            if not getattr(self, setting.name) > 0:
+                raise ValueError(f"{setting.name} = {getattr(self, setting.name)}; it must be above 0")
 
     def tag_temperature(self, column: Column) -> float:
         """Return the temperature of a column of tags."""
@@ -400,25 +369,4 @@ class SegmenterSettings:
 
     def __post_init__(self) -> None:
         sizes = ("char_width", "kind_width", "char_layers", "char_hidden", "n_hashes", "hash_width", "run_layers")
-        _check_sizes(self, *sizes, "run_hidden")
-        _check_rates(self, "dropout")
-
-
-def with_preset(settings: ModelSettings, preset: str) -> ModelSettings:
-    """Return the settings of the paper, or those of the authors' code where it differs.
-
-    In the code, the relation term is not scaled and its layer norm has no effect. Words that are each other's head lose
-    both arcs. CLS and SEP are added twice. The first graph is a tree. The last tree maximises the sum of probabilities.
-    Any word may have the label `root`. Differences in training and in the stopping test are not covered.
-    """
-    if preset == "paper":
-        relations, decode, double = RelationSettings(), DecodeSettings(), False
-    elif preset == "released-code":
-        relations = RelationSettings(key_norm=False, scaled=False, two_cycles="erased")
-        decode = DecodeSettings(root_rule="none", first_graph="tree", tree_over="probabilities")
-        double = True
-    else:
-        raise ConfigError(f"There is no preset {preset!r}.", hint=f"Choose one of {', '.join(PRESETS)}.")
-    relations = replace(relations, graph=settings.relations.graph)
-    decode = replace(decode, root_label=settings.decode.root_label)
-    return replace(settings, relations=relations, decode=decode, tags=replace(settings.tags, double_specials=double))
+        _check(self, sizes=(*sizes, "run_hidden"), rates=("dropout",))

@@ -11,10 +11,10 @@ import os
 import sys
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from typing import TypeVar
 
 _Task = TypeVar("_Task")
@@ -104,19 +104,11 @@ def _set_here(number: int) -> None:
     """
     import torch
 
-    with _setting:
-        default = _in_new_thread(torch.get_num_threads)
+    with _setting, ThreadPoolExecutor(1) as other:
+        default = other.submit(torch.get_num_threads).result()
         torch.get_num_threads()  # torch keeps a number for this thread only from here on
         torch.set_num_threads(number)
-        _in_new_thread(lambda: torch.set_num_threads(default))
-
-
-def _in_new_thread(function: Callable[[], _Result]) -> _Result:
-    found: list[_Result] = []
-    thread = Thread(target=lambda: found.append(function()))
-    thread.start()
-    thread.join()
-    return found[0]
+        other.submit(torch.set_num_threads, default).result()
 
 
 def _renew_after_fork() -> None:
@@ -155,29 +147,22 @@ def usable_cores() -> int:
 def quota_cores(cgroups: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> float | None:
     """Return the CPU quota of this process in cores, or None without a limit.
 
-    Every cgroup (version 1 or 2) from the root to that of this process can have a quota; the smallest one applies.
+    Every cgroup (version 1 or 2) from the root to that of this process can have a quota; the smallest one applies. A
+    line of /proc/self/cgroup names a cgroup, such as 0::/user.slice/a.service. In a container, the path can be that of
+    the host; folders that do not exist here have no quota.
     """
-    try:
-        lines = membership.read_text().splitlines()
-    except OSError:
-        lines = []
-    folders = [folder for line in ("0::/", "0:cpu:/", *lines) for folder in _folders(line, cgroups)]
-    return min((quota for quota in map(_quota, folders) if quota is not None), default=None)
-
-
-def _folders(line: str, cgroups: Path) -> Iterator[Path]:
-    """Yield the folders of the cgroups that a line of /proc/self/cgroup names, such as 0::/user.slice/a.service.
-
-    In a container, the path can be that of the host; folders that do not exist here have no quota.
-    """
-    _, controllers, path = line.split(":", 2)
-    if controllers and "cpu" not in controllers.split(","):
-        return
-    roots = {cgroups / "cpu", cgroups / controllers} if controllers else {cgroups, cgroups / "unified"}
-    parts = [each for each in path.split("/") if each not in ("", "..")]
-    for root in roots:
-        for depth in range(len(parts) + 1):
-            yield root.joinpath(*parts[:depth])
+    lines = ["0::/", "0:cpu:/"]
+    with suppress(OSError):
+        lines += membership.read_text().splitlines()
+    quotas = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for root in {"cpu", controllers} if controllers else {"", "unified"}:
+            quotas += [_quota(cgroups.joinpath(root, *parts[:depth])) for depth in range(len(parts) + 1)]
+    return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def _quota(folder: Path) -> float | None:

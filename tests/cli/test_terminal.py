@@ -64,12 +64,12 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("stream", "delay", "is_shown"),
+    ("stream", "delay", "may_show"),
     [(Terminal(), 60, True), (io.StringIO(), 0.01, True), (Terminal(), 0.01, False)],
     ids=["before the delay", "not on a terminal", "not wanted"],
 )
-def test_no_bar_appears(stream, delay, is_shown):
-    with progress("Reading", 100, stream=stream, delay=delay, is_shown=is_shown) as advance:
+def test_no_bar_appears(stream, delay, may_show):
+    with progress("Reading", 100, stream=stream, delay=delay, may_show=may_show) as advance:
         advance(30)
         time.sleep(0.1)
 

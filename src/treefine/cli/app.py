@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from treefine.cli.analyse import analyse_command
 from treefine.cli.annotate import annotate_command
 from treefine.cli.info import info_command, models_command, version_line
+from treefine.cli.options import option
 from treefine.cli.parse import parse_command, refine_command
 from treefine.cli.serve import serve_command
 from treefine.cli.terminal import Detail, choose_detail, default_detail, say
@@ -76,6 +77,9 @@ class _Commands(TyperGroup):
         try:
             with _reader_may_stop():
                 return super().invoke(ctx)
+        except typer.BadParameter as error:  # newer versions of Typer print the words of Pydantic
+            error.message = error.message.removeprefix("Value error, ").partition(", unable to parse")[0]
+            raise
         except (TreefineError, OSError) as error:
             if ctx.params.get("debug"):
                 raise
@@ -108,13 +112,6 @@ class _Command(TyperCommand):
         *own, last = super().get_params(ctx)  # the last is --help
         return [*own, *(each for each in main if each.name in ("quiet", "verbose")), last]
 
-    def parse_args(self, ctx: Any, args: Any) -> Any:
-        try:
-            return super().parse_args(ctx, args)
-        except typer.BadParameter as error:  # newer versions of Typer print the words of Pydantic
-            error.message = error.message.removeprefix("Value error, ").partition(", unable to parse")[0]
-            raise
-
     def format_options(self, ctx: Any, formatter: Any) -> None:
         write = formatter.write_dl
 
@@ -145,42 +142,29 @@ def _print_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-def _choose_quiet(is_chosen: bool) -> None:
+def _choose_detail(parameter: typer.CallbackParam, is_chosen: bool) -> None:
     if is_chosen:
-        choose_detail(Detail.QUIET)
-
-
-def _choose_verbose(is_chosen: bool) -> None:
-    if is_chosen:
-        choose_detail(Detail.VERBOSE)
+        choose_detail(Detail[str(parameter.name).upper()])
 
 
 @app.callback(epilog=_examples('treefine parse "Nobody knew why."', "treefine evaluate gold.conllu system.conllu"))
 def main_options(
-    quiet: Annotated[
-        bool,
-        typer.Option(
-            "-q",
-            "--quiet",
-            help="Print only errors: no progress, warnings or summaries.",
-            callback=_choose_quiet,
-            expose_value=False,
-        ),
-    ] = False,
-    verbose: Annotated[
-        bool,
-        typer.Option(
-            "-v",
-            "--verbose",
-            help="Also print what is loaded and how long it takes.",
-            callback=_choose_verbose,
-            expose_value=False,
-        ),
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of an error.")] = False,
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
-    ] = False,
+    quiet: bool = option(
+        False,
+        "-q --quiet",
+        "Print only errors: no progress, warnings or summaries.",
+        callback=_choose_detail,
+        expose_value=False,
+    ),
+    verbose: bool = option(
+        False,
+        "-v --verbose",
+        "Also print what is loaded and how long it takes.",
+        callback=_choose_detail,
+        expose_value=False,
+    ),
+    debug: bool = option(False, "--debug", "Show the full traceback of an error."),
+    version: bool = option(False, "--version", "Print the version and exit.", callback=_print_version, is_eager=True),
 ) -> None:
     """Parse text into dependency trees, correct the trees of other parsers, and train and evaluate parsers.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from treefine.cli.options import FORCE, THREADS, TREEBANK_KIND, TREEBANKS, argument, model_option, option, with_options
-from treefine.cli.terminal import Detail, is_verbose, progress, say, warn
+from treefine.cli.terminal import Detail, is_shown, progress, say, warn
 from treefine.cores import thread_count, use_threads
 from treefine.errors import count
 from treefine.jobs.inputs import (
@@ -194,13 +194,13 @@ def _run(
         parser = with_fitted_trust(parser, inputs, chosen.trust_from)
         weights = ", ".join(f"{weight:.2f}" for weight in parser.trust)
         say(f"treefine: trust {weights}, fitted to {chosen.trust_from}")
-    if is_verbose():
+    if is_shown(Detail.VERBOSE):
         for line in _about(parser, model, files):
             say(line)
         say(f"treefine: loaded in {time.monotonic() - start:.1f} s")
     prints = files[0].path == "-" or wanted.review is not None
-    is_shown = not (prints and sys.stdout is not None and sys.stdout.isatty())  # the output would mix with the bar
-    with progress("Parsing", bytes_in(inputs), in_bytes=True, is_shown=is_shown) as advance:
+    may_show = not (prints and sys.stdout is not None and sys.stdout.isatty())  # the output would mix with the bar
+    with progress("Parsing", bytes_in(inputs), in_bytes=True, may_show=may_show) as advance:
         listener = Listener(say, warn, lambda text: say(f"treefine: {text}", detail=Detail.QUIET), advance)
         is_complete = write_outputs(parser, files, wanted, listener, counts_changes=is_refined, workers=chosen.workers)
     if not is_complete:

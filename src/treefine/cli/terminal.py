@@ -48,19 +48,14 @@ def choose_detail(detail: Detail) -> None:
         warnings.simplefilter("ignore")
 
 
-def is_quiet() -> bool:
-    """Return whether the running command prints only errors."""
-    return _detail == Detail.QUIET
-
-
-def is_verbose() -> bool:
-    """Return whether the running command prints details."""
-    return _detail == Detail.VERBOSE
+def is_shown(detail: Detail) -> bool:
+    """Return whether the user of the running command wants this much detail."""
+    return _detail >= detail
 
 
 def say(text: str, *, detail: Detail = Detail.NORMAL) -> None:
     """Print a message on standard error, above a progress bar, if the user wants that much detail."""
-    if _detail >= detail and sys.stderr is not None:
+    if is_shown(detail) and sys.stderr is not None:
         sys.stderr.write("\n".join(map(visible, text.split("\n"))) + "\n")
         sys.stderr.flush()
 
@@ -82,7 +77,7 @@ def progress(
     total: int | None = None,
     *,
     in_bytes: bool = False,
-    is_shown: bool = True,
+    may_show: bool = True,
     stream: TextIO | None = None,
     delay: float = 2.0,
 ) -> Iterator[Advance]:
@@ -124,7 +119,7 @@ def progress(
 
     timer = Timer(delay, show)
     timer.daemon = True
-    if is_shown and not is_quiet() and stream is not None and stream.isatty():
+    if may_show and is_shown(Detail.NORMAL) and stream is not None and stream.isatty():
         timer.start()
     try:
         yield advance

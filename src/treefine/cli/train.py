@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from treefine.cli.options import DEVICE, THREADS, argument, option
-from treefine.cli.terminal import is_quiet, warn
+from treefine.cli.terminal import Detail, is_shown, warn
 from treefine.cores import use_threads
 from treefine.errors import TreefineError
 from treefine.model.bundled import bundled_models
@@ -80,7 +80,7 @@ def train_command(
     if is_first:
         begin_folder(folder, prepared)
     steps = train(prepared, folder, device=chosen)
-    if not is_first or is_quiet():
+    if not is_first or not is_shown(Detail.NORMAL):
         for _ in steps:
             pass
         return
@@ -126,7 +126,7 @@ def new_recipe_command(
     models.
     """
     write_template(out, kind, force=force)
-    if out != "-" and not is_quiet():
+    if out != "-" and is_shown(Detail.NORMAL):
         typer.echo(f"Wrote {out}. Edit it, then check it with treefine train {out} --dry-run")
 
 

@@ -289,6 +289,7 @@ def read_input(
     from treefine.segmenter.cut import Segmented  # loads torch
 
     path = "" if source.text is not None else name_of(source.name)
+    sentences: Iterator[Segmented]
     if kind in FORMATS or kind == "words":
         whole = read_words(stream, path) if kind == "words" else read_treebank(stream, format=kind, name=path)
         sentences = (Segmented(sentence, spans_in(own_text(sentence), sentence)) for sentence in whole)

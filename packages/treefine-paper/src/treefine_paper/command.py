@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from treefine.cli.options import JSON, THREADS, argument, option
-from treefine.cli.terminal import is_quiet, say, warn
+from treefine.cli.terminal import Detail, is_shown, say, warn
 from treefine.cores import use_threads
 from treefine.errors import TreefineError, count
 
@@ -190,7 +190,7 @@ def _run(plan: ReproductionPlan, devices: list[str], keep: KeepModels, threads: 
     if as_json:
         failed = {run.name: reason for run, reason in (*schedule.failed.items(), *schedule.failed_tests.items())}
         typer.echo(json.dumps({"report": str(page), "results": len(results), "failed": failed}, ensure_ascii=False))
-    elif not is_quiet():
+    elif is_shown(Detail.NORMAL):
         typer.echo(f"The report is in {page}.")
     _fail_if_failed(schedule)
 
