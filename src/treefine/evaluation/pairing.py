@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import TypeAlias, cast
 
 from treefine.errors import AlignmentError
-from treefine.treebank.align import WordSpans, even_blocks, same_words, text_error, without_spaces, word_spans
+from treefine.treebank.align import WordSpans, even_blocks, same_words, text_error, without_spaces
 from treefine.treebank.conllu import read_treebank, tree_faults
 from treefine.treebank.files import Source
 from treefine.treebank.raw_text import Span
@@ -148,7 +148,7 @@ def _check_like_official_scorer(sentence: Sentence) -> None:
 
 
 def _columns(sentences: Sequence[Sentence], *, is_ud: bool) -> WordColumns:
-    columns = word_spans(sentences, without_spaces if is_ud else None, WordColumns)
+    columns = WordColumns.of(sentences, without_spaces if is_ud else None)
     for word in [word for word, (start, end) in enumerate(columns.spans) if start == end and is_ud]:
         number, place = columns.place(word)
         raise sentences[number].error("FORM is empty or contains only spaces.", word=place)

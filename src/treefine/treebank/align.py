@@ -6,13 +6,16 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import TypeVar
+from itertools import accumulate, pairwise, starmap
+from typing import TYPE_CHECKING
 
 from treefine.errors import AlignmentError
 from treefine.treebank.graph import Arcs
 from treefine.treebank.raw_text import Span
 from treefine.treebank.sentence import BLANK, Sentence
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # The Penn Treebank's spelling of some characters. Similar quotes are written the same way, and backslashes are dropped.
 # Each character is replaced separately, so the result does not depend on word boundaries.
@@ -55,6 +58,38 @@ class WordSpans:
     forms: list[str] = field(default_factory=list)
     first_words: list[int] = field(default_factory=list)  # of each sentence
 
+    @classmethod
+    def of(cls, sentences: Sequence[Sentence], clean: Callable[[str], str] | None) -> Self:
+        """Return the words of the sentences. `clean` drops or replaces single characters of a form.
+
+        Without `clean`, all characters count, and multiword tokens are ignored.
+        """
+        words, texts, position = cls(sentences), list[str](), 0
+        for sentence in sentences:
+            words.first_words.append(len(words))
+            text, forms = _plain_text(sentence, clean), sentence.forms
+            if text is not None:
+                spans = list(pairwise(accumulate(map(len, forms), initial=position)))
+                words.tokens += spans
+                words.spans += spans
+                words.forms += forms
+                words.in_multiword += [False] * len(spans)
+            else:
+                text = ""
+                for token in sentence.tokens():
+                    characters = clean(token.form) if clean else token.form
+                    span = (position + len(text), position + len(text) + len(characters))
+                    text += characters
+                    words.tokens.append(span)
+                    is_multiword = len(token.words) > 1
+                    words.forms += [forms[number - 1] for number in token.words] if is_multiword else [characters]
+                    words.spans += [span] * len(token.words)
+                    words.in_multiword += [is_multiword] * len(token.words)
+            texts.append(text)
+            position += len(text)
+        words.text = "".join(texts)
+        return words
+
     def __len__(self) -> int:
         """Return the number of words."""
         return len(self.forms)
@@ -65,9 +100,8 @@ class WordSpans:
         return self.sentences[0].path if self.sentences else ""
 
     def sentence_words(self) -> Iterator[range]:
-        """Yield the words of each sentence."""
-        for first, stop in zip(self.first_words, [*self.first_words, len(self)][1:], strict=True):
-            yield range(first, stop)
+        """Return the words of each sentence."""
+        return starmap(range, pairwise([*self.first_words, len(self)]))
 
     def place(self, word: int) -> tuple[int, int]:
         """Return the sentence of a word, from 0, and its number there, from 1."""
@@ -95,46 +129,6 @@ class WordSpans:
         sentence, number = self.place(word)
         at = self.sentences[sentence].error("", word=number)
         return f"{at.path}:{at.line}" if at.path else f"{title} (sentence {at.sentence})"
-
-
-_WordSpans = TypeVar("_WordSpans", bound=WordSpans)
-
-
-def word_spans(
-    sentences: Sequence[Sentence],
-    clean: Callable[[str], str] | None,
-    columns: Callable[[Sequence[Sentence]], _WordSpans],
-) -> _WordSpans:
-    """Return the words of the sentences in empty `columns`. `clean` drops or replaces single characters of a form.
-
-    Without `clean`, all characters count, and multiword tokens are ignored.
-    """
-    words, texts, position = columns(sentences), list[str](), 0
-    for sentence in sentences:
-        words.first_words.append(len(words))
-        text = _plain_text(sentence, clean)
-        if text is not None:
-            ends = list(accumulate(map(len, sentence.forms), initial=position))
-            spans = list(zip(ends[:-1], ends[1:], strict=True))
-            words.tokens += spans
-            words.spans += spans
-            words.forms += sentence.forms
-            words.in_multiword += [False] * len(spans)
-        else:
-            text, forms = "", sentence.forms
-            for token in sentence.tokens():
-                characters = clean(token.form) if clean else token.form
-                span = (position + len(text), position + len(text) + len(characters))
-                text += characters
-                words.tokens.append(span)
-                is_multiword = len(token.words) > 1
-                words.forms += [forms[number - 1] for number in token.words] if is_multiword else [characters]
-                words.spans += [span] * len(token.words)
-                words.in_multiword += [is_multiword] * len(token.words)
-        texts.append(text)
-        position += len(text)
-    words.text = "".join(texts)
-    return words
 
 
 def _plain_text(sentence: Sentence, clean: Callable[[str], str] | None) -> str | None:
@@ -181,7 +175,7 @@ def even_blocks(
                 pending = ["", ""]
         length = min(map(len, pending))
         if pending[0][:length] != pending[1][:length] or (sentence is None and any(pending)):
-            read, other = (word_spans(block, clean, WordSpans) for block in blocks)
+            read, other = (WordSpans.of(block, clean) for block in blocks)
             raise text_error(read, other, title, path)
         pending = [text[length:] for text in pending]
         if not any(pending) and (sentence is None or (all(blocks) and n_words >= least)):
@@ -298,7 +292,7 @@ def transferred(sentences: Iterable[Sentence], parses: Iterable[Sentence], path:
         if len(ours) == len(theirs) == 1 and have_same_forms(ours[0], theirs[0]):
             yield theirs[0].arcs
         else:
-            yield from _arcs_of_block(*(word_spans(block, characters_of, WordSpans) for block in (ours, theirs)))
+            yield from _arcs_of_block(*(WordSpans.of(block, characters_of) for block in (ours, theirs)))
 
 
 def _arcs_of_block(ours: WordSpans, theirs: WordSpans) -> list[Arcs]:

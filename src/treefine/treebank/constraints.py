@@ -36,9 +36,6 @@ class Constraints:
     """Heads and labels that a parse must or must not have, by word number; `heads={4: 0}` makes word 4 a root.
 
     Raises TreefineError if a field is not a dictionary from word numbers to heads, labels, or lists of them.
-
-    >>> bool(Constraints(heads={4: 0}, not_labels={2: ["obj"]})), bool(Constraints())
-    (True, False)
     """
 
     heads: Mapping[int, int] = field(default_factory=dict)  # the head of a word
@@ -65,13 +62,7 @@ class Constraints:
 
     @classmethod
     def of(cls, given: object) -> Constraints:
-        """Return constraints as they are, or create them from a dictionary with the names of the fields.
-
-        None stands for no constraints. Raises TreefineError for anything else.
-
-        >>> Constraints.of({"heads": {4: 0}}) == Constraints(heads={4: 0})
-        True
-        """
+        """Return constraints as they are, or create them from a dictionary with the names of the fields, or None."""
         if isinstance(given, Constraints):
             return given
         if given is None:
@@ -119,14 +110,13 @@ class Constraints:
     def mark(self, given: Sentence | HasSentence) -> Sentence:
         """Write these decisions to HEAD, DEPREL and MISC of a sentence, as `marked` reads them; drop older marks."""
         sentence = given if isinstance(given, Sentence) else given.sentence
-        heads, labels = list(sentence.heads), list(sentence.labels)
-        notes = list(sentence.column(sentence.format.misc))
-        for word in range(1, len(sentence) + 1):
-            heads[word - 1] = self.heads.get(word, heads[word - 1])
-            labels[word - 1] = self.labels.get(word, labels[word - 1])
-            kept = [each for each in notes[word - 1].split("|") if each.partition("=")[0] not in (*_MARKS, BLANK)]
-            notes[word - 1] = "|".join([*kept, *self._marks(word)]) or BLANK
-        return sentence.with_arcs(Arcs(tuple(heads), tuple(labels))).with_misc(notes)
+        heads = tuple([self.heads.get(word, head) for word, head in enumerate(sentence.heads, start=1)])
+        labels = tuple([self.labels.get(word, label) for word, label in enumerate(sentence.labels, start=1)])
+        notes = []
+        for word, note in enumerate(sentence.column(sentence.format.misc), start=1):
+            kept = [each for each in note.split("|") if each.partition("=")[0] not in (*_MARKS, BLANK)]
+            notes.append("|".join([*kept, *self._marks(word)]) or BLANK)
+        return sentence.with_arcs(Arcs(heads, labels)).with_misc(notes)
 
     def _marks(self, word: int) -> Iterator[str]:
         decided = (word in self.heads, word in self.labels)
@@ -185,9 +175,8 @@ def unknown_labels(constraints: Constraints, known: Collection[str]) -> Iterator
 
 def label_warning(sentence: Sentence, constraints: Constraints, known: Collection[str]) -> TreebankError | None:
     """Return a warning about the first label in the constraints that the model does not know, if there is one."""
-    for found in unknown_labels(constraints, known):
-        return sentence.error(found.message, word=found.word, hint=found.warning(known))
-    return None
+    found = next(unknown_labels(constraints, known), None)
+    return found and sentence.error(found.message, word=found.word, hint=found.warning(known))
 
 
 FREE = Constraints()
@@ -216,24 +205,25 @@ def marks_of(sentence: Sentence) -> Constraints:
     if misc is None or not any(name in together for name in _LOWER):
         return FREE
     _check_lines_without_words(sentence, misc)
-    heads: dict[int, int] = {}
-    labels: dict[int, str] = {}
-    not_heads: dict[int, tuple[int, ...]] = {}
-    not_labels: dict[int, tuple[str, ...]] = {}
-    for word, note in enumerate(sentence.column(misc), start=1):
+    heads, labels = dict[int, int](), dict[int, str]()
+    not_heads, not_labels = dict[int, tuple[int, ...]](), dict[int, tuple[str, ...]]()
+    for word, (head, label, note) in enumerate(zip(*sentence.arcs, sentence.column(misc), strict=True), start=1):
         for mark in note.split("|"):
             name, _, value = mark.partition("=")
             values = tuple(value.split(","))
-            if name not in _MARKS and name.lower() in _LOWER:
+            if name.lower() in _LOWER and (name not in _MARKS or (name == _KEEP and value not in _KEPT)):
                 raise sentence.error(f"{mark} is not a valid mark.", word=word, hint=_HINT)
             if name == _KEEP:
-                if value not in _KEPT:
-                    raise sentence.error(f"{mark} is not a valid mark.", word=word, hint=_HINT)
                 keeps_head, keeps_label = _KEPT[value]
-                if keeps_head:
-                    heads[word] = _head(sentence, word)
+                if keeps_head and head is None:
+                    raise sentence.error("The mark keeps the head, but HEAD is blank.", word=word, hint="Fill it in.")
+                if keeps_label and label == BLANK:
+                    message = "The mark keeps the label, but DEPREL is blank."
+                    raise sentence.error(message, word=word, hint="Fill it in.")
+                if keeps_head and head is not None:
+                    heads[word] = head
                 if keeps_label:
-                    labels[word] = _label(sentence, word)
+                    labels[word] = label
             elif name == _NOT_HEAD:
                 if not all(each.isascii() and each.isdecimal() and len(each) < 10 for each in values):
                     raise sentence.error(f"{mark} is not a list of word numbers.", word=word, hint=_HINT)
@@ -252,17 +242,3 @@ def _check_lines_without_words(sentence: Sentence, misc: int) -> None:
         if line not in words and any(mark.partition("=")[0].lower() in _LOWER for mark in note.split("|")):
             hint = "Mark the words themselves."
             raise sentence.error(f"{note} is on the line of a multiword token or empty node.", line=line, hint=hint)
-
-
-def _head(sentence: Sentence, word: int) -> int:
-    head = sentence.arcs.heads[word - 1]
-    if head is None:
-        raise sentence.error("The mark keeps the head, but HEAD is blank.", word=word, hint="Fill it in.")
-    return head
-
-
-def _label(sentence: Sentence, word: int) -> str:
-    label = sentence.labels[word - 1]
-    if label == BLANK:
-        raise sentence.error("The mark keeps the label, but DEPREL is blank.", word=word, hint="Fill it in.")
-    return label

@@ -6,6 +6,7 @@ A script removes letters from both ends of the form, adds others, and sets the c
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
@@ -20,7 +21,7 @@ _WHOLE = "="  # starts a script that is the lemma itself
 _FEWEST_SHARED = 2  # letters that form and lemma must share in a row, unless one of them is shorter
 _LONGEST_FORM = 200  # characters; longer forms have no script of their own
 _SHORTEST_ENDING, _LONGEST_ENDING = 3, 6  # letters
-_MOST_DIGITS = 9  # of a number of letters; Python refuses to read thousands of digits
+_SCRIPT = re.compile(r"([LKTUN])\|([0-9]{0,9})[0-9]*([^|]*)\|([0-9]{0,9})[0-9]*(.*)", re.DOTALL)
 _CASES: dict[str, Callable[[str], str]] = {
     "L": str.lower,
     "K": str,  # kept as in the form
@@ -41,7 +42,7 @@ def script_of(form: str, lemma: str) -> str:
         return SCRIPT_OF_FORM if form.lower() != form else "L|0|0"
     if len(form) > _LONGEST_FORM:  # a search for what they share would take long
         return _WHOLE + lemma
-    if lemma != form and lemma_of(form, _NUMBER) == lemma:
+    if lemma_of(form, _NUMBER) == lemma:
         return _NUMBER
     low_form, low_lemma = form.lower(), lemma.lower()
     match = SequenceMatcher(None, low_form, low_lemma, autojunk=False).find_longest_match()
@@ -59,20 +60,15 @@ def script_of(form: str, lemma: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def lemma_of(form: str, script: str) -> str:
-    """Apply a script to a form. The lemma is the form itself if the script does not apply to it.
-
-    >>> lemma_of("Ponies", "L|0|3y"), lemma_of("is", "=be"), lemma_of("ox", "L|0|3y")
-    ('pony', 'be', 'ox')
-    """
+    """Apply a script to a form. The lemma is the form itself if the script does not apply to it."""
     if script.startswith(_WHOLE):
         return script[1:] or form
-    case, _, edits = script.partition("|")
-    first, _, last = edits.partition("|")
-    (n_first, start), (n_last, end) = _edit(first), _edit(last)
-    kept = form[n_first : len(form) - n_last]
-    if case not in _CASES or not kept or n_first + n_last >= len(form):
+    match = _SCRIPT.fullmatch(script)
+    if match is None:
         return form
-    lemma = _CASES[case](start + kept + end)
+    case, n_first, start, n_last, end = match.groups()
+    first, stop = int(n_first or 0), len(form) - int(n_last or 0)
+    lemma = _CASES[case](start + form[first:stop] + end) if first < stop else ""
     return form if lemma in ("", BLANK) else lemma
 
 
@@ -93,22 +89,14 @@ def case_of(form: str) -> int:
 
 
 class LemmaRules:
-    """Lemma scripts by a word's tag and its ending, or its whole form. The longest ending that is known decides.
-
-    >>> rules = LemmaRules.of({("boxes", "NNS", "L|0|2"): 2, ("shoes", "NNS", "L|0|1"): 1})
-    >>> rules.script("taxes", "NNS"), rules.script("Taxes", "NNS"), rules.script("taxes", "VBZ")
-    ('L|0|2', None, None)
-    """
+    """Lemma scripts by a word's tag and its ending, or its whole form. The longest ending that is known decides."""
 
     def __init__(self, rules: Mapping[str, str]) -> None:
         self._rules = rules
 
     @classmethod
     def of(cls, counted: Mapping[tuple[str, str, str], int], *, fewest: int = 1) -> LemmaRules:
-        """Learn rules from the counts of forms with their tag and script. Leave out rules that others imply.
-
-        Endings and forms that occur less than `fewest` times have no rules.
-        """
+        """Learn rules from the counts of forms with their tag and script; leave out rare and implied ones."""
         scripts: dict[str, Counter[str]] = {}
         for (form, tag, script), number in counted.items():
             for key in _keys(form, tag):
@@ -161,9 +149,3 @@ def _keys(form: str, tag: str) -> Iterator[str]:
     low, case = form.lower(), case_of(form)
     for length in range(min(_LONGEST_ENDING, len(low)), _SHORTEST_ENDING - 1, -1):
         yield f"{tag}\t{case}{low[-length:]}"
-
-
-def _edit(edit: str) -> tuple[int, str]:
-    """Return how many characters an edit removes, and what it adds."""
-    digits = len(edit) - len(edit.lstrip("0123456789"))
-    return int(edit[:digits][:_MOST_DIGITS] or 0), edit[digits:]

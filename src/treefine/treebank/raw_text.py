@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from os.path import commonprefix
 from typing import NamedTuple, TypeAlias
 
@@ -39,7 +40,7 @@ class GapToken(NamedTuple):
 
 
 _GAP_KINDS = 4  # nothing, spaces, a line break, a blank line
-N_GAPS = _GAP_KINDS**2
+N_GAPS = _GAP_KINDS**2  # before and after a token
 
 
 def gap_kinds(token: GapToken) -> int:
@@ -72,11 +73,7 @@ def raw_text(sentences: Iterable[Sentence]) -> RawText:
 
 
 def text_of(sentences: Iterable[Sentence]) -> str:
-    r"""Return the text of these sentences. For the output of a segmenter, this is exactly its input.
-
-    >>> text_of([Sentence.of_words(["Dogs", "bark"]), Sentence.of_words(["Cats", "do", "not"])])
-    'Dogs bark Cats do not'
-    """
+    """Return the text of these sentences. For the output of a segmenter, this is exactly its input."""
     return raw_text(sentences).text
 
 
@@ -91,8 +88,7 @@ def raw_sentences(sentences: Iterable[Sentence]) -> tuple[str, list[list[RawToke
         for token in sentence.tokens():
             if not cut and not tokens:
                 before = _note(token.misc, "SpacesBefore") or ""
-            several = len(token.words) > 1
-            words = tuple(forms[number - 1] for number in token.words) if several else (token.form,)
+            words = forms[token.words[0] - 1 : token.words[-1]] if len(token.words) > 1 else (token.form,)
             tokens.append(RawToken(token.form, words, gap_of(token.misc)))
         is_explicit = _note(token.misc, "SpacesAfter") is not None
         cut.append(tokens)
@@ -142,11 +138,7 @@ def misc_of(gap: str, *, before: str = "", is_last: bool = False) -> str:
 
 
 def escaped(gap: str) -> str:
-    r"""Escape whitespace for a cell: \s \t \r \n \p \\ as UDPipe does, other characters as \uXXXX.
-
-    >>> escaped(" \n\x00\u3000")
-    '\\s\\n\\u0000\\u3000'
-    """
+    r"""Escape whitespace for a cell: \s \t \r \n \p \\ as UDPipe does, other characters as \uXXXX."""
     return "".join([_ESCAPES.get(each) or f"\\u{ord(each):04x}" for each in gap])
 
 
@@ -169,12 +161,10 @@ def _note(misc: str, key: str) -> str | None:
     return None
 
 
-def documents(sentences: Sequence[Sentence]) -> Iterator[range]:
-    """Yield the sentences of each paragraph, as a range of their indices in the list."""
+def documents(sentences: Sequence[Sentence]) -> list[range]:
+    """Return the sentences of each paragraph, as a range of their indices in the list."""
     starts = [place for place, each in enumerate(sentences) if any(map(_START.match, each.comments))]
-    marks = sorted({0, *starts, len(sentences)})
-    for first, stop in zip(marks, marks[1:], strict=False):
-        yield range(first, stop)
+    return [range(first, stop) for first, stop in pairwise(sorted({0, *starts, len(sentences)}))]
 
 
 def spans_in(text: str, sentence: Sentence) -> tuple[Span, ...]:
@@ -183,8 +173,7 @@ def spans_in(text: str, sentence: Sentence) -> tuple[Span, ...]:
     >>> spans_in("Don't  go", Sentence.of_words(["Do", "n't", "x", "go"]))
     ((0, 2), (2, 5), (7, 7), (7, 9))
     """
-    spans: list[Span] = []
-    place = 0
+    spans, place = list[Span](), 0
     for token in sentence.tokens():
         while place < len(text) and text[place].isspace():
             place += 1
@@ -198,9 +187,8 @@ def spans_in(text: str, sentence: Sentence) -> tuple[Span, ...]:
 class Multiwords:
     """Rules for splitting multiword tokens.
 
-    A rule of `endings` applies to tokens that end with its key. Its value is a number of characters and some words: the
-    words replace this many characters at the end of the token, and the rest of the token is prefixed to the first word.
-    A rule of `beginnings` is the mirror image: the rest of the token is appended to the last word.
+    A rule of `endings` applies to tokens that end with its key: its words replace a number of characters at the end of
+    the token, and the rest is prefixed to the first word. A rule of `beginnings` is the mirror image.
     """
 
     forms: Mapping[str, _Words] = field(default_factory=dict)
@@ -214,12 +202,11 @@ class Multiwords:
         >>> known.split("Della"), known.split("evdeki"), known.split("x")
         (('Di', 'la'), ('evde', 'ki'), ('x',))
         """
-        found = self.forms.get(form)
-        if found is None:
-            low = lowered(form)
-            found = self.forms.get(low) or self._by_rule(low)
-            found = found and _cased(found, form, low)
-        return found or (form,)
+        if form in self.forms:
+            return self.forms[form]
+        low = lowered(form)
+        words = self.forms.get(low) or self._by_rule(low)
+        return _cased(words, form, low) if words else (form,)
 
     @cached_property
     def _changes_endings(self) -> bool:
@@ -255,7 +242,7 @@ def learn_multiwords(sentences: Iterable[Sentence]) -> Multiwords:
         words = sentence.forms
         for token in sentence.tokens():
             if len(token.words) > 1:
-                seen[token.form][tuple(words[number - 1] for number in token.words)] += 1
+                seen[token.form][words[token.words[0] - 1 : token.words[-1]]] += 1
     forms = {form: splits.most_common(1)[0][0] for form, splits in seen.items()}
     rules: tuple[defaultdict[str, Counter[tuple[int, _Words]]], ...] = (defaultdict(Counter), defaultdict(Counter))
     for form, split in forms.items():
@@ -269,11 +256,7 @@ def learn_multiwords(sentences: Iterable[Sentence]) -> Multiwords:
 
 
 def _rule(form: str, words: _Words, *, is_ending: bool) -> tuple[int, _Words]:
-    """Return the number of characters to replace at the end (or the start) of the form, and the words to put there.
-
-    >>> _rule("della", ("di", "la"), is_ending=True), _rule("della", ("di", "la"), is_ending=False)
-    ((4, ('i', 'la')), (3, ('di', '')))
-    """
+    """Return the number of characters to replace at the end (or the start) of the form, and the words to put there."""
     if not is_ending:
         changed, becomes = _rule(form[::-1], tuple(word[::-1] for word in words[::-1]), is_ending=True)
         return changed, tuple(word[::-1] for word in becomes[::-1])
@@ -294,7 +277,7 @@ def _cased(words: _Words, form: str, low: str) -> _Words:
         return words
     if "".join(words) == low:  # the words are parts of the form: each letter keeps its case
         ends = [sum(map(len, words[:number])) for number in range(len(words) + 1)]
-        return tuple(form[start:stop] for start, stop in zip(ends, ends[1:], strict=False))
+        return tuple(form[start:stop] for start, stop in pairwise(ends))
     if len(form) > 1 and form.isupper():
         return tuple(map(str.upper, words))
     return (words[0][:1].upper() + words[0][1:], *words[1:]) if form[:1].isupper() else words
