@@ -109,8 +109,6 @@ def test_the_error_names_the_first_difference_in_both_files():
     ("ours", "theirs", "message"),
     [
         (["a b", "c d"], ["ab", "c"], "p: The file ends before 'd' in the input (sentence 1)."),
-        (["a b", "c d"], ["ab"], "p: The file ends before 'cd' in the input (sentence 1)."),
-        (["a b", "c"], ["ab", "c", "d"], "p:1: (sentence 1, word 1) The file continues with 'd' after the end of the"),
         (["a b", "c"], ["ab", "c d"], "p:2: (sentence 1, word 2) The file continues with 'd' after the end of the"),
     ],
 )
@@ -203,19 +201,6 @@ def test_any_two_files_over_one_text_are_aligned_as_the_official_script_does(fil
     ours, theirs = files
 
     assert list(transferred(read(ours), read(theirs))) == slowly(ours, theirs)
-
-
-@given(st.text(max_size=20), st.text(max_size=20), st.integers(0, 40))
-def test_any_two_texts_are_aligned_or_raise_an_alignment_error(first, second, cut):
-    def sentences(text):
-        words = [text[:cut], text[cut:]]
-        return [Sentence.of_words([word]) for word in words if word and not set(word) & set("\t\n\r\0")]
-
-    try:
-        found = list(transferred(sentences(first), sentences(second)))
-    except AlignmentError:
-        return
-    assert len(found) == len(sentences(first))
 
 
 def test_a_multiword_token_of_only_ignored_characters_does_not_stop_the_alignment():

@@ -65,11 +65,8 @@ def test_changes_to_a_conll09_sentence_go_to_the_columns_they_were_read_from(dat
     ("path", "form"),
     [
         ("a.conllu", CONLLU),
-        ("a.conllx.gz", CONLLX),
-        ("dir.conllx/a.conll", CONLLX),
-        ("a.CONLL09", CONLL09),
-        ("a.conllx.GZ", CONLLX),
-        ("a.txt", CONLLU),
+        ("dir.conllu/a.CONLLX.gz", CONLLX),
+        ("a.conll09", CONLL09),
         ("-", CONLLU),
     ],
 )

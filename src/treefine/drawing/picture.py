@@ -13,12 +13,7 @@ from treefine.treebank.sentence import BLANK, HasSentence, Sentence, Token, is_l
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Words and a graph over them. Everything except the words is optional.
-
-    >>> before, after = Graph.of_words([2, 0], ["det", "root"]), Graph.of_words([2, 0], ["nsubj", "root"])
-    >>> Picture(("Dogs", "bark"), graph=after, before=before).changed
-    frozenset({1})
-    """
+    """Words and a graph over them. Everything except the words is optional."""
 
     forms: tuple[str, ...]  # starting with word 1
     tags: tuple[str, ...] = ()
@@ -90,12 +85,7 @@ def step_pictures(
 ) -> list[Picture]:
     """Return the pictures of G¹ … Gᵀ, each with its changes; the initial graph comes first if there is one.
 
-    >>> first, last = Graph.of_words([0, 0], ["root", "root"]), Graph.of_words([2, 0], ["nsubj", "root"])
-    >>> for picture in step_pictures(["Dogs", "bark"], [], [last, last], initial=first):
-    ...     print(picture.title)
-    initial graph
-    step 1: 1 arc changed
-    step 2: no arc changed
+    Their titles are "initial graph", "step 1: 2 arcs changed", "step 2: no arc changed".
     """
     first = 1 if initial is None else 0
     drawn = [*graphs] if initial is None else [initial, *graphs]

@@ -140,13 +140,6 @@ def arc_lines(graph: Graph, unattached: Collection[int] = ()) -> list[str]:
     """Return the drawing of each word's arcs, all equally wide; the first entry, for ROOT, is empty.
 
     Unattached words have no arc from their head.
-
-    >>> for line in arc_lines(Graph.of_words([2, 0, 2], ["nsubj", "root", "obj"])):
-    ...     print(line)
-    <BLANKLINE>
-      ╭─>
-    ──┼─>
-      ╰─>
     """
     bars, loose = bars_of(graph.heads)
     width = _MARGIN + 2 * (1 + max((bar.column for bar in bars.values()), default=-1))

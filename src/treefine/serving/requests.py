@@ -102,7 +102,7 @@ class ParseRequest:
         elif self.result == "steps" and number > _MOST_DRAWN:
             message = f"The request has more than {_MOST_DRAWN} sentences to draw."
             hint = "Send fewer, or use /v1/parse."
-        elif constraints.n_forbidden > _MOST_FORBIDDEN:
+        elif sum(map(len, (*constraints.not_heads.values(), *constraints.not_labels.values()))) > _MOST_FORBIDDEN:
             message = f"Sentence {number:,} has more than {_MOST_FORBIDDEN:,} forbidden heads and labels."
         if message:
             raise ServingError(message, hint=hint, status=413)

@@ -52,11 +52,7 @@ _VALUES = {number: int(number) for number in ("0", *_NUMBERS)}
 
 
 def format_of(path: str, name: str | None = None) -> Format:
-    """Return the format called `name`. Without a name, the file's suffix decides; unknown suffixes mean CoNLL-U.
-
-    >>> format_of("wsj/test.conllx.gz").title
-    'CoNLL-X'
-    """
+    """Return the format called `name`. Without a name, the file's suffix decides; unknown suffixes mean CoNLL-U."""
     if name is not None:
         if not isinstance(name, str) or name not in FORMATS:
             raise TreebankError(f"There is no format {name!r}.", hint=f"Choose one of {', '.join(FORMATS)}.")
@@ -70,11 +66,7 @@ def format_by_name(path: str) -> Format | None:
 
 
 def suffix_of(path: str) -> str:
-    """Return the last suffix of a file's name in lower case, ignoring compression suffixes; "" if it has no suffix.
-
-    >>> suffix_of("Notes.TXT.gz")
-    '.txt'
-    """
+    """Return the last suffix of a file's name in lower case: ".txt" for "Notes.TXT.gz", "" for a name without one."""
     suffixes = [suffix for suffix in PurePath(path.lower()).suffixes if suffix not in COMPRESSED]
     return suffixes[-1] if suffixes else ""
 
@@ -91,9 +83,9 @@ def read_treebank(
     """Yield the sentences of a treebank.
 
     `source` is a path, `-` for standard input (both are decompressed), or an open binary file. `format` is conllu,
-    conllx, conll09 or conll09-predicted; without it, the suffix of the file decides. A sentence that
-    cannot be read raises TreebankError. With on_error="skip" it is skipped and its faults are reported, to `on_skip` or
-    on standard error; the other sentences keep their numbers. `name` is that of an open file in messages.
+    conllx, conll09 or conll09-predicted; without it, the suffix of the file decides. A sentence that cannot be read
+    raises TreebankError. With on_error="skip" it is skipped and its faults are reported, to `on_skip` or on standard
+    error; the other sentences keep their numbers. `name` is that of an open file in messages.
     """
     if on_error not in ("raise", "skip"):
         raise TreebankError(f"on_error must be 'raise' or 'skip', not {on_error!r}.")
@@ -148,9 +140,14 @@ class Stretch(NamedTuple):
 def cut_treebank(stream: BinaryIO, path: str, *, size: int = _STRETCH) -> Iterator[Stretch]:
     """Cut a file at blank lines into stretches of about `size` bytes, which can be read in parallel."""
     line, rest = 1, b""
-    for chunk in _chunks(stream, path, size):
+    while chunk := stream.read(size):
         rest += chunk
-        end = max(rest.rfind(gap) + len(gap) if gap in rest else 0 for gap in (b"\n\n", b"\n\r\n"))
+        filled = len(rest.rstrip(b"\r\n"))  # the next chunk may continue the blank lines after it
+        if rest.count(b"\n", filled) > _WIDEST:
+            message = f"There are more than {_WIDEST:,} blank lines in a row."
+            raise TreebankError(message, hint="Is this a treebank?", path=path)
+        gaps = [(rest.rfind(gap, 0, filled), len(gap)) for gap in (b"\n\n", b"\n\r\n")]
+        end = max(start + length if start >= 0 else 0 for start, length in gaps)
         if line == 1 and end <= len(_start_of(rest)):
             end = 0  # blank lines before the first sentence are part of it
         if end:
@@ -333,20 +330,6 @@ def _no_sentence(path: str) -> EmptyError:
     return EmptyError("The file contains no sentences.", hint="Is it the right file?", path=path)
 
 
-def _chunks(stream: BinaryIO, path: str, size: int) -> Iterator[bytes]:
-    """Yield chunks of `size` bytes, each extended to a non-blank line, so that no run of blank lines is split."""
-    while chunk := stream.read(size):
-        pieces = [chunk]
-        while line := stream.readline(_CHUNK):
-            pieces.append(line)
-            if line.strip(b"\r\n\xef\xbb\xbf"):
-                break
-            if len(pieces) > _WIDEST:
-                message = f"There are more than {_WIDEST:,} blank lines in a row."
-                raise TreebankError(message, hint="Is this a treebank?", path=path)
-        yield b"".join(pieces)
-
-
 def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence | Unreadable:
     """Return the sentence, or all faults of a block that is not a valid sentence."""
     fault = partial(TreebankError, path=path, sentence=number)
@@ -403,14 +386,10 @@ def _is_plain(columns: tuple[tuple[str, ...], ...], form: Format) -> bool:
 
 def _layout(text: str, block: _Block) -> tuple[str, Layout]:
     """Return the text with only line feeds, and the layout that restores the original line ends."""
-    start, end = block.start.decode(), block.end.decode()
-    inner, windows = text.count("\n"), text.count("\r\n")
-    if not windows:
-        return text, Layout(start, "\n", end)
-    if windows == inner:
-        return text.replace("\r\n", "\n"), Layout(start, "\r\n", end)
-    newlines = tuple(["\r\n" if line.endswith("\r") else "\n" for line in text.split("\n")[:-1]])
-    return text.replace("\r\n", "\n"), Layout(start, newlines, end)
+    newlines = tuple(["\r\n" if line.endswith("\r") else "\n" for line in text.split("\n")[:-1]]) or ("\n",)
+    is_mixed = len(set(newlines)) > 1
+    layout = Layout(block.start.decode(), newlines if is_mixed else newlines[0], block.end.decode())
+    return text.replace("\r\n", "\n"), layout
 
 
 def read_words(stream: BinaryIO, path: str) -> Iterator[Sentence]:

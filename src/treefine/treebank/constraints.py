@@ -82,17 +82,8 @@ class Constraints:
         """Return whether there are any decisions."""
         return bool(self.heads or self.labels or self.not_heads or self.not_labels)
 
-    @property
-    def n_forbidden(self) -> int:
-        """The number of forbidden heads and labels."""
-        return sum(map(len, self.not_heads.values())) + sum(map(len, self.not_labels.values()))
-
     def put_into(self, arcs: Arcs) -> Arcs:
-        """Return the arcs with the decisions applied, so that the first step already reads them.
-
-        >>> Constraints(heads={1: 2}, labels={1: "det"}).put_into(Arcs((None, 0), ("_", "root")))
-        Arcs(heads=(2, 0), labels=('det', 'root'))
-        """
+        """Return the arcs with the decisions applied, so that the first step already reads them."""
         heads, labels = list(arcs.heads), list(arcs.labels)
         for word, head in self.heads.items():
             if heads[word - 1] != head:

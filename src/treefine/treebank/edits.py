@@ -85,9 +85,6 @@ def split_word(sentence: Sentence, word: int, forms: Sequence[str]) -> Sentence:
 
     The others attach to the first with the label `dep`. The forms of a word that is a token of its own must spell it,
     and become tokens too. A word of a multiword token can have any forms, and the token then has more words.
-
-    >>> split_word(Sentence.of_words(["cannot", "go"]), 1, ["can", "not"]).forms
-    ('can', 'not', 'go')
     """
     token, rows = _token_of(sentence, word), _rows(sentence)
     new = _divided(sentence, _row(rows, word), forms)
@@ -102,9 +99,6 @@ def join_words(sentence: Sentence, first: int, last: int) -> Sentence:
 
     Its lemma, tags, head and label are those of the topmost word: the first word whose head is outside of the range and
     not below a word of the range. A multiword token disappears if only one word is left of it.
-
-    >>> join_words(Sentence.of_words(["20", "000", "dogs"]), 1, 2).forms
-    ('20 000', 'dogs')
     """
     words = _checked_range(sentence, first, last)
     tokens = [token for token in sentence.tokens() if set(token.words) & set(words)]
@@ -131,11 +125,7 @@ def join_words(sentence: Sentence, first: int, last: int) -> Sentence:
 
 
 def make_multiword(sentence: Sentence, first: int, last: int, form: str | None = None) -> Sentence:
-    """Make adjacent words one multiword token, written as in the text or with this form, which also changes `# text`.
-
-    >>> list(make_multiword(Sentence.of_words(["a", "el"]), 1, 2, "al").tokens())
-    [Token(form='al', words=range(1, 3), misc='_')]
-    """
+    """Make adjacent words one multiword token, written as in the text or with this form, which also changes it."""
     words, rows = _checked_range(sentence, first, last), _rows(sentence)
     for word in words:
         _single_token(sentence, word, hint="Remove that multiword token first.")
@@ -146,11 +136,7 @@ def make_multiword(sentence: Sentence, first: int, last: int, form: str | None =
 
 
 def split_into_multiword(sentence: Sentence, word: int, forms: Sequence[str]) -> Sentence:
-    """Make a word a multiword token of several words with these forms, attached as `split_word` does.
-
-    >>> [token.form for token in split_into_multiword(Sentence.of_words(["al", "mar"]), 1, ["a", "el"]).tokens()]
-    ['al', 'mar']
-    """
+    """Make a word a multiword token of several words with these forms, attached as `split_word` does."""
     token, rows = _single_token(sentence, word, hint="Split the word instead."), _rows(sentence)
     new = _divided(sentence, _row(rows, word), forms)
     _take_notes(new[0], (*_BEFORE, *_AFTER), BLANK)

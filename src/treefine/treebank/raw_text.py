@@ -112,11 +112,7 @@ def joined(cut: Iterable[Sequence[RawToken]], *, before: str = "") -> RawText:
 
 
 def gap_of(misc: str) -> str:
-    r"""Return the gap after a token with this MISC.
-
-    >>> gap_of("_"), gap_of("SpaceAfter=No"), gap_of(r"Gloss=and|SpacesAfter=\s\n")
-    (' ', '', ' \n')
-    """
+    """Return the gap after a token with this MISC: a space, unless MISC says otherwise."""
     if "SpaceAfter=No" in misc.split("|"):
         return ""
     after = _note(misc, "SpacesAfter")
@@ -227,11 +223,7 @@ class Multiwords:
 
 
 def lowered(form: str) -> str:
-    """Return the form in lower case with its length unchanged: the Turkish İ stays one letter.
-
-    >>> lowered("İçin"), len("İçin".lower())
-    ('için', 5)
-    """
+    """Return the form in lower case with its length unchanged: the Turkish İ stays one letter."""
     return "".join("i" if each == "İ" else low if len(low := each.lower()) == 1 else each for each in form)
 
 

@@ -6,7 +6,7 @@ language, at level 3 of its validation (https://universaldependencies.org/contri
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 
 from treefine.errors import TreebankError, described, shortened
@@ -58,8 +58,6 @@ def read_as(label: str, known: Collection[str], names: Mapping[str, str] | None 
     >>> known = ("acl:relcl", "dep", "nsubj", "obj", "obl")
     >>> [read_as(each, known) for each in ("obj", "nsubj:outer", "dobj", "relcl", "tmod", "prep")]
     ['obj', 'nsubj', 'obj', 'acl:relcl', 'obl', 'prep']
-    >>> read_as("prep", known, {"prep": "dep"})
-    'dep'
     """
     label = (names or {}).get(label, label)
     main = label.partition(":")[0]
@@ -114,34 +112,18 @@ def _check_known(label: str, known: Collection[str], path: str = "", line: int |
 
 
 def follows_ud(labels: Collection[str], upos: Collection[str]) -> bool:
-    """Return whether these labels and tags are those of UD, so that its rules apply.
-
-    >>> follows_ud(["root", "det", "case", "cc", "mark", "aux", "punct"], ["DET", "NOUN"])
-    True
-    >>> follows_ud(["ROOT", "NMOD", "P"], ["DET", "NOUN"]), follows_ud(["root", "det", "punct"], ["DT", "NN"])
-    (False, False)
-    """
+    """Return whether these labels and tags are those of UD, so that its rules apply."""
     known = {main_type(each) for each in labels} & ALLOWED.keys()
     return 2 * len(known) > len(ALLOWED) and bool(upos) and UPOS.issuperset(upos)
 
 
 def main_type(label: str) -> str:
-    """Return the label without its subtype.
-
-    >>> main_type("aux:pass")
-    'aux'
-    """
+    """Return the label without its subtype: "aux" for "aux:pass"."""
     return label.partition(":")[0]
 
 
 def allows(label: str, upos: str) -> bool:
-    """Return whether a word with this label may have this tag.
-
-    A blank tag or label contradicts nothing, and neither does a tag of another tagset.
-
-    >>> allows("det", "DET"), allows("det", "ADV"), allows("aux:pass", "VERB"), allows("nsubj", "PUNCT")
-    (True, False, False, False)
-    """
+    """Return whether a word with this label may have this tag; blanks and tags of another tagset are allowed."""
     return label == BLANK or upos not in UPOS or upos in ALLOWED.get(main_type(label), _ELSEWHERE)
 
 
@@ -149,23 +131,9 @@ def contradictions(arcs: Arcs, upos: Sequence[str]) -> list[int]:
     """Return the numbers of the words whose tag their label does not allow.
 
     The first word of a fixed expression, or of a word that is written as several, may have any tag.
-
-    >>> contradictions(Arcs((2, 3, 0), ("det", "nsubj", "root")), ("ADV", "NOUN", "VERB"))
-    [1]
-    >>> contradictions(Arcs((0, 1), ("cc", "fixed")), ("ADV", "PUNCT"))
-    []
     """
-    exempt = set(exempt_words(arcs))
+    words = list(enumerate(zip(*arcs, upos, strict=True), start=1))
+    exempt = {each for word, (head, label, _) in words if main_type(label) in _HEADS_OF for each in (word, head)}
     return [
-        word
-        for word, (head, label, tag) in enumerate(zip(*arcs, upos, strict=True), start=1)
-        if head is not None and word not in exempt and not allows(label, tag)
+        word for word, (head, label, tag) in words if head is not None and word not in exempt and not allows(label, tag)
     ]
-
-
-def exempt_words(arcs: Arcs) -> Iterable[int]:
-    """Yield the words that start an expression of several words, and the words that continue it."""
-    for word, (head, label) in enumerate(zip(*arcs, strict=True), start=1):
-        if main_type(label) in _HEADS_OF and head is not None:
-            yield head
-            yield word

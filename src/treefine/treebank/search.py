@@ -82,8 +82,6 @@ def read_query(query: str) -> Query:
     `*`. A text in quotes is always a text.
 
     >>> sentence = Sentence.of_words(["Big", "dogs", "bark"], upos=["ADJ", "NOUN", "VERB"])
-    >>> list(read_query("ADJ < NOUN").matches(sentence))
-    [Match(nodes=(('1', 1), ('2', 2)))]
     >>> list(read_query("pattern { A [upos=ADJ]; V [upos=VERB]; A << V }").matches(sentence))
     [Match(nodes=(('A', 1), ('V', 3)))]
     """
