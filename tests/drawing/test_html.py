@@ -1,5 +1,4 @@
 import re
-from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
@@ -19,36 +18,7 @@ SVG = "{http://www.w3.org/2000/svg}svg"
 
 
 def chain(n_words: int, *, label: str = "dep") -> Graph:
-    """Return a picture in which each word is attached to the previous one."""
     return Graph.of_words(range(n_words), ["root", *[label] * (n_words - 1)])
-
-
-class Reader(HTMLParser):
-    """Reads the elements as a browser does; an element that is not closed is an error."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.names: list[str] = []
-        self.cells: list[str] = []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.open.append(tag)
-        self.names.append(tag)
-        if tag in ("td", "th"):
-            self.cells.append("")
-
-    def handle_startendtag(self, tag, attrs):
-        self.names.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] in ("td", "th"):
-            self.cells[-1] += data
 
 
 def drawing(*pictures: Picture, text: str = "", is_ranked: bool = False) -> Drawing:
@@ -58,15 +28,14 @@ def drawing(*pictures: Picture, text: str = "", is_ranked: bool = False) -> Draw
 def test_a_sentence_has_a_heading_a_drawing_and_a_table():
     picture = Picture(("Dogs", "bark"), ("NOUN", "VERB"), FINAL, None, (0.874, 1.0))
 
-    part = page_part(drawing(picture))
-    reader = Reader(part)
+    section = ElementTree.fromstring(page_part(drawing(picture)))
 
-    assert '<h2 dir="auto">Dogs bark</h2>' in part
-    assert reader.names.count("section") == reader.names.count("svg") == reader.names.count("table") == 1
-    assert reader.cells == [
-        *("", "word", "tag", "head", "label", "confidence"),
-        *("1", "Dogs", "NOUN", "2 bark", "nsubj", "0.87"),
-        *("2", "bark", "VERB", "0 ROOT", "root", "1.00"),
+    assert section.findtext("h2") == "Dogs bark"
+    assert [section.find(f".//{name}") is not None for name in (SVG, "table")] == [True, True]
+    assert [[cell.text or "" for cell in row] for row in section.iter("tr")] == [
+        ["", "word", "tag", "head", "label", "confidence"],
+        ["1", "Dogs", "NOUN", "2 bark", "nsubj", "0.87"],
+        ["2", "bark", "VERB", "0 ROOT", "root", "1.00"],
     ]
 
 
@@ -76,10 +45,7 @@ def test_the_last_graph_comes_first_without_marks_and_then_all_steps():
     first, second = re.findall(r"<figure.*?</figure>", part, re.DOTALL)
     assert 'class="changed"' not in first
     assert "step 1" not in first
-    assert first.count("<svg") == second.count("<svg") == 1
-    assert "initial graph" in second
-    assert "step 1: 2 arcs changed" in second
-    assert 'class="changed"' in second
+    assert [each in second for each in ("initial graph", "step 1: 2 arcs changed", 'class="changed"')] == [True] * 3
     assert "All 2 graphs, step by step" in part
     assert '<h2 dir="auto">Example 7</h2>' in part
 
@@ -90,8 +56,6 @@ def test_any_words_make_a_valid_page(sentences, title):
 
     text.encode()
     root = ElementTree.fromstring(text.replace("<!DOCTYPE html>", ""))
-    reader = Reader(text)
-    assert reader.open == []
     assert root.findtext("body/h1") == visible(title)
     tables = list(root.iter("table"))
     assert len(tables) == len(sentences)
