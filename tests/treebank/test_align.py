@@ -1,18 +1,16 @@
 """Transferring arcs from one file to another over the same text."""
 
 import io
-import sys
 from dataclasses import replace
-from itertools import count, islice
+from itertools import count, islice, product
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.support.generated import file_pairs
-from tests.support.oracles import official_script, text_file
 from treefine import AlignmentError, Graph, Sentence, read_treebank
-from treefine.treebank.align import characters_of, transferred
+from treefine.treebank.align import WordSpans, characters_of, same_words, transferred
 from treefine.treebank.graph import Arcs
 
 
@@ -93,14 +91,15 @@ def test_the_characters_of_a_text_do_not_depend_on_word_boundaries(text, data):
 
 
 def test_the_error_names_the_first_difference_in_both_files():
-    def named(name, words):
-        return [replace(sentence(words), path=name)]
+    ours, theirs = (
+        replace(sentence(words), path=name) for name, words in (("in", "do n't go ."), ("p", "don't goes ."))
+    )
 
     with pytest.raises(AlignmentError) as error:
-        list(transferred(named("in.conllu", "do n't go ."), named("p.conllu", "don't goes ."), "p.conllu"))
+        list(transferred([ours], [theirs], "p"))
 
     assert str(error.value) == (
-        "p.conllu:2: (sentence 1, word 2) The text differs from in.conllu:4: it is 'es.' here and '.' there. "
+        "p:2: (sentence 1, word 2) The text differs from in:4: it is 'es.' here and '.' there. "
         "Both files must have the same characters; spaces and segmentation may differ."
     )
 
@@ -126,25 +125,6 @@ def test_endless_streams_are_read_lazily():
     assert list(islice(transferred(ours, theirs), 3)) == [Arcs((None, None), ("_", "_"))] * 3
 
 
-def official_pairs(ours, theirs):
-    """Return the pairs of words that the CoNLL 2018 script aligns, by their numbers in the two files."""
-    script, found = official_script(), []
-
-    def watch(frame, event, result):
-        if event == "return" and frame.f_code.co_name == "align_words":
-            found.extend(result.matched_words)
-
-    files = [script.load_conllu(text_file(text)) for text in (ours, theirs)]
-    numbers = [{id(word): number for number, word in enumerate(file.words)} for file in files]
-    before = sys.getprofile()
-    sys.setprofile(watch)
-    try:
-        script.evaluate(*files)
-    finally:
-        sys.setprofile(before)
-    return [(numbers[0][id(pair.gold_word)], numbers[1][id(pair.system_word)]) for pair in found]
-
-
 def place(sentences):
     """Return, for each word of a file, its sentence, its number there, and the characters of its token."""
     found, start = [], 0
@@ -157,22 +137,19 @@ def place(sentences):
 
 
 def slowly(ours, theirs):
-    """Apply the rules of `transferred` word by word to whole files, with the official alignment."""
-    our_words, their_words = place(read(ours)), place(read(theirs))
-    pairs = official_pairs(ours, theirs)
-    result = [[(None, "_")] * len(each) for each in read(ours)]
+    """Apply the rules of `transferred` word by word to whole files."""
+    our_words, their_words = place(ours), place(theirs)
+    pairs = list(same_words(*(WordSpans.of(each, characters_of) for each in (ours, theirs))))  # see tests/evaluation
+    result = [[(None, "_")] * len(each) for each in ours]
     for our, their in pairs:
         sentence_number, word, _, _ = our_words[our]
-        parse = read(theirs)[their_words[their][0]]
-        head, label = parse.heads[their_words[their][1] - 1], parse.labels[their_words[their][1] - 1]
+        their_number, their_word, _, _ = their_words[their]
+        head, label = (column[their_word - 1] for column in theirs[their_number].arcs)
         if head != 0:
-            at = next(i for i, each in enumerate(their_words) if each[:2] == (their_words[their][0], head))
+            at = next(i for i, each in enumerate(their_words) if each[:2] == (their_number, head))
             same = [a for a, b in pairs if b == at]
-            span = their_words[at][2]
             holding = [
-                a
-                for a, (_, _, own, is_alone) in enumerate(our_words)
-                if is_alone and span.start in own and span[-1] in own
+                a for a, (*_, own, is_alone) in enumerate(our_words) if is_alone and {*their_words[at][2]} <= {*own}
             ]
             found = (same or holding or [None])[0]
             is_near = found is not None and found != our and our_words[found][0] == sentence_number
@@ -182,25 +159,17 @@ def slowly(ours, theirs):
     return [Arcs(*map(tuple, zip(*each, strict=True))) for each in result]
 
 
-@st.composite
-def pairs_of_files(draw):
-    """Draw two files over one text. Sentences with equal words must also have equal characters."""
-    ours, theirs = draw(file_pairs())
-    for one in read(ours):
-        for other in read(theirs):
-            assume(one.forms != other.forms or text_of(one) == text_of(other))
-    return ours, theirs
+@given(file_pairs())
+def test_any_two_files_over_one_text_are_aligned_word_by_word(files):
+    ours, theirs = map(read, files)
+    for one, other in product(ours, theirs):
+        assume(one.forms != other.forms or text_of(one) == text_of(other))
+
+    assert list(transferred(ours, theirs)) == slowly(ours, theirs)
 
 
 def text_of(each):
     return "".join(token.form for token in each.tokens())
-
-
-@given(pairs_of_files())
-def test_any_two_files_over_one_text_are_aligned_as_the_official_script_does(files):
-    ours, theirs = files
-
-    assert list(transferred(read(ours), read(theirs))) == slowly(ours, theirs)
 
 
 def test_a_multiword_token_of_only_ignored_characters_does_not_stop_the_alignment():
