@@ -15,7 +15,6 @@ from tests.model.test_attention import (
     some_tensors,
 )
 from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, name_of, sentences_in_pieces
-from tests.support.tiny import sample, tiny_model
 from treefine.config import RelationSettings
 from treefine.fast.cpu_encoder import FlatAttention, FlatRows
 from treefine.model.attention import relate
@@ -43,17 +42,6 @@ def test_rows_are_contiguous_and_blocks_contain_rows_of_equal_length(sentences, 
     assert sorted({row for row, _ in laid}) == list(range(inputs.n_rows))[chosen]
     assert rows.take(inputs.pieces).tolist() == [inputs.pieces[place] for place in laid]
     assert [block.length for block in rows.blocks] == sorted({block.length for block in rows.blocks})
-
-
-def test_row_lengths_are_multiples_of_the_padding():
-    model = tiny_model()
-    inputs = model.batch_of(sample(20), padded_to=4).inputs
-
-    rows = FlatRows.of(inputs, slice(None))
-
-    assert all(block.length % 4 == 0 for block in rows.blocks)
-    assert len(rows) == sum(-(-length // 4) * 4 for length in inputs.row_lengths)
-    assert len(rows) < inputs.pieces.numel()  # which is padded to the longest row
 
 
 def laid_flat(vectors, bias, inputs):

@@ -127,17 +127,6 @@ def test_on_a_gpu_asking_for_confidence_changes_no_tree(precision):
     assert list(parser.stream_trees(sample())) == [each.sentence for each in parser.stream(sample())]
 
 
-def test_the_engine_starts_from_an_initial_parse():
-    from treefine.parsing.initial import given as given_arcs
-
-    parser = parser_of(initial=given_arcs, trust=0, max_steps=2)
-
-    found = by_engine(parser, sample(10))
-
-    assert found == by_parser(parser, sample(10))
-    assert found != by_engine(parser.using(initial="empty", max_steps=2), sample(10))
-
-
 @given(data=st.data())
 def test_blocks_buffer_sizes_and_other_sentences_change_no_tree(data):
     parser = PARSER

@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.generated_inputs import arcs_over
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_tokenizers import KINDS
-from tests.test_package import loaded_by
 from treefine.config import TagSettings
 from treefine.fast.packed import PackedTrees, filled, pack
 from treefine.model.batch import Graphs
@@ -28,10 +26,6 @@ def packed(sentences, model=MODEL, **options):
     return pack(sentences, model.subwords, model.vocabulary, model.settings.tags, **options)
 
 
-def test_packing_loads_no_torch():
-    assert "torch" not in loaded_by("import treefine.fast.packed")
-
-
 @pytest.mark.parametrize("tokenizer", KINDS)
 def test_the_pieces_equal_those_of_a_batch_without_padding_and_special_pieces(tokenizer):
     model, sentences = (
@@ -47,19 +41,6 @@ def test_the_pieces_equal_those_of_a_batch_without_padding_and_special_pieces(to
     ]
     assert found.lengths.tolist() == [len(each) for each in sentences]
     assert found.pieces.dtype == found.counts.dtype == found.lengths.dtype == np.int32
-
-
-def test_the_tags_equal_those_of_a_batch_and_are_left_out_if_not_read():
-    sentences = sample(20)
-
-    found, tags = packed(sentences).tags, MODEL.given_tags(sentences)
-
-    assert (
-        found.tolist()
-        == torch.cat([row[1 : len(each) + 1] for row, each in zip(tags, sentences, strict=True)]).tolist()
-    )
-    assert found.any(axis=0).all()
-    assert packed(sentences, read=()).tags is None
 
 
 @given(data=st.data())

@@ -98,35 +98,6 @@ def test_selected_piece_inputs_are_those_of_the_selected_sentences(data):
     assert_same(part, Batch.of(rebuilt, [lengths[number] for number in chosen]))
 
 
-@given(sentences=sentences_in_pieces(), rows_at_once=st.one_of(st.none(), st.integers(1, 5)))
-def test_chunks_contain_all_rows_in_order_and_have_at_most_the_given_size(sentences, rows_at_once):
-    inputs = inputs_of(sentences, n_positions=16)
-
-    chunks = list(inputs.row_chunks(rows_at_once))
-
-    rows = range(inputs.n_rows)
-    assert [row for chunk in chunks for row in rows[chunk]] == list(rows)
-    assert all(len(rows[chunk]) <= (rows_at_once or inputs.n_rows) for chunk in chunks)
-
-
-# Words and characters
-
-
-# Batches
-
-
-@given(lengths=st.lists(st.integers(0, 9), min_size=1, max_size=5))
-def test_a_batch_knows_its_words_root_included(lengths):
-    sentences = [[[7]] * length for length in lengths]
-
-    batch = Batch.of(inputs_of(sentences), lengths)
-
-    assert (len(batch), batch.n_words) == (len(lengths), max(lengths) + 1)
-    assert batch.is_word.shape == batch.inputs.word_rows.shape == (len(lengths), batch.n_words)
-    assert batch.is_word.sum(1).tolist() == [length + 1 for length in lengths]
-    assert batch.is_word[:, 0].all()
-
-
 # Graphs
 
 
@@ -153,33 +124,6 @@ def test_selected_graphs_are_those_of_the_selected_sentences(data):
     assert_same(replace(part, has_any=expected.has_any), expected)
 
 
-@given(data=st.data())
-def test_graphs_are_equal_if_all_heads_and_labels_are(data):
-    lengths = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
-    one = [Arcs(*data.draw(arcs_over(length, labels=LABELS))) for length in lengths]
-    other = [Arcs(*data.draw(arcs_over(length, labels=LABELS))) for length in lengths]
-    other[0] = one[0]
-
-    same = Graphs.of(one, VOCABULARY).same_words(Graphs.of(other, VOCABULARY)).all(1)
-
-    def given_arcs(arcs):
-        return [(head, label) for head, label in zip(*arcs, strict=True) if head is not None]
-
-    assert same[0]
-    for is_same, mine, yours in zip(same.tolist(), one, other, strict=True):
-        assert is_same == (mine.heads == yours.heads and given_arcs(mine) == given_arcs(yours))
-
-
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=5))
-def test_the_places_of_words_skip_padding(lengths):
-    batch = Batch.of(inputs_of([[[7]] * length for length in lengths]), lengths)
-
-    places = batch.word_places
-
-    assert (places is None) == bool(batch.is_word.all())
-    assert places is None or places.tolist() == batch.is_word.flatten().nonzero()[:, 0].tolist()
-
-
 # Windows
 
 
@@ -204,12 +148,6 @@ def test_windows_contain_every_word_and_overlap_by_half_up_to_the_words_at_their
         shared = sum(n_pieces[word] for word in range(other.start, one.stop))
         assert shared > room - room // 2 - 2 * max(n_pieces)
     assert cut[-1].start == 0 or sum(n_pieces[cut[-1].start - 1 :]) > room  # the last window is as full as the others
-
-
-def test_windows_over_words_of_one_piece_overlap_by_half():
-    assert windows([1] * 10, 4) == [range(0, 4), range(2, 6), range(4, 8), range(6, 10)]
-    assert windows([], 1) == [range(0)]
-    assert windows([1], 1) == [range(1)]
 
 
 def naive_distance(n_pieces, window, word):

@@ -37,18 +37,6 @@ def test_the_same_seed_gives_the_same_model_and_does_not_change_the_callers_rand
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
-def test_a_smaller_vocabulary_gives_the_treebanks_words_the_same_scores(tmp_path):
-    write_encoder(tmp_path / "encoder", "xlm-roberta")
-    whole = create_parser_model(tmp_path / "encoder", sample(20))
-
-    cut = create_parser_model(tmp_path / "encoder", sample(20), pieces=PieceChoice(0))
-
-    assert cut.settings.encoder.n_pieces < whole.settings.encoder.n_pieces
-    with torch.no_grad():
-        vectors = [model.encoder(model.batch_of(sample(20)).inputs, None, None) for model in (whole, cut)]
-    torch.testing.assert_close(*vectors)
-
-
 def test_the_root_label_of_a_new_model_is_the_treebanks(data):
     german = list(read_treebank(data / "german.conll09"))
     mixed = [sentence.with_graph(Graph(sentence.graph.heads, ("", *["dep"] * len(sentence)))) for sentence in sample(3)]
@@ -57,14 +45,3 @@ def test_the_root_label_of_a_new_model_is_the_treebanks(data):
     assert root_label_of(sample()) == "root"
     assert root_label_of(german) == "ROOT"
     assert root_label_of(mixed) == ""
-
-
-def test_an_encoder_on_the_hub_is_fetched_by_its_name(tmp_path, monkeypatch):
-    import huggingface_hub
-
-    write_encoder(tmp_path / "encoder", "electra")
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **_: str(tmp_path / name.split("/")[1]))
-
-    model = create_parser_model("owner/encoder", sample(5))
-
-    assert model.settings.encoder.family == "electra"

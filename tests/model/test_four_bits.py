@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.tiny import sample, tiny_model, write_encoder
 from treefine.config import FOUR_BIT_BLOCK
-from treefine.errors import ConfigError, ModelError
+from treefine.errors import ConfigError
 from treefine.model.create import PieceChoice, create_parser_model
 from treefine.model.folder import from_four_bits, in_four_bits, load_model
 from treefine.model.weight_files import read_weights
@@ -61,16 +61,3 @@ def test_an_encoder_whose_rows_are_not_whole_blocks_cannot_have_four_bits(tmp_pa
 
     with pytest.raises(ConfigError, match=r"table_bits = 4; embedding_width = 16 must be a multiple of 32"):
         create_parser_model(tmp_path / "encoder", sample(5), pieces=PieceChoice(table_bits=4))
-
-
-def test_four_bits_without_their_scales_are_an_error_that_names_the_weight(tmp_path):
-    from safetensors.torch import save_file
-
-    Parser(wide_model(), device="cpu").save(tmp_path / "model")
-    path = tmp_path / "model" / "model.safetensors"
-    weights = read_weights(path)
-    del weights["encoder.pieces.weight.scale"]
-    save_file(weights, path)
-
-    with pytest.raises(ModelError, match=r"encoder\.pieces\.weight"):
-        load_model(tmp_path / "model")

@@ -89,15 +89,6 @@ def test_without_a_graph_the_encoder_is_the_plain_one(settings):
     assert_equal_scores(without, scores_of(model, SENTENCES, without_heads(SENTENCES)))
 
 
-@pytest.mark.parametrize("settings", SOME_WAYS_TO_READ, ids=name_of)
-def test_a_graph_changes_the_scores(settings):
-    model = tiny_model(relations=settings)
-
-    with_graph = scores_of(model, SENTENCES, gold(model, SENTENCES))
-
-    assert greatest_change(with_graph, scores_of(model, SENTENCES)) > 0.01
-
-
 def test_labels_change_the_scores_only_if_the_model_reads_labelled_graphs():
     for graph, changes in (("labelled", True), ("unlabelled", False)):
         model = tiny_model(relations=RelationSettings(graph=graph))
@@ -109,34 +100,7 @@ def test_labels_change_the_scores_only_if_the_model_reads_labelled_graphs():
         assert (change > 0.01) == changes
 
 
-def test_a_model_that_reads_no_graph_ignores_graphs():
-    for model in (tiny_syntr(),):
-        assert not model.settings.reads_graph
-        with_graph = scores_of(model, SENTENCES, gold(model, SENTENCES))
-        assert_equal_scores(with_graph, scores_of(model, SENTENCES))
-
-
-def test_a_sentence_without_a_graph_is_scored_by_the_plain_encoder_in_any_batch():
-    model = model_of("bert")
-    arcs = [sentence.arcs for sentence in SENTENCES]
-    arcs[3] = Arcs((None,) * len(SENTENCES[3]), ("_",) * len(SENTENCES[3]))
-
-    mixed = scores_of(model, SENTENCES, Graphs.of(arcs, model.vocabulary))
-
-    assert_near(mixed, scores_of(model, SENTENCES), row=3, other_row=3)
-
-
 # Tags
-
-
-@every_kind
-def test_tags_change_the_scores_and_no_tags_do_not(kind):
-    model = model_of(kind)
-    tags = model.given_tags(SENTENCES)
-    without = scores_of(model, SENTENCES)
-
-    assert greatest_change(scores_of(model, SENTENCES, tags=tags), without) > 0.01
-    assert_equal_scores(scores_of(model, SENTENCES, tags=torch.zeros_like(tags)), without)
 
 
 def test_given_tags_are_ids_by_column_and_0_for_root_padding_blank_and_unknown_tags():
@@ -154,18 +118,6 @@ def test_given_tags_are_ids_by_column_and_0_for_root_padding_blank_and_unknown_t
     assert min(noun, verb, nn) >= 1
 
 
-@pytest.mark.parametrize("make", [tiny_model, tiny_syntr])
-def test_predicted_tags_have_a_score_for_each_tag_of_each_column(make):
-    model = make(tags=TagSettings("predicted", ("xpos", "upos")))
-
-    scores = scores_of(model, SENTENCES)
-
-    n_words = max(map(len, SENTENCES)) + 1
-    xpos, upos = scores.tags
-    assert xpos.shape == (len(SENTENCES), n_words, len(model.vocabulary.xpos))
-    assert upos.shape == (len(SENTENCES), n_words, len(model.vocabulary.upos))
-
-
 def test_a_model_cannot_predict_a_column_that_its_vocabulary_lacks():
     model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
 
@@ -175,17 +127,6 @@ def test_a_model_cannot_predict_a_column_that_its_vocabulary_lacks():
     assert str(caught.value) == (
         "The model should predict xpos, but its treebank has no such tags. Remove xpos from the columns in [tags]."
     )
-
-
-def test_doubled_specials_change_the_scores():
-    model = tiny_model()
-    tags = replace(model.settings.tags, double_specials=True)
-    doubled = ParserModel(replace(model.settings, tags=tags), model.vocabulary, model.subwords).eval()
-    doubled.load_state_dict(model.state_dict())
-
-    change = greatest_change(scores_of(model, SENTENCES), scores_of(doubled, SENTENCES))
-
-    assert change > 0.01
 
 
 # Batches and windows
@@ -209,32 +150,6 @@ def test_other_sentences_in_the_batch_change_no_score(kind, data):
         assert_near(together, alone, row=row, other_row=0, n_words=n_words)
 
 
-@every_kind
-def test_selected_sentences_keep_their_scores(kind):
-    model = model_of(kind)
-    batch, graphs, tags = model.batch_of(SENTENCES), gold(model, SENTENCES), model.given_tags(SENTENCES)
-    chosen = [7, 2]
-    part = batch.select(chosen)
-
-    with torch.no_grad():
-        whole = model(batch, graphs, tags)
-        few = model(part, graphs.select(torch.tensor(chosen), part.n_words), tags[chosen, : part.n_words])
-
-    for row, number in enumerate(chosen):
-        assert_near(few, whole, row=row, other_row=number, n_words=len(SENTENCES[number]) + 1)
-
-
-@every_kind
-@pytest.mark.parametrize("rows_at_once", [1, 2, 3, 10_000])
-def test_the_number_of_rows_encoded_at_once_changes_no_score(kind, rows_at_once):
-    model = model_of(kind)
-    graphs, tags = gold(model, SENTENCES), model.given_tags(SENTENCES)
-
-    bounded = scores_of(model, SENTENCES, graphs, tags=tags, rows_at_once=rows_at_once)
-
-    assert_near(bounded, scores_of(model, SENTENCES, graphs, tags=tags))
-
-
 @torch.no_grad()
 def test_each_word_is_read_from_the_window_that_owns_it():
     model = model_of("windows")
@@ -251,18 +166,6 @@ def test_each_word_is_read_from_the_window_that_owns_it():
         for layer in model.encoder.layers:
             x = layer(x, PaddedAttention(torch.zeros(1, 1, 1, pieces.shape[1]), None))
         torch.testing.assert_close(words[word], x[0, piece], atol=1e-5, rtol=1e-5)
-
-
-def test_a_sentence_of_two_thousand_words_has_scores_for_every_word():
-    model = model_of("windows")
-    sentence = Sentence.of_words([f"word{number}" for number in range(2000)])
-    heads = Arcs(tuple(range(2000)), ("nsubj",) * 2000)
-
-    scores = scores_of(model, [sentence], Graphs.of([heads], model.vocabulary), rows_at_once=4)
-
-    assert scores.arcs.shape == (1, 2001, 2001)
-    assert not scores.arcs.isnan().any()
-    assert (scores.arcs.isfinite().sum(-1) == 2000).all()
 
 
 # Gradients
@@ -307,12 +210,3 @@ def test_a_gradient_reaches_every_parameter_that_a_softmax_does_not_cancel(make)
     for name, weight in model.named_parameters():
         assert weight.grad is not None, name
         assert (weight.grad.abs().max() > 1e-6) == (not name.endswith(tuple(cancelled))), name
-
-
-def test_dropout_is_on_only_in_training():
-    for model in (tiny_model(), tiny_syntr()):
-        batch, graphs = model.batch_of(SENTENCES[:2]), gold(model, SENTENCES[:2])
-
-        assert torch.equal(model(batch, graphs).arcs, model(batch, graphs).arcs)
-        model.train()
-        assert not torch.equal(model(batch, graphs).arcs, model(batch, graphs).arcs)

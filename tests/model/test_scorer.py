@@ -5,7 +5,6 @@ import torch
 from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
-from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from tests.support.tensor_sizes import Sizes
 from treefine.config import ScorerSettings
@@ -98,16 +97,6 @@ def test_no_word_attaches_to_itself_or_to_padding(lengths):
     assert (arcs.isfinite() | (arcs == -math.inf)).all()
 
 
-def test_the_probabilities_of_a_words_heads_sum_to_one():
-    scorer, (words, is_word) = scorer_with(), words_of([4, 2])
-
-    scores = scorer(words, is_word)
-
-    sums = scores.arc_log_probabilities.exp().sum(-1)
-    torch.testing.assert_close(sums[is_word], torch.ones(6))
-    torch.testing.assert_close(scores.arc_log_probabilities, F.log_softmax(scores.arcs, -1))
-
-
 def test_label_scores_are_computed_only_for_the_requested_heads():
     n_words, n_labels = 40, 50
     scorer, (words, is_word) = scorer_with(n_labels=n_labels), words_of([n_words])
@@ -118,16 +107,6 @@ def test_label_scores_are_computed_only_for_the_requested_heads():
         (scores.labels(heads).sum() + scores.arcs[scores.arcs.isfinite()].sum()).backward()
 
     assert n_words * n_labels <= sizes.largest < n_words * n_words * n_labels / 4
-
-
-def test_before_training_all_heads_and_all_labels_score_the_same():
-    scorer = BiaffineScorer(WIDTH, N_LABELS, SETTINGS).eval()
-    words, is_word = words_of([4])
-
-    scores = scorer(words, is_word)
-
-    assert set(scores.arcs[scores.arcs.isfinite()].tolist()) == {0.0}
-    assert not scores.labels(torch.tensor([[0, 2, 0, 1]])).any()
 
 
 # Sentences that were scored alone

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from tests.support.tiny_tokenizers import KINDS, SENTENCES, byte_bpe
-from treefine.errors import ModelError
+from tests.support.tiny_tokenizers import KINDS, SENTENCES
 from treefine.model.create import cut_subwords
 from treefine.model.subwords import Subwords
 
@@ -44,12 +43,6 @@ def sentencepiece_bpe() -> Tokenizer:
 @cache
 def subwords_of(kind) -> Subwords:
     return Subwords(kind())
-
-
-def subwords_with(model, pieces: str, *rest, **settings) -> Subwords:
-    """Return subwords with these pieces as vocabulary, in the order of their ids."""
-    ids = {piece: number for number, piece in enumerate(pieces.split())}
-    return Subwords(Tokenizer(model(ids, *rest, **settings)))
 
 
 def strings(subwords: Subwords, words: Sequence[str]) -> list[list[str | None]]:
@@ -110,21 +103,6 @@ def test_a_smaller_vocabulary_can_be_saved_and_shrunk_again(kind, tmp_path):
     assert set(old_ids) <= set(range(len(smaller)))
 
 
-def test_byte_pair_encoding_keeps_bytes_and_the_parts_of_each_piece():
-    smaller, _ = cut_subwords(subwords_of(byte_bpe), ["the"], 0)
-
-    assert {"Ġthe", "Ġt", "he"} <= set(pieces(smaller))
-    assert set(pre_tokenizers.ByteLevel.alphabet()) <= set(pieces(smaller))
-    assert len(smaller) < len(subwords_of(byte_bpe)) - 80
-    assert smaller.unk_id not in smaller.pieces_of(["日本"])[0]
-
-
-def test_bytes_are_kept_if_the_model_falls_back_to_them():
-    smaller, _ = cut_subwords(subwords_of(sentencepiece_bpe), ["hat"], 0)
-
-    assert strings(smaller, ["iê"]) == [["▁", "i", "<0xC3>", "<0xAA>"]]
-
-
 def test_an_unknown_character_keeps_its_id_and_score():
     # An unknown character scores 10 below the lowest score. Without "rare", unknown "x" and "abc" would score higher.
     scores = [("<s>", 0.0), ("</s>", 0.0), ("abc", -1.0), ("xa", -9.0), ("b", -9.0), ("c", -9.0), ("gone", -20.0)]
@@ -135,12 +113,3 @@ def test_an_unknown_character_keeps_its_id_and_score():
 
     assert strings(smaller, words) == strings(subwords, words) == [["xa", "b", "c"], ["abc"], ["<unk>"]]
     assert "gone" not in pieces(smaller)
-
-
-def test_a_vocabulary_of_whole_words_cannot_be_shrunk():
-    with pytest.raises(ModelError) as caught:
-        cut_subwords(subwords_with(models.WordLevel, "<s> </s> <unk>", unk_token="<unk>"), [], 0)
-
-    assert str(caught.value) == (
-        'The vocabulary of a WordLevel tokenizer cannot be shrunk. Keep all of it: pieces = "all" in [encoder].'
-    )

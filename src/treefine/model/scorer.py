@@ -31,11 +31,6 @@ class Scores:
     evidence: Evidence | None = None  # other parsers' labels, which add to the label scores
     words: Int[Tensor, " place"] | None = None  # flat indices of the words, if label scores skip padding
 
-    @property
-    def arc_log_probabilities(self) -> Float[Tensor, "batch dep head"]:
-        """The log-probability of each head for each dependent."""
-        return self.arcs.log_softmax(-1)
-
     @cached_property
     def best_heads(self) -> Int[Tensor, "batch dep"]:
         """The highest-scoring head of each word, regardless of the other words."""

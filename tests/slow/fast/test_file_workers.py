@@ -22,7 +22,7 @@ from tests.test_package import loaded_by
 from treefine.config import TagSettings
 from treefine.errors import TreebankError, TreefineError
 from treefine.fast.engine import Engine
-from treefine.fast.file_workers import FileParser, FilePart, FileReport, Scribe, WorkerPool, WorkerSettings
+from treefine.fast.file_workers import FileParser, FilePart, FileReport, WorkerPool, WorkerSettings
 from treefine.fast.packed_encoder import Room
 from treefine.parsing.initial import from_file, given, renamed
 from treefine.parsing.parser import Parser
@@ -34,7 +34,6 @@ from treefine.treebank.conllu import (
     losses,
     read_treebank,
     texts_in_file,
-    write_treebank,
 )
 from treefine.treebank.sentence import BLANK
 
@@ -123,17 +122,6 @@ def said(write, *given, **options):
         return write(*given, **options)
     except TreebankError as error:
         return str(error)
-
-
-def test_labels_of_the_file_are_mapped_by_the_label_map():
-    labels = READING.model.vocabulary.labels
-    (part,) = parts_of(data_of("en_ewt-sample.conllu"))
-
-    packed = Scribe(WorkerSettings.of(MAPPED)).read(part).packed
-
-    own = [label for each in part.sentences() for label in each.labels]
-    assert "det" in own
-    assert [labels[each] for each in packed.labels] == ["punct" if label == "det" else label for label in own]
 
 
 @pytest.mark.parametrize(("size", "skip"), [(1, 0), (1, 2), (1, 3), (1 << 18, 1)])
@@ -266,16 +254,6 @@ def test_a_killed_worker_is_a_one_line_error_and_the_others_end():
     assert other.poll() is not None
 
 
-def test_a_worker_ends_with_its_parent():
-    with file_parser(READING, 1) as files:
-        texts(files, GOOD.encode())
-        process = files.pool.workers[0].process
-
-        process.stdin.close()
-
-        assert process.wait(timeout=20) == 0
-
-
 @pytest.mark.parametrize(
     "parser",
     [
@@ -294,19 +272,13 @@ def test_a_parser_that_reads_more_than_pieces_and_arcs_has_no_workers(parser):
 # Parser.parse_file
 
 
-@pytest.mark.parametrize("workers", [None, 1])
-def test_parse_file_writes_the_results_of_stream_and_returns_their_number(tmp_path, workers, request):
-    (tmp_path / "in.conllu").write_bytes(data_of("en_ewt-sample.conllu"))
-    write_treebank(READING.stream_trees(read_treebank(tmp_path / "in.conllu")), tmp_path / "other.conllu.gz")
-    request.getfixturevalue("with_engine")
+def test_parse_file_writes_the_trees_of_stream_and_keeps_the_old_output_after_an_error(tmp_path, with_engine):
+    data = data_of("en_ewt-sample.conllu")
+    (tmp_path / "in.conllu").write_bytes(data)
 
-    count = READING.parse_file(tmp_path / "in.conllu", tmp_path / "out.conllu.gz", workers=workers)
+    assert with_engine.parse_file(tmp_path / "in.conllu", tmp_path / "out.conllu") == data.count(b"\n\n")
 
-    assert (tmp_path / "out.conllu.gz").read_bytes() == (tmp_path / "other.conllu.gz").read_bytes()
-    assert count == len(list(read_treebank(tmp_path / "in.conllu")))
-
-
-def test_after_an_error_parse_file_keeps_the_old_output(tmp_path, with_engine):
+    assert (tmp_path / "out.conllu").read_text() == expected(with_engine, data)
     (tmp_path / "in.conllu").write_bytes(GOOD.encode() + BAD["range.conllu"][0])
     (tmp_path / "out.conllu").write_text("old")
 
