@@ -1,5 +1,6 @@
 """A project: the queue of sentences, other annotators, labels, and the parser's part in changes."""
 
+import io
 from types import SimpleNamespace
 
 import pytest
@@ -9,14 +10,13 @@ from tests.support.studio_pages import DOG, RAIN, STARS, TREES, Stub, arc_of, de
 from treefine.errors import TreefineError
 from treefine.studio.actions import Action, UnknownLabelError
 from treefine.studio.project import Queue, Reference
+from treefine.treebank.conllu import read_treebank
 
 INVALID = "# sent_id = bad\n1\tno\n\n"
 
 
-def reference(tmp_path, text, name="B"):
-    path = tmp_path / f"{name}.conllu"
-    path.write_text(text)
-    return Reference.read(str(path), name)
+def reference(text, name="B"):
+    return Reference(name, tuple(read_treebank(io.BytesIO(text.encode()))))
 
 
 def edit(project, action, *, key=1, id="one", **options):
@@ -64,8 +64,8 @@ def test_a_search_finds_words_and_combines_with_filters(open_project):
 OTHER_STARS = STARS.replace("2\tobj", "1\tnmod").replace("4\tnummod", "2\tobl")
 
 
-def test_references_are_found_for_every_file_by_sent_id_and_not_by_position(open_project, tmp_path):
-    other = reference(tmp_path, RAIN + OTHER_STARS)
+def test_references_are_found_for_every_file_by_sent_id_and_not_by_position(open_project):
+    other = reference(RAIN + OTHER_STARS)
     project = open_project(DOG + STARS, RAIN, without_ids(RAIN), references=[other])
 
     trees = [project.others(*place)[0][1] for place in ((0, 1), (0, 2), (1, 1), (2, 1))]
@@ -77,8 +77,8 @@ def test_references_are_found_for_every_file_by_sent_id_and_not_by_position(open
     assert (project.agreement.sentences, project.agreement.words) == (2, 8)
 
 
-def test_the_agreement_is_that_of_the_annotators(open_project, tmp_path):
-    first, second = reference(tmp_path, TREES, "A"), reference(tmp_path, OTHER_STARS + DOG + RAIN, "B")
+def test_the_agreement_is_that_of_the_annotators(open_project):
+    first, second = reference(TREES, "A"), reference(OTHER_STARS + DOG + RAIN, "B")
 
     assert open_project().agreement is None
     both = open_project(STARS, references=[first, second]).agreement

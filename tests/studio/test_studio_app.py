@@ -1,5 +1,6 @@
 """The JSON of the studio: what each route answers, and how it refuses."""
 
+import io
 import json
 
 import pytest
@@ -13,7 +14,7 @@ from treefine.studio import checks
 from treefine.studio.app import create_studio
 from treefine.studio.document import Document
 from treefine.studio.project import Project, Reference
-from treefine.version import __version__
+from treefine.treebank.conllu import read_treebank
 
 TOKEN = "a-secret-0123456"
 TOKENS = (
@@ -79,19 +80,18 @@ def test_only_addresses_with_the_token_exist(studio):
 # Reading
 
 
-def test_the_project_lists_files_values_and_the_parser(open_studio, tmp_path):
-    (tmp_path / "B.conllu").write_text(STARS)
-    reference = Reference.read(str(tmp_path / "B.conllu"), "B")
-    studio = open_studio(TREES, RAIN, partner=Stub(labels=("of:model",)), references=[reference], is_example=True)
+def test_the_project_lists_files_values_and_the_parser(open_studio):
+    reference = Reference("B", tuple(read_treebank(io.BytesIO(STARS.encode()))))
+    studio = open_studio(TREES, RAIN, partner=Stub(labels=("of:model",)), references=[reference])
 
     about = studio.get("project")
 
     first, second = about["files"]
-    assert (first["name"], first["sentences"], first["notice"]) == ("a.conllu", 3, "")
+    assert (first["name"], first["notice"]) == ("a.conllu", "")
     assert (first["upos"][0], second["labels"][:3]) == ("NOUN", ["nsubj", "root", "punct"])
     assert {"of:model", "orphan"} < set(second["labels"])
     assert about["parser"] == {"name": "stub", "is_ready": True, "fault": ""}
-    assert (about["version"], about["references"], about["is_example"]) == (__version__, ["B"], True)
+    assert (about["references"], about["is_example"]) == (["B"], False)
     assert (about["agreement"]["uas"], about["doubtful"]) == (1.0, 0.8)
 
 
@@ -111,7 +111,7 @@ def test_the_queue_lists_keys_marked_words_and_progress(studio):
 
 
 def test_a_sentence_has_words_tokens_empty_nodes_decisions_and_faults(open_studio):
-    studio = open_studio(TOKENS.replace("3\tdet", "2\tdet") + STARS.replace("She", "هي"))
+    studio = open_studio(TOKENS.replace("3\tdet", "2\tdet") + STARS.replace("She", "هيهيهيهيهيهيهي"))
 
     found = studio.get("sentence", file=0, key=1)
 
@@ -149,8 +149,7 @@ def test_lines_that_are_not_a_sentence_are_shown_with_their_faults(open_studio):
 def test_an_edit_answers_with_the_sentence_and_the_arcs_that_are_new(studio):
     found = studio.edit({"do": "arc", "word": 4, "head": 1})
 
-    assert (found["is_changed"], found["what"], found["words"]) == (True, "arc", [4])
-    assert not found["is_follow_up"]
+    assert (found["is_changed"], found["words"]) == (True, [4])
     assert not found["is_new_order"]
     (sentence,) = found["sentences"]
     assert (sentence["version"], sentence["words"][3]["head"], sentence["is_changed"]) == (1, 1, True)

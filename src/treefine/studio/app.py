@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.resources import files
@@ -14,6 +13,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from treefine.errors import is_right_to_left
 from treefine.evaluation.agreement import differences, tag_differences
 from treefine.serving.gate import Gate, add_error_handlers, static_routes
 from treefine.serving.limits import ServerLimits
@@ -42,7 +42,7 @@ class SpentRequest(BaseModel):
 
 
 class ChangeRequest(BaseModel):
-    """A change of a sentence."""
+    """A change of a sentence; the route says which fields it needs."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -50,21 +50,11 @@ class ChangeRequest(BaseModel):
     key: int = 0
     version: int = 0
     id: str = Field(min_length=1, max_length=100)  # chosen by the page; the same id is never applied twice
-
-
-class EditRequest(ChangeRequest):
-    """An action of a person."""
-
-    action: Action
-    confirms: bool = False
-
-
-class StepRequest(ChangeRequest):
-    """Undo or redo."""
-
+    action: Action = Action("")  # of a person
+    confirms: bool = False  # the words before it, too
     is_redo: bool = False
     is_refusal: bool = False  # of what the parser changed
-    revision: int | None = None  # the last one that the page knows; another one is refused
+    revision: int | None = None  # the last one that the page knows; undo of another one is refused
 
 
 def create_studio(project: Project, *, token: str = "") -> FastAPI:
@@ -114,7 +104,7 @@ def _routes(project: Project) -> APIRouter:
         return JSONResponse(_change_json(project, request, change))
 
     @router.post("/edit")
-    def edit(body: EditRequest) -> Response:
+    def edit(body: ChangeRequest) -> Response:
         place = body.file, body.key, body.version, body.id
         return changed(body, project.edit(*place, body.action, confirms=body.confirms))
 
@@ -127,13 +117,13 @@ def _routes(project: Project) -> APIRouter:
         return changed(body, project.parse(body.file, body.key, body.version, body.id))
 
     @router.post("/undo")
-    def undo(body: StepRequest) -> Response:
+    def undo(body: ChangeRequest) -> Response:
         options = body.model_dump(include={"is_redo", "is_refusal", "revision"})
         return changed(body, project.undo(body.file, body.id, **options))
 
     @router.post("/spent")
-    def spent(request: SpentRequest) -> Response:
-        project.document(request.file).spend(request.key, request.seconds, request.actions)
+    def spent(body: SpentRequest) -> Response:
+        project.document(body.file).spend(body.key, body.seconds, body.actions)
         project.learn()
         return JSONResponse({})
 
@@ -143,13 +133,9 @@ def _routes(project: Project) -> APIRouter:
         for old in [name for name, seen in list(tabs.items()) if now - seen > _TAB_SECONDS]:
             tabs.pop(old, None)
         tabs[tab[:100]] = now
-        answer = {
-            "other_tabs": len(tabs) - 1,
-            "fault": project.document(file).fault,
-            "parser": _parser_json(project),
-            "learning": None if project.learner is None else asdict(project.learner.state),
-        }
-        return JSONResponse(answer | _progress(project, file))
+        learning = None if project.learner is None else asdict(project.learner.state)
+        answer = {"fault": project.document(file).fault, "parser": _parser_json(project), "learning": learning}
+        return JSONResponse(answer | {"other_tabs": len(tabs) - 1} | _progress(project, file))
 
     @router.post("/leave")
     def leave(tab: str = "") -> Response:
@@ -172,21 +158,20 @@ def _routes(project: Project) -> APIRouter:
 
 
 def _project_json(project: Project) -> dict[str, Any]:
-    described = []
-    for file, document in enumerate(project.documents):
-        values, about = project.values(file), {"name": document.path.name, "sentences": len(document.keys)}
-        labels = [*values["labels"], *sorted(project.known_labels(file) - {*values["labels"]})]
-        described.append({**about, "notice": document.notice, **values, "labels": labels})
     return {
-        "version": __version__,
-        "files": described,
+        "files": [_file_json(project, file) for file in range(len(project.documents))],
         "references": [reference.name for reference in project.references],
         "agreement": None if project.agreement is None else project.agreement.to_dict(),
         "parser": _parser_json(project),
-        "learns": project.learner is not None,
         "is_example": project.is_example,
         "doubtful": DOUBTFUL,
     }
+
+
+def _file_json(project: Project, file: int) -> dict[str, Any]:
+    document, values = project.document(file), project.values(file)
+    labels = [*values["labels"], *sorted(project.known_labels(file) - {*values["labels"]})]
+    return {"name": document.path.name, "notice": document.notice} | values | {"labels": labels}
 
 
 def _parser_json(project: Project) -> dict[str, Any] | None:
@@ -222,8 +207,6 @@ def _change_json(project: Project, request: ChangeRequest, change: Revision | No
     keys = [entry.key for entry in change.after] if change is not None else [request.key]
     return _steps_json(document) | {
         "is_changed": change is not None,
-        "what": "" if change is None else change.what,
-        "is_follow_up": change is not None and change.is_follow_up,
         "is_new_order": change is not None and [entry.key for entry in change.before] != keys,
         "sentences": [sentence_json(project, request.file, key) for key in keys if key in document.keys],
         "words": [] if change is None else _words_with_new_arcs(document, change),
@@ -234,7 +217,7 @@ def _words_with_new_arcs(document: Document, change: Revision) -> Sequence[int]:
     """Return the words whose arcs a change of one sentence replaced."""
     states = [document.read(entry.text) for entry in (*change.before, *change.after)]
     valid = [sentence for sentence in states if isinstance(sentence, Sentence)]
-    return (differences(valid[0], valid[1]) or ()) if len(valid) == len(states) == 2 else ()
+    return (differences(*valid) or ()) if len(valid) == len(states) == 2 else ()
 
 
 def _place_json(document: Document, key: int) -> dict[str, Any]:
@@ -283,7 +266,7 @@ def sentence_json(project: Project, file: int, key: int) -> dict[str, Any]:
     return common | {
         "text": own_text(sentence),
         "comments": list(sentence.comments),
-        "direction": _direction(sentence.forms),
+        "direction": "rtl" if is_right_to_left("".join(sentence.forms)) else "ltr",
         "words": [
             asdict(word)
             | {
@@ -316,9 +299,3 @@ def _other_json(name: str, other: Sentence | None, ours: Sentence) -> dict[str, 
     words, differs = list(map(asdict, other.words)), differences(ours, other)
     lines = {"lines": other.to_conllu().strip().split("\n")} if differs is None else {}
     return {"name": name, "words": words, "differs": differs, "tags": tag_differences(ours, other)} | lines
-
-
-def _direction(forms: tuple[str, ...]) -> str:
-    """Return the writing direction, which the first letter with one decides."""
-    kinds = map(unicodedata.bidirectional, "".join(forms))
-    return "rtl" if next((kind for kind in kinds if kind in ("L", "R", "AL")), "L") != "L" else "ltr"

@@ -77,8 +77,7 @@ class FineTuner:
         """Calibrate and save the new model, and compare it with the present one on the words of the held-back trees."""
         parser, request = self._parser(), self.request
         self.model.settings = recalibrated(parser, request.held_back)
-        n_sentences = f"{len(request.train):,} corrected sentences"
-        notes = f"Fine-tuned from {request.model} on {n_sentences} by treefine annotate."
+        notes = f"Fine-tuned from {request.model} on {len(request.train):,} corrected sentences by treefine annotate."
         parser.save(request.output, dtype=torch.float16, notes=notes)
         words = []
         for sentence in request.held_back:

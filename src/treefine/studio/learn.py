@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from treefine.errors import TreefineError
+from treefine.errors import TreefineError, count
 from treefine.evaluation.significance import compare_counts
 from treefine.model.bundled import bundled_models
 from treefine.treebank.conllu import tree_faults
@@ -75,9 +75,9 @@ def compared(
     changes = [change for words in map(zip, before, after) for change in words]
     gained, lost = changes.count((False, True)), changes.count((True, False))
     message = (
-        f"On {_counted(len(gold), 'held-back sentence')} ({_counted(len(changes), 'word')}) the new model has "
+        f"On {count(len(gold), 'held-back sentence')} ({count(len(changes), 'word')}) the new model has "
         f"{100 * las['new']:.1f} LAS, the present one {100 * las['present']:.1f}: "
-        f"{_counted(gained, 'word')} became right, {lost} wrong (p = {p:.2g})."
+        f"{count(gained, 'word')} became right, {lost} wrong (p = {p:.2g})."
     )
     if gained > lost and p <= most_p:
         return LearningState("better", message)
@@ -86,10 +86,6 @@ def compared(
 
 def _right_words(gold: Sentence, tree: Sentence) -> list[bool]:
     return [x == y for x, y in zip(zip(*gold.arcs, strict=True), zip(*tree.arcs, strict=True), strict=True)]
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -240,7 +236,7 @@ class CorrectionLearner:
                 self._worker.close()
 
     def _show_progress(self, request: FineTuneRequest, progress: float) -> None:
-        sentences = _counted(len(request.train), "corrected sentence")
+        sentences = count(len(request.train), "corrected sentence")
         self.state = LearningState("training", f"Learning from {sentences}: {progress:.0%}.")
 
     def _keep(self, record: _Record) -> None:

@@ -58,11 +58,6 @@ class Reference:
     name: str
     sentences: tuple[Sentence, ...]
 
-    @classmethod
-    def read(cls, path: str, name: str | None = None) -> Reference:
-        """Read a file."""
-        return cls(name or path, tuple(read_treebank(path)))
-
     @cached_property
     def by_id(self) -> Mapping[str, Sentence]:
         """The sentences by sent_id."""
@@ -105,10 +100,9 @@ class Project:
         references: Sequence[Reference] = (),
         languages: Sequence[str] = (),
         learner: CorrectionLearner | None = None,
-        is_example: bool = False,
     ) -> None:
         self.documents, self.partner, self.references, self.learner = documents, partner, references, learner
-        self.is_example = is_example
+        self.is_example = False  # whether the file is a copy that is removed at the end
         self.languages = [*languages, *[""] * (len(documents) - len(languages))]
         self._ratings: dict[str, float] = {}  # the expected number of wrong arcs, by the text of a sentence
         self._values: dict[int, dict[str, list[str]]] = {}
@@ -174,12 +168,11 @@ class Project:
                 return document.changes[id]
             if partner is None or not document.undo_stack or document.version(key) != version:
                 return None
-            last = document.undo_stack[-1]
+            last, after = document.undo_stack[-1], document.sentence(key)
             is_edit = not last.is_follow_up and last.what in _FOLLOWED
-            if not is_edit or not [each.key for each in last.before] == [each.key for each in last.after] == [key]:
-                return None
-            before, after = document.read(last.before[0].text), document.sentence(key)
-        if not isinstance(before, Sentence) or not isinstance(after, Sentence):
+            is_alone = [entry.key for entry in (*last.before, *last.after)] == [key, key]
+            before = document.read(last.before[0].text)
+        if not (is_edit and is_alone and isinstance(before, Sentence) and isinstance(after, Sentence)):
             return None
         self._last_asked = monotonic()
         followed = partner.follow(before, after)
@@ -262,17 +255,13 @@ class Project:
 
     def n_different(self, file: int, key: int) -> int | None:
         """Return how many words differ: between two references, or between the sentence and one; None without any."""
-        others = [other for _, other in self.others(file, key)]
-        if not others:
-            return None
-        sentence = self.document(file).sentence(key)
-        compared = [*others, sentence] if len(others) == 1 else others
-        first, second = compared[0], compared[1]
-        if not isinstance(first, Sentence) or not isinstance(second, Sentence):
-            return max((len(each) for each in compared if isinstance(each, Sentence)), default=0)
-        words, tags = differences(first, second), tag_differences(first, second)
-        if words is None or tags is None:
-            return max(len(first), len(second))
+        trees: list[Sentence | Unreadable | None] = [other for _, other in self.others(file, key)]
+        if len(trees) == 1:
+            trees.append(self.document(file).sentence(key))
+        sentences = [tree for tree in trees[:2] if isinstance(tree, Sentence)]
+        if len(sentences) < 2 or sentences[0].forms != sentences[1].forms:
+            return max(map(len, sentences), default=0) if trees else None
+        words, tags = differences(*sentences) or (), tag_differences(*sentences) or ()
         return len({*words, *(word for word, _, _ in tags)})
 
     @cached_property
@@ -417,14 +406,14 @@ def _references(paths: Sequence[str], options: SessionOptions) -> tuple[list[Ref
     """Return the trees of other annotators, and the files to edit."""
     against, result = options.against, options.adjudicate
     if not result:
-        return [Reference.read(against, Path(against).name)] if against else [], paths
+        return [_reference(against, Path(against).name)] if against else [], paths
     if against:
         raise TreefineError("--against and --adjudicate cannot be combined.", hint="Leave one of them out.")
     if len(paths) != 2:
         raise TreefineError(f"--adjudicate needs two files, not {len(paths)}.", hint="Name those of A and B.")
     names = [Path(path).name for path in paths]
     names = names if len(set(names)) == 2 else list(paths)
-    references = [Reference.read(path, name) for path, name in zip(paths, names, strict=True)]
+    references = list(map(_reference, paths, names))
     if len(references[0].sentences) != len(references[1].sentences):
         counts = " and ".join(f"{len(reference.sentences):,}" for reference in references)
         raise TreefineError(f"The files have {counts} sentences.", hint="Adjudicate files of the same sentences.")
@@ -436,6 +425,10 @@ def _references(paths: Sequence[str], options: SessionOptions) -> tuple[list[Ref
     elif any(Path(result).samefile(path) for path in paths):
         raise TreefineError("The result cannot be one of the two files.", hint="Name another file for OUT.")
     return references, [result]
+
+
+def _reference(path: str, name: str) -> Reference:
+    return Reference(name, tuple(read_treebank(path)))
 
 
 def _check_has_sentence(document: Document) -> None:
