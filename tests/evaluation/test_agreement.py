@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.generated import LABELS, random_heads
+from tests.support.generated import treebanks
 from treefine import AlignmentError, Graph, Sentence, evaluate, read_treebank
 from treefine.evaluation.agreement import (
     annotator_agreement,
@@ -102,33 +102,6 @@ def test_a_column_that_both_leave_blank_is_not_compared():
     assert "XPOS" not in annotator_agreement(blank, blank).to_text()
 
 
-def test_the_report_has_the_values_and_the_confusions():
-    text = annotator_agreement(sentences_of(FIRST), sentences_of(SECOND)).to_text()
-
-    assert (
-        text
-        == """\
-6 words in 2 sentences.
-
-agreement on               percent  kappa
--------------------------  -------  -----
-head (UAS)                   83.33
-head and label (LAS)         66.67
-label                        83.33  0.778
-label, if the head agrees    80.00  0.706
-UPOS                         83.33  0.760
-XPOS                         83.33
-FEATS                       100.00
-lemma                       100.00
-whole tree                   50.00
-
-first label  second label  times
------------  ------------  -----
-obj                   obl      1"""
-    )
-    assert "times" not in annotator_agreement(sentences_of(FIRST), sentences_of(SECOND)).to_text(confusions=0)
-
-
 # Properties of any two annotations
 
 CHOICES = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd")), min_size=1, max_size=40)
@@ -149,25 +122,7 @@ def test_kappa_is_that_of_nltk(choices):
         assert ours == pytest.approx(task.kappa_pairwise("first", "second"))
 
 
-@st.composite
-def annotations(draw):
-    """Draw two annotations of the same sentences."""
-    lengths = draw(st.lists(st.integers(1, 6), min_size=1, max_size=3))
-    found = []
-    for _ in range(2):
-        sentences = []
-        for n_words in lengths:
-            words = [f"w{number}" for number in range(n_words)]
-            tags = {name: draw(st.lists(st.sampled_from("_xy"), min_size=n_words, max_size=n_words))
-                    for name in ("upos", "xpos", "feats", "lemma")}  # fmt: skip
-            heads = draw(random_heads(n_words))
-            labels = [draw(st.sampled_from(LABELS)) if head else "root" for head in heads]
-            sentences.append(Sentence.of_words(words, **tags).with_graph(Graph.of_words(heads, labels)))
-        found.append(sentences)
-    return found
-
-
-@given(annotations())
+@given(treebanks())
 def test_attachment_scores_are_those_of_evaluate(pair):
     found = annotator_agreement(*pair)
 

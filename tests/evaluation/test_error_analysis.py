@@ -157,6 +157,7 @@ def test_cycles_of_a_system_are_accepted_and_counted():
     (found,) = analyse([parsed])
 
     assert found.cycles == {"s": 1}
+    assert analyse([parsed, parsed])[0].cycles == {"s": 2}
     assert list(parsed.notes()) == [
         ": 1 sentence with a cycle and 1 sentence with several roots; evaluate may reject this file. "
         'Words in or below a cycle have the distance to root "cycle".'

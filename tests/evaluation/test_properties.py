@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.generated import LABELS, file_pairs, random_heads
-from treefine import Graph, Sentence, TreefineError, read_treebank
+from tests.support.generated import file_pairs, treebanks
+from treefine import Graph, Sentence, read_treebank
 from treefine.evaluation.properties import (
     LOWEST,
     PROPERTIES,
     draw_curves,
-    f1_of_kinds,
     join,
     point_of,
     scores_by_property,
@@ -53,22 +52,6 @@ def test_each_property_groups_words_as_defined(by, expected):
     assert counts(by) == expected
 
 
-def test_recall_uses_gold_values_and_precision_uses_system_values():
-    two = scores_by_property(load_pair([GOLD], [SYSTEM]), "dependency length")[2]
-
-    assert (two.recall, two.precision, two.f1) == (0.5, 1, pytest.approx(2 / 3))
-
-
-def test_words_that_the_rule_ignores_are_in_no_group(data):
-    gold = [next(read_treebank(data / "penn.conllx"))]
-
-    found = scores_by_property(load_pair(gold, gold, rule="ptb"), "label", rule="ptb")
-
-    assert [(value, score.gold) for value, score in found.items()] == [
-        (label, 1) for label in ("dep", "dobj", "nn", "nsubj", "root")
-    ]
-
-
 def test_words_in_cycles_have_a_value_of_their_own():
     loop = WORDS.with_graph(Graph.of_words([2, 1, 0, 3, 3], ["m", "m", "root", "n", "n"]))
     own_head = WORDS.with_graph(Graph.of_words([1, 3, 0, 3, 3], ["m", "m", "root", "n", "n"]))
@@ -81,11 +64,6 @@ def test_words_in_cycles_have_a_value_of_their_own():
     }
     assert counts("dependency length", own_head, "conll09")["cycle"][1] == 1
     assert counts("arc direction", own_head, "conll09")["cycle"][1] == 1
-
-
-def test_the_error_for_an_unknown_property_lists_the_known_ones():
-    with pytest.raises(TreefineError, match="There is no property 'depth'. Choose one of dependency length, distance"):
-        counts("depth")
 
 
 # Points of curves
@@ -114,22 +92,6 @@ def test_each_number_belongs_to_the_point_whose_range_contains_it(by, number):
     assert isinstance(name, int) == (int(low) == end)
 
 
-def test_short_lengths_have_separate_points_and_long_lengths_share_them():
-    # Word 1 is the root and the head of all others, so word n has an arc of length n - 1.
-    chain = sentence([0, *[1] * 40])
-
-    points = points_of(load_pair([chain], [chain]), "dependency length")
-
-    assert [(point.value, point.gold) for point in points] == [
-        ("ROOT", 1),
-        *[(length, 1) for length in range(1, 11)],
-        ("11-15", 5),
-        ("16-20", 5),
-        ("21-30", 10),
-        ("31+", 10),
-    ]
-
-
 def test_labels_are_sorted_by_frequency_in_gold():
     gold, system = sentence([0, 1, 1, 1], "rbba"), sentence([0, 1, 1, 1], "rbzb")
 
@@ -143,8 +105,9 @@ def test_labels_are_sorted_by_frequency_in_gold():
     ]
 
 
-def slow_value(by, heads, labels, tags, word):
+def slow_value(by, sentence, word):
     """Return the value of one word, computed step by step from the definitions."""
+    heads = sentence.heads
     head = heads[word - 1]
     path = [word]
     while path[-1] and heads[path[-1] - 1] not in path:
@@ -158,7 +121,7 @@ def slow_value(by, heads, labels, tags, word):
     if by == "sentence length":
         return len(heads)
     if by in ("label", "tag"):
-        return (labels[word - 1].partition(":")[0], tags[word - 1])[by == "tag"]
+        return (sentence.labels[word - 1].partition(":")[0], sentence.upos[word - 1])[by == "tag"]
 
     def is_projective(word):
         def is_below(other):
@@ -173,34 +136,18 @@ def slow_value(by, heads, labels, tags, word):
     return "projective" if all(map(is_projective, words)) else "non-projective"
 
 
-@st.composite
-def treebank_pairs(draw):
-    """Draw heads, labels and tags of a few sentences, for gold and for a system."""
-    found = []
-    for _ in range(draw(st.integers(1, 4))):
-        n_words = draw(st.integers(1, 7))
-        tags = draw(st.lists(st.sampled_from("NV"), min_size=n_words, max_size=n_words))
-        trees = [
-            (draw(random_heads(n_words)), draw(st.lists(st.sampled_from(LABELS), min_size=n_words, max_size=n_words)))
-            for _ in range(2)
-        ]
-        found.append((tags, *trees))
-    return found
-
-
 @pytest.mark.parametrize("by", PROPERTIES)
-@given(treebank=treebank_pairs(), metric=st.sampled_from(["UAS", "LAS"]))
+@given(treebank=treebanks(), metric=st.sampled_from(["UAS", "LAS"]))
 def test_points_and_bands_equal_those_of_a_slow_loop(treebank, by, metric):
     def slow_counts(drawn):
         counts = {}
-        for tags, (heads, labels), (other_heads, other_labels) in (treebank[number] for number in drawn):
-            for word in range(1, len(heads) + 1):
-                right = heads[word - 1] == other_heads[word - 1]
+        for gold, system in (pairs[number] for number in drawn):
+            for word in range(1, len(gold) + 1):
+                right = gold.heads[word - 1] == system.heads[word - 1]
                 if metric == "LAS":
-                    bare = [each[word - 1].partition(":")[0] for each in (labels, other_labels)]
+                    bare = [each.labels[word - 1].partition(":")[0] for each in (gold, system)]
                     right = right and bare[0] == bare[1]
-                ours = point_of(by, slow_value(by, heads, labels, tags, word))
-                theirs = point_of(by, slow_value(by, other_heads, other_labels, tags, word))
+                ours, theirs = (point_of(by, slow_value(by, each, word)) for each in (gold, system))
                 for kind, column in ((ours, 0), (theirs, 1), *(((ours, 2), (theirs, 3)) if right else ())):
                     counts.setdefault(kind, Counter())[column] += 1
         return counts
@@ -214,14 +161,14 @@ def test_points_and_bands_equal_those_of_a_slow_loop(treebank, by, metric):
         precision, recall = system_correct / system, gold_correct / gold
         return 2 * precision * recall / (precision + recall)
 
-    files = [[sentence(each[side][0], each[side][1], upos=each[0]) for each in treebank] for side in (1, 2)]
+    pairs = list(zip(*treebank, strict=True))
 
-    points = points_of(load_pair(*files), by, samples=12, metric=metric)
+    points = points_of(load_pair(*treebank), by, samples=12, metric=metric)
 
-    expected = slow_counts(range(len(treebank)))
+    expected = slow_counts(range(len(pairs)))
     assert {point.value: point for point in points}.keys() == expected.keys()
-    weights = draw_weights(np.random.default_rng(1), 12, len(treebank)).astype(int)
-    samples = [slow_counts(np.repeat(np.arange(len(treebank)), row)) for row in weights]
+    weights = draw_weights(np.random.default_rng(1), 12, len(pairs)).astype(int)
+    samples = [slow_counts(np.repeat(np.arange(len(pairs)), row)) for row in weights]
     for point in points:
         count = expected[point.value]
         found = (point.gold, point.system, point.correct, point.system_correct)
@@ -244,40 +191,10 @@ def test_points_add_up_to_the_score_for_any_segmentation(files, by):
     assert all(0 <= point.low <= point.high <= 1 for point in points)
 
 
-@pytest.mark.parametrize(
-    ("totals", "f1"),
-    [
-        ((2, 1, 1, 1), 2 / 3),
-        ((3, 2, 0, 0), 0),
-        ((0, 0, 0, 0), None),
-        ((0, 3, 0, 0), 0),  # precision is 0, so F1 is 0 for any recall
-        ((0, 3, 0, 2), None),  # right words that are at another depth in gold, so recall has no words
-        ((3, 0, 2, 0), None),
-    ],
-)
-def test_f1_is_undefined_if_precision_or_recall_has_no_words(totals, f1):
-    found = f1_of_kinds(np.array(totals, dtype=float))
-
-    assert found == pytest.approx(np.nan if f1 is None else f1, nan_ok=True)
-
-
-def test_the_band_of_a_large_sample_matches_the_normal_distribution():
-    right, wrong = sentence([0, 1]), sentence([2, 0])
-    gold, system = [right] * 400, [right] * 300 + [wrong] * 100  # F1 is 0.75, its deviation sqrt(0.75 * 0.25 / 400)
-
-    (point,) = points_of(load_pair(gold, system), "sentence length", samples=2000)
-
-    assert point.f1 == 0.75
-    assert (point.low, point.high) == pytest.approx((0.75 - 1.96 * 0.02165, 0.75 + 1.96 * 0.02165), abs=0.005)
-
-
-@given(treebank_pairs(), treebank_pairs(), st.sampled_from([*PROPERTIES]))
+@given(treebanks(), treebanks(), st.sampled_from([*PROPERTIES]))
 def test_joined_tallies_equal_the_tallies_of_joined_files(one, two, by):
-    def pair_of(treebank):
-        return load_pair(*([sentence(each[s][0], each[s][1], upos=each[0]) for each in treebank] for s in (1, 2)))
+    joined = join([tally_of(load_pair(*one), by), tally_of(load_pair(*two), by)])
 
-    joined = join([tally_of(pair_of(one), by), tally_of(pair_of(two), by)])
-
-    whole = tally_of(pair_of([*one, *two]), by)
+    whole = tally_of(load_pair(*(a + b for a, b in zip(one, two, strict=True))), by)
     curve = [draw_curves({by: {"s": each}}, samples=20, seed=1) for each in (joined, whole)]
     assert curve[0] == curve[1]

@@ -9,7 +9,7 @@ from tests.support.oracles import corrupt, ours
 from treefine import AlignmentError, Graph, Sentence, read_treebank
 from treefine.evaluation import significance
 from treefine.evaluation.scores import all_marks, load_pair
-from treefine.evaluation.significance import compare, compare_counts, count_files, sentence_counts
+from treefine.evaluation.significance import compare, sentence_counts
 
 
 def slow_difference(a, b, samples, seed):
@@ -119,12 +119,3 @@ def test_a_system_word_counts_in_the_gold_sentence_where_its_text_starts():
 def test_systems_must_share_their_gold_file():
     with pytest.raises(AlignmentError, match="must be compared with the same gold sentences"):
         compare({"a": systems([5], [5])["a"], "b": systems([5, 5], [5, 5])["b"]})
-
-
-def test_progress_counts_every_sample_of_each_pair_of_systems():
-    heard = []
-    three = {**systems([5, 6], [5, 7]), "c": systems([5, 6], [8, 9])["b"]}
-
-    compare_counts(count_files([three]), samples=600, on_progress=heard.append)
-
-    assert sum(heard) == 3 * 600

@@ -2,11 +2,14 @@
 
 from hypothesis import strategies as st
 
+from treefine import Graph, Sentence
+
 CELL = st.text(
     st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="\x85\u2028\u2029"), min_size=1, max_size=6
 )
 FEATS = st.sampled_from(["_", "Number=Sing", "Number=Plur", "Case=Nom|Number=Sing", "Typo=Yes", "Abbr=Yes|Typo=Yes"])
 LABELS = ["nsubj", "obj", "nsubj:pass", "det", "case", "aux", "punct", "conj", "foo"]
+LABEL, TAGS = st.sampled_from(LABELS), st.sampled_from("NV")
 
 
 @st.composite
@@ -17,6 +20,20 @@ def random_heads(draw, n_words: int) -> list[int]:
     for rank, word in enumerate(order):
         heads[word] = order[draw(st.integers(0, rank - 1))] if rank else 0
     return heads[1:]
+
+
+@st.composite
+def treebanks(draw, versions: int = 2) -> list[list[Sentence]]:
+    """Draw several annotations of the same few sentences, with random trees, labels and universal tags."""
+    lengths = draw(st.lists(st.integers(1, 6), min_size=1, max_size=4))
+
+    def annotated(n_words: int) -> Sentence:
+        tags, labels = (draw(st.lists(each, min_size=n_words, max_size=n_words)) for each in (TAGS, LABEL))
+        heads = draw(random_heads(n_words))
+        graph = Graph.of_words(heads, [label if head else "root" for head, label in zip(heads, labels, strict=True)])
+        return Sentence.of_words([f"w{number}" for number in range(n_words)], upos=tags).with_graph(graph)
+
+    return [[annotated(n_words) for n_words in lengths] for _ in range(versions)]
 
 
 @st.composite

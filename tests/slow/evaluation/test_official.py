@@ -1,6 +1,5 @@
 """Our CoNLL 2018 scores equal those of the official script, udtools and udapi on real, corrupted and damaged files."""
 
-import lzma
 import random
 
 import pytest
@@ -25,14 +24,6 @@ from tests.support.oracles import (
 )
 
 VARIANTS_OF_A_FILE = 10  # for each of 17 treebanks: 170 in all
-WHOLE = ("el_gdt", "fr_sequoia", "he_htb", "it_partut", "ja_gsd", "tr_imst", "ug_udt", "zh_gsd")  # in six scripts
-
-
-@pytest.mark.parametrize("path", [file for name in WHOLE for file in ud_files(f"{name}/test.conllu.xz")])
-def test_a_whole_test_set_against_itself_scores_as_in_the_official_script(path):
-    text = lzma.open(path).read().decode()
-
-    assert ours(text, text) == official(text, text)
 
 
 @pytest.mark.parametrize("path", ud_files("*/test.conllu.xz"))
@@ -46,14 +37,6 @@ def test_corrupted_treebanks_score_as_in_the_official_scripts(path):
         assert ours(gold, system) == expected, f"seed {seed}"
         assert ours(system, gold) == official(system, gold), f"seed {seed}, reversed"
         assert udtools(gold, system) == expected, f"seed {seed}"
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_a_corrupted_fixture_scores_as_in_udtools(seed):
-    sentences = sample(DATA / ["en_ewt-sample.conllu", "constructs.conllu"][seed % 2])
-    gold, system = text_of(sentences), corrupt(sentences, seed)
-
-    assert ours(gold, system) == udtools(gold, system)
 
 
 def test_our_scorer_and_the_official_script_agree_on_many_damaged_files():
