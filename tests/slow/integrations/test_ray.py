@@ -13,8 +13,6 @@ import pytest
 
 from tests.support.commands import invoke
 from tests.support.tiny import sample
-from treefine.errors import TreefineError
-from treefine.integrations import ray
 from treefine.treebank.conllu import write_treebank
 
 pytest.importorskip("ray")
@@ -100,9 +98,3 @@ def test_faults_are_reported_at_the_end_and_the_rest_is_written(text_model, tmp_
     assert "treefine: empty.txt: The text contains no words.\n" in printed
     assert "1 file parsed, 2 sentences; 2 failed or empty\n" in printed
     assert Path("out/good.conllu").exists()
-
-
-def test_a_corpus_must_be_files(tmp_path):
-    for source in ("-", "Dogs bark."):
-        with pytest.raises(TreefineError, match="A corpus cannot come from standard input or from a text. Give files."):
-            ray.parse_corpus([source], str(tmp_path))
