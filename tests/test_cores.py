@@ -12,15 +12,7 @@ import torch
 from tests.support.commands import failed, invoke
 from tests.support.tiny import SAMPLE
 from treefine import TreefineError, cores
-from treefine.cores import (
-    limit_spinning,
-    on_all_cores,
-    quota_cores,
-    torch_threads,
-    usable_cores,
-    use_threads,
-)
-from treefine.fast.file_workers import default_workers
+from treefine.cores import limit_spinning, on_all_cores, quota_cores, torch_threads, usable_cores, use_threads
 
 CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 TORCH = f"import os; raise OSError({{name: os.environ[name] for name in {CHOSEN} if name in os.environ}})"
@@ -33,39 +25,33 @@ def run(*command, paths=(), **variables):
     return subprocess.run([sys.executable, *command], env=env, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize(
-    ("given", "seen"),
-    [
-        ({}, {"GOMP_SPINCOUNT": "2000"}),
-        ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
-        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
-    ],
-)
-def test_a_command_limits_spinning_before_it_imports_torch_unless_the_user_has_chosen(tmp_path, given, seen):
+def test_a_command_limits_spinning_before_it_imports_torch(tmp_path):
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text(TORCH)
 
-    out = run("-m", "treefine", "info", paths=[tmp_path], **given)
+    out = run("-m", "treefine", "info", paths=[tmp_path])
 
-    assert f"cannot be imported: OSError: {seen}\n" in out
-
-
-def test_importing_treefine_changes_no_environment_variable():
+    assert "cannot be imported: OSError: {'GOMP_SPINCOUNT': '2000'}\n" in out
     code = "import os; before = dict(os.environ); import treefine, treefine.cli.app; print(before == dict(os.environ))"
-
     assert run("-c", code) == "True\n"
 
 
-def test_an_application_that_has_loaded_torch_keeps_its_environment(monkeypatch):
-    variables = {}
-    monkeypatch.setitem(sys.modules, "torch", object())
+@pytest.mark.parametrize("variables", [{"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "active"}, {}])
+def test_users_and_applications_that_have_loaded_torch_keep_their_environment(monkeypatch, variables):
+    if not variables:
+        monkeypatch.setitem(sys.modules, "torch", object())
+    else:
+        monkeypatch.delitem(sys.modules, "torch")
+    before = dict(variables)
+
     limit_spinning(variables)
 
-    assert variables == {}
+    assert variables == before
 
 
 NESTED = "0::/user.slice/app.service\n"
 V1 = "4:memory:/docker/a\n3:cpu,cpuacct:/docker/a\n0::/\n"
+V1_FOLDER = "cpu,cpuacct/docker/a"
 
 
 @pytest.mark.parametrize(
@@ -73,16 +59,10 @@ V1 = "4:memory:/docker/a\n3:cpu,cpuacct:/docker/a\n0::/\n"
     [
         ("0::/\n", {"cpu.max": "250000 100000\n"}, 2.5),
         ("0::/\n", {"cpu.max": "max 100000\n"}, None),
-        ("0::/\n", {}, None),
-        (NESTED, {"user.slice/app.service/cpu.max": "50000 100000\n", "user.slice/cpu.max": "max 100000\n"}, 0.5),
         (NESTED, {"user.slice/app.service/cpu.max": "300000 100000\n", "user.slice/cpu.max": "200000 100000\n"}, 2.0),
         (NESTED, {"cpu.max": "100000 50000\n"}, 2.0),  # a container that sees its own cgroup as the root
         (V1, {"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4.0),
-        (
-            V1,
-            {"cpu,cpuacct/docker/a/cpu.cfs_quota_us": "150000\n", "cpu,cpuacct/docker/a/cpu.cfs_period_us": "100000\n"},
-            1.5,
-        ),
+        (V1, {f"{V1_FOLDER}/cpu.cfs_{name}_us": "150000\n" for name in ("quota", "period")}, 1.0),
         (None, {"cpu.max": "100000 100000\n"}, 1.0),
     ],
 )
@@ -96,20 +76,18 @@ def test_the_smallest_quota_from_the_root_to_the_cgroup_of_the_process_applies(t
     assert quota_cores(tmp_path, tmp_path / "membership") == quota
 
 
-@pytest.mark.parametrize(("quota", "usable"), [(None, 8), (0.2, 1), (2.1, 3), (64.0, 8)])
-def test_usable_cores_are_limited_by_affinity_and_quota(monkeypatch, quota, usable):
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
+@pytest.mark.parametrize(("quota", "usable"), [(None, 4), (8.0, 4), (2.5, 3), (0.5, 1)])
+def test_usable_cores_are_the_affinity_or_the_quota(monkeypatch, quota, usable):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4), raising=False)
     monkeypatch.setattr(cores, "quota_cores", lambda: quota)
 
     assert usable_cores() == usable
-    assert default_workers() == max(0, usable - 2)
 
 
 @pytest.mark.parametrize(
     ("threads", "variables", "chosen"),
     [
         (None, {}, [2]),  # the quota
-        (3, {}, [3]),
         (None, {"OMP_NUM_THREADS": "4"}, []),
         (3, {"OMP_NUM_THREADS": "4"}, [3]),
     ],
@@ -118,8 +96,7 @@ def test_threads_are_those_asked_for_or_in_the_environment_or_the_usable_cores(m
     calls = []
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("RAYON_NUM_THREADS", "1")  # so that the test changes no environment
-    for name, value in variables.items():
+    for name, value in {"RAYON_NUM_THREADS": "1", **variables}.items():  # so that the test changes no environment
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     monkeypatch.setattr(torch, "set_num_threads", calls.append)
@@ -143,27 +120,18 @@ def test_a_command_that_runs_a_model_has_an_option_for_threads(monkeypatch, comm
     assert failed(invoke, *command.split(), "--threads", 77) == "77 threads"
 
 
-def test_tasks_run_at_once_and_share_the_threads_of_torch():
+def test_tasks_run_at_once_and_share_the_threads_of_torch_and_one_task_has_all_of_them():
     here, together = threading.current_thread(), threading.Barrier(2, timeout=60)
 
     def work(number):
-        together.wait()  # two tasks are here at the same time
+        if number:
+            together.wait()  # two tasks are here at the same time
         return number, torch.get_num_threads(), threading.current_thread() is here
 
     with torch_threads(4):
-        found = on_all_cores(work, [1, 2])
+        assert on_all_cores(work, [1, 2]) == [(1, 2, False), (2, 2, False)]
+        assert on_all_cores(work, [0]) == [(0, 4, True)]
         assert torch.get_num_threads() == 4
-
-    assert found == [(1, 2, False), (2, 2, False)]
-
-
-@pytest.mark.parametrize(("threads", "tasks"), [(1, [1, 2]), (2, [1]), (2, [])])
-def test_a_task_alone_has_all_threads_of_torch(threads, tasks):
-    here = threading.current_thread()
-    with torch_threads(threads):
-        found = on_all_cores(lambda task: (task, torch.get_num_threads(), threading.current_thread() is here), tasks)
-
-    assert found == [(task, threads, True) for task in tasks]
 
 
 def test_an_error_in_a_task_is_raised_and_no_further_task_starts():
@@ -181,33 +149,22 @@ def test_an_error_in_a_task_is_raised_and_no_further_task_starts():
     assert len(started) < 1000
 
 
-def test_blocks_with_a_number_of_threads_can_be_nested():
-    before = torch.get_num_threads()
-    seen = []
-    with torch_threads(4):
-        with torch_threads(2):
-            with torch_threads(1):
-                pass
-            seen.append(torch.get_num_threads())
-        seen.append(torch.get_num_threads())
-
-    assert [*seen, torch.get_num_threads()] == [2, 4, before]
-
-
-def test_threads_that_start_meanwhile_have_the_number_of_the_application():
-    seen, are_ready = [], threading.Barrier(2)  # while a thread sets its number, others may see that number
+def test_blocks_with_a_number_of_threads_can_be_nested_and_other_threads_keep_the_number_of_the_application():
+    seen, before, are_ready = [], torch.get_num_threads(), threading.Barrier(2)
 
     def start_one():
         thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
         thread.start()
         thread.join()
 
-    before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        on_all_cores(lambda _: (are_ready.wait(60), start_one()), [1, 2])
-        with torch_threads(1):
-            start_one()
+        on_all_cores(lambda _: (are_ready.wait(60), start_one()), [1, 2])  # others may see a number as it is set
+        with torch_threads(2):
+            with torch_threads(1):
+                start_one()
+            assert torch.get_num_threads() == 2
+        assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
 

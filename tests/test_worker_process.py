@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import resource
 import signal
 import sys
 import time
@@ -85,23 +84,6 @@ def test_a_worker_ignores_the_signals_that_stop_its_parent(worker):
         worker.process.send_signal(name)
 
     assert worker.run(Counter.add, (0,)) > 0
-
-
-def test_pipes_may_have_large_file_descriptors():
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limits[1] < 1200:
-        pytest.skip("the system allows too few open files")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(1200, limits[0]), limits[1]))
-    taken = [os.dup(0) for _ in range(1030)]
-    try:
-        worker = WorkerProcess(Counter, 3)
-        assert worker.process.stdout.fileno() > 1023
-        assert worker.run(Counter.add, (1,), is_wanted=lambda: True) == 4
-        worker.close()
-    finally:
-        for each in taken:
-            os.close(each)
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_a_worker_ends_with_its_parent_even_in_the_middle_of_a_task():

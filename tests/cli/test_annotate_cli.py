@@ -22,8 +22,6 @@ REFUSED = {
     "anna.conllu --adjudicate out.conllu": "--adjudicate needs two files, not 1. Name those of A and B.",
     "anna.conllu one.conllu --adjudicate out.conllu": "The files have 3 and 1 sentences. Adjudicate files of the same",
     "anna.conllu ben.conllu --adjudicate ./ben.conllu": "The result cannot be one of the two files. Name another",
-    "anna.conllu ben.conllu --adjudicate out.conllx": "out.conllx: Only CoNLL-U files can be annotated.",
-    "anna.conllu --adjudicate x --against ben.conllu": "--against and --adjudicate cannot be combined.",
     "anna.conllu --against bad.conllu": "bad.conllu:1: (sentence 1) The line must have 10 columns, not 1.",
     "bad.conllu": "bad.conllu:1: The line must have 10 columns, not 1. If this is a text, parse it first:",
     "anna.conllu ben.conllu --adjudicate out.conllu --learn --model none": "--learn needs a model. Name it with",

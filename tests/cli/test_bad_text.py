@@ -80,17 +80,6 @@ def test_a_file_that_is_not_utf8_is_reported_with_line_and_byte(run, source, con
     )
 
 
-def test_a_bad_byte_far_into_a_text_is_reported_with_its_line(run, monkeypatch):
-    monkeypatch.setattr("treefine.jobs.inputs.TEXT_CHUNK", 1 << 12)
-    # Several chunks, mostly of spaces, so that only a few words are parsed. Blank lines end the sentences.
-    Path("in.txt").write_bytes(f"é{' ' * 60}1\n\n".encode() * 700 + b"x\xe9")
-
-    message = failed(run, "in.txt", "-o", "out.conllu", "--batch-pieces", "100", "--quiet")
-
-    assert message.startswith("in.txt:1401: Byte 0xe9 is not UTF-8.")
-    assert Path("out.conllu.part").exists()  # with the sentences before the bad byte
-
-
 def test_all_bad_inputs_are_reported_before_work_starts(run):
     Path("good.txt").write_text("a")
     Path("folder").mkdir()
@@ -104,9 +93,3 @@ def test_all_bad_inputs_are_reported_before_work_starts(run):
         ".conllx, .conll, .conll09, .conll2009; for other names, choose the format.",
         "treefine: dir/no.conllu: There is no such file. To parse this as text, add --text.",
     ]
-
-
-def test_a_damaged_model_is_reported(run):
-    Path("copy", "config.json").write_bytes(b"torn")
-
-    assert failed(run, "a b", "--model", "copy").startswith("copy")

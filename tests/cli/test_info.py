@@ -40,14 +40,6 @@ def test_a_torch_that_cannot_be_imported_is_reported(monkeypatch):
     assert "error" in json.loads(invoke("info", "--json").stdout)["torch"]
 
 
-def test_a_missing_package_is_reported_with_the_command_that_installs_it(monkeypatch):
-    known = info.version_of
-    monkeypatch.setattr(info, "version_of", lambda name: "not installed" if name in ("spacy", "torch") else known(name))
-
-    assert "  spacy              not installed; pip install 'treefine[spacy]'\n" in invoke("info").stdout
-    assert invoke("--version").stdout.endswith(", torch not installed)\n")
-
-
 def test_every_dependency_is_listed():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 

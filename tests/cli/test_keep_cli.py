@@ -1,7 +1,6 @@
 """The options --keep (decisions of a user) and --k (several trees per sentence) of parse and refine."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -86,21 +85,3 @@ def test_k_trees_are_k_sentences_of_a_valid_treebank(place):
 )
 def test_incompatible_options_are_reported_before_work_starts(place, options, message):
     assert failed(invoke, "parse", "in.conllu", "--model", "missing", "--k", "2", *options).startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("command", "options"),
-    [
-        ("parse", ["--initial", "other.conllu", "-o", "other.conllu"]),
-        ("refine", ["--label-map", "map.tsv", "-o", "out.conllu", "--changes", "map.tsv"]),
-    ],
-)
-def test_an_output_never_overwrites_an_input_file(place, command, options):
-    write_treebank(medium_sentences(), "other.conllu")
-    Path("map.tsv").write_text("dobj\tobj\n")
-    before = {name: Path(name).read_bytes() for name in ("other.conllu", "map.tsv")}
-
-    message = failed(invoke, command, "in.conllu", "--model", "model", *options)
-
-    assert "The output would overwrite an input. Choose a different output file." in message
-    assert {name: Path(name).read_bytes() for name in before} == before

@@ -87,17 +87,6 @@ def test_bad_inputs_and_models_are_reported(models, arguments, message):
     assert failed(invoke, *arguments) == message
 
 
-def test_words_with_one_sentence_per_line_are_parsed(models):
-    Path("in.txt").write_text("A dog barks .\n\nIt sleeps\n")
-
-    out = invoke("parse", "--model", "tagger", "--from", "words", "in.txt").stdout
-
-    first, second = read(out)
-    assert first.comments[-2:] == ("# sent_id = 1", "# text = A dog barks .")
-    assert (first.forms, second.forms) == (("A", "dog", "barks", "."), ("It", "sleeps"))
-    assert "_" not in first.upos + first.xpos
-
-
 def test_missing_tags_are_reported_once(models):
     result = invoke("parse", "--model", "rngtr", "--from", "words", "-", input="A dog\nIt sleeps\n")
 
@@ -120,7 +109,3 @@ def test_missing_tags_are_reported_once(models):
 )
 def test_an_error_about_a_wrong_choice_lists_the_right_ones(models, command, option, message):
     assert message in invoke(command, "--model", "rngtr", *option, "in.conllu", code=2).stderr
-
-
-def test_an_unknown_language_is_refused():
-    assert failed(invoke, "parse", "--text", "--lang", "klingon", "x").startswith("There is no language 'klingon'.")

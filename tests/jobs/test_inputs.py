@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from treefine.errors import TreefineError
 from treefine.jobs import inputs as reading
-from treefine.jobs.inputs import Input, bytes_in, find_inputs, treebank_note
+from treefine.jobs.inputs import Input, find_inputs, treebank_note
 
 ROW = "1\tDogs" + "\t_" * 8 + "\n"
 
@@ -39,24 +39,15 @@ def test_an_argument_is_a_file_if_it_exists_and_otherwise_a_text(tmp_path, monke
     assert find_inputs([argument]) == [expected]
 
 
-def test_the_size_is_unknown_if_an_input_is_a_stream(tmp_path):
-    (tmp_path / "a").write_bytes(b"123")
-
-    assert bytes_in([Input(str(tmp_path / "a")), Input("", "text")]) == 3
-    assert bytes_in([Input(str(tmp_path / "a")), Input("-")]) is None
-
-
 @pytest.mark.parametrize(
     ("content", "kind"),
     [
         (ROW, "conllu"),
         ("\n# text = Dogs\n" + ROW, "conllu"),
         ("\ufeff" + ROW, "conllu"),
-        ("1-2" + ROW[1:], "conllu"),
         ("0.1" + ROW[1:], "conllu"),
         (ROW[:-1] + "\t_" * 4 + "\n", "conll09"),
         (ROW.replace("\t", " "), "text"),
-        (ROW[:-3] + "\n", "text"),
         ("2" + ROW[1:], "text"),
         ("# A heading\n\nSome text", "text"),
         ("", "text"),
@@ -144,7 +135,6 @@ def test_the_output_is_not_an_input(corpus):
 @pytest.mark.parametrize(
     ("pattern", "found"),
     [
-        ("corpus/*.txt", {"corpus/a.txt": ""}),
         ("corpus/a.?xt", {"corpus/a.txt": ""}),
         ("corpus/**/*.conll[ux]", {"corpus/a.conllu": "", "corpus/b/x.conllx": "b"}),
         ("*/*/x*", {"corpus/b/x.conllx": "corpus/b"}),
@@ -152,16 +142,12 @@ def test_the_output_is_not_an_input(corpus):
     ],
 )
 def test_a_pattern_stands_for_the_files_that_match(corpus, pattern, found):
-    assert {each.name: each.subfolder for each in find_inputs([pattern])} == found
-    assert {each.name: each.subfolder for each in find_inputs([str(Path.cwd() / pattern)])} == {
-        str(Path.cwd() / name): place for name, place in found.items()
-    }
+    for place in ("", f"{Path.cwd()}/"):
+        inputs = {each.name: each.subfolder for each in find_inputs([place + pattern])}
+        assert inputs == {place + name: subfolder for name, subfolder in found.items()}
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["Why? *really*", "Why?", "[sic]", "*really*", "a * b", "/* see corpus/x.txt */", "/**/ int x", "??", "and/or?"],
-)
+@pytest.mark.parametrize("text", ["Why? *really*", "[sic]", "*really*", "/* see corpus/x.txt */", "/**/ int x"])
 def test_a_text_with_the_signs_of_a_pattern_is_a_text(corpus, text):
     Path("s").touch()
 

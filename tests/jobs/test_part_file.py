@@ -13,7 +13,7 @@ from tests.support.disks import full_disk
 from tests.support.generated import conllu_files
 from treefine.errors import AlignmentError, TreebankError, TreefineError
 from treefine.jobs.part_file import open_part
-from treefine.treebank.conllu import read_treebank, texts_in_file, write_treebank
+from treefine.treebank.conllu import read_treebank, texts_in_file
 from treefine.treebank.sentence import Sentence
 
 SENTENCES = [Sentence.of_words(words.split()) for words in ("Dogs bark", "It sleeps now", "Yes")]
@@ -43,12 +43,6 @@ def test_a_treebank_cut_at_any_byte_is_resumed_to_the_same_bytes(tmp_path_factor
 
     assert target.read_bytes() == whole
     assert names_in(target.parent) == ["out.conllu"]
-
-
-def test_only_the_last_complete_sentence_is_written_again(tmp_path):
-    (tmp_path / "out.part").write_bytes(WHOLE[:-3])
-
-    assert write(tmp_path / "out", SENTENCES, is_resumed=True) == 1
 
 
 def test_blank_lines_before_a_second_file_are_also_dropped_after_a_resume(tmp_path):
@@ -188,14 +182,3 @@ def test_a_part_file_that_is_not_of_this_user_alone_is_refused_and_stays(tmp_pat
     assert precious.read_text() == "precious"
     assert part.exists()
     assert not (tmp_path / "out.conllu").exists()
-
-
-def test_links_to_each_other_are_reported(tmp_path):
-    (tmp_path / "a").symlink_to(tmp_path / "b")
-    (tmp_path / "b").symlink_to(tmp_path / "a")
-
-    for target in (tmp_path / "a", tmp_path / "b"):
-        with pytest.raises(TreebankError, match="Too many levels of symbolic links"):
-            write(target, SENTENCES, is_resumed=False)
-        with pytest.raises(TreebankError, match="Too many levels of symbolic links"):
-            write_treebank(SENTENCES, target)

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import invoke
-from treefine.parsing.results import trees
 
 WORDS = "".join(f"Dogs {'really ' * (number % 7)}bark {number}\n" for number in range(12))
 SMALL = ("--batch-pieces", 40, "--steps", 2)  # many small chunks
@@ -47,23 +46,6 @@ def test_a_resumed_run_writes_the_same_bytes(run, kind):
         run(*KINDS[kind], "--resume")
         assert Path(name).read_bytes() == whole
         assert not Path(f"{name}.part").exists()
-
-
-def test_skipped_sentences_are_not_parsed(run, monkeypatch):
-    run(*KINDS["conllu"])
-    Path("out.conllu").rename("out.conllu.part")
-    parsed = []
-
-    def record(plan, items):
-        parsed.extend(item.sentence for item in items)
-        return trees(plan, items)
-
-    monkeypatch.setattr("treefine.parsing.batches.MOST_SENTENCES", 1)  # per chunk, because whole chunks are skipped
-    monkeypatch.setattr("treefine.parsing.parser.trees", record)
-
-    run(*KINDS["conllu"], "--resume")
-
-    assert [sentence.forms[-1] for sentence in parsed] == ["11"]
 
 
 def test_finished_files_in_a_folder_are_skipped(run):

@@ -3,8 +3,6 @@
 import csv
 import io
 import re
-import sys
-from itertools import chain, islice, repeat
 from pathlib import Path
 
 import pandas
@@ -18,8 +16,7 @@ from tests.support.data import DATA
 from tests.support.generated import conllu_files
 from tests.support.tiny import sample
 from treefine import read_treebank, write_treebank
-from treefine.jobs.outputs import write_table
-from treefine.parsing.table import ROWS, Content, csv_texts, table_of
+from treefine.parsing.table import Content, csv_texts, table_of
 from treefine.treebank.sentence import Sentence
 
 TEXT = "The old man the boats. Nobody came.\n\nReally? Yes"
@@ -86,18 +83,6 @@ def test_a_text_becomes_the_rows_that_the_parser_returns(run, nlp, options, cont
     assert {row["file"] for row in rows("out.parquet")} == {"a.txt"}
 
 
-def test_rows_are_written_in_compressed_groups(tmp_path):
-    sentences = islice(chain.from_iterable(repeat(sample(60))), 3000)
-
-    write_table(sentences, tmp_path / "out.parquet", Content())
-
-    written = pyarrow.parquet.read_metadata(tmp_path / "out.parquet")
-    sizes = [written.row_group(number).num_rows for number in range(written.num_row_groups)]
-    assert len(sizes) == 2
-    assert ROWS <= sizes[0] < ROWS + max(map(len, sample(60)))
-    assert written.row_group(0).column(0).compression == "ZSTD"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -109,14 +94,6 @@ def test_rows_are_written_in_compressed_groups(tmp_path):
 )
 def test_impossible_tables_are_reported_before_work_starts(run, arguments, message):
     assert failed(run, "a.txt", *arguments).startswith(message)
-
-
-def test_the_error_without_pyarrow_contains_the_command_to_install_it(run, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-
-    assert failed(invoke, "parse", "in.conllu", "-o", "out.parquet", "--model", "nowhere") == (
-        "The package pyarrow is not installed. Install it: pip install 'treefine[tables]'"
-    )
 
 
 @pytest.mark.parametrize("command", ["parse", "convert"])

@@ -38,7 +38,6 @@ def warnings(*texts, languages=(), is_lines=False):
 LISTS = {
     "headlines": "Storm batters coast\nMinister calls early election\nShares fall after weak data\n" * 4,
     "sentences": "The dog barks.\nThe cat does not answer it.\n" * 6,
-    "numbers": "12 7.5 31\n8 44 19\n" * 6,
     "chat": "hey are you there\nyeah whats up\nwanna grab lunch\n" * 4,
     "more lines than are counted": "Shares fall after weak data\n" * 400,
 }
