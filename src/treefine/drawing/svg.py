@@ -82,19 +82,10 @@ def arcs_of(picture: Picture) -> list[Arc]:
 
 
 def _arc_levels(arcs: Sequence[Arc], n_words: int) -> list[int]:
-    """Return the level of each arc, from 1: above all shorter arcs that overlap with it.
-
-    >>> _arc_levels([Arc(1, 2, "det"), Arc(2, 0, "root"), Arc(3, 1, "obj")], 3)
-    [1, 3, 2]
-    """
+    """Return the level of each arc, from 1: above all shorter arcs that overlap with it; arrows from ROOT come last."""
     levels = [0] * len(arcs)
     skyline = [0] * (n_words + 1)  # the level reached over each gap between two words
-
-    def length(index: int) -> int:
-        # Arrows from ROOT come last: nothing should run above them.
-        return n_words + 1 if arcs[index].head == ROOT else len(arcs[index].span)
-
-    for index in sorted(range(len(arcs)), key=length):
+    for index in sorted(range(len(arcs)), key=lambda index: (arcs[index].head == ROOT, len(arcs[index].span))):
         span = arcs[index].span
         levels[index] = 1 + max(skyline[span.start : span.stop])
         skyline[span.start : span.stop] = [levels[index]] * len(span)
@@ -176,8 +167,7 @@ def svg_of(drawings: Iterable[Drawing], *, hint: str = "Draw them as HTML, which
 
 def draw_svg(pictures: Sequence[Picture]) -> tuple[str, float]:
     """Draw one SVG with the pictures below each other, such as the steps of a sentence; return it and its width."""
-    parts: list[str] = []
-    width = top = 0.0
+    parts, width, top = list[str](), 0.0, 0.0
     for _, group in groupby(pictures, key=lambda picture: picture.forms):
         same_words = list(group)
         places, needed = _word_places(same_words)

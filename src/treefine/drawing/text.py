@@ -73,10 +73,8 @@ def draw_text(
         widths[-1] = max(widths[-1] - max(used - width, 0), min(widths[-1], _FEWEST_CELLS))
     for row in rows:
         drawn = row.bars + row.arc.painted(color=color)
-        if ascii_only:
-            drawn = drawn.translate(_TO_ASCII)
         number = StyledText(row.number.rjust(number_width), _DIM).painted(color=color)
-        line = f"{number} {drawn}"
+        line = f"{number} {drawn.translate(_TO_ASCII) if ascii_only else drawn}"
         *others, feats = row.cells
         fitting = feats._replace(text=shorten(feats.text, widths[-1], ending="..." if ascii_only else "…"))
         for index, (cell, of_column, gap) in enumerate(zip((*others, fitting), widths, _GAPS, strict=True)):
@@ -94,14 +92,10 @@ def _rows(picture: Picture, *, ascii_only: bool) -> list[Row]:
     def shown(text: str) -> str:
         return shorten(visible(text, ascii_only=ascii_only), _MAX_CELLS, ending="..." if ascii_only else "…")
 
-    graph, changed = picture.graph, picture.changed
-    arcs = [""] * (len(picture.forms) + 1)
-    if graph is not None:
-        arcs = [f"{line} " for line in arc_lines(graph, picture.unattached)]
-    notes = _notes(picture)
+    graph, changed, notes, rows = picture.graph, picture.changed, _notes(picture), list[Row]()
+    arcs = [f"{line} " for line in arc_lines(graph, picture.unattached)] if graph else [""] * (len(picture.forms) + 1)
     feats = ["" if each == BLANK else visible(each, ascii_only=ascii_only) for each in picture.feats]
     starts = {token.words.start: token for token in picture.multiword_tokens}
-    rows = []
     for word, form in enumerate(picture.forms, start=1):
         arc = arcs[word].lstrip(" │")
         bars = arcs[word].removesuffix(arc)
@@ -179,9 +173,6 @@ def bars_of(heads: Sequence[int], *, max_columns: int = _MAX_COLUMNS) -> tuple[d
     The bar of a word is to the right of the bar that the word is attached to, so lines lead from left to right, from
     ROOT down. A cycle makes this impossible, so the longest arc of a cycle has no line. An arc without a free column
     has no line either: its word starts again on the left.
-
-    >>> bars_of((0, 2, 3, 0))
-    ({3: Bar(column=0, low=2, high=3), 2: Bar(column=1, low=1, high=2)}, frozenset())
     """
     loose = {max(cycle, key=lambda word: abs(word - heads[word])) for cycle in find_cycles(heads)}
     dependents: list[list[int]] = [[] for _ in heads]

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, TypeAlias, cast
 from treefine.errors import TreebankError, described
 
 Source: TypeAlias = "str | os.PathLike[str] | BinaryIO"
+_Opened: TypeAlias = AbstractContextManager[BinaryIO]
 COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 COMPRESSED_NAMES = f"{', '.join(COMPRESSED[:-1])} or {COMPRESSED[-1]}"  # for messages
 _FIRST_BYTES = re.compile(
@@ -216,11 +217,10 @@ def open_output(target: str | os.PathLike[str], *, is_synced: bool = False) -> I
             sys.stdout.buffer.flush()
         elif path.is_dir():
             raise TreebankError("This is a directory.", hint="Name a file to write.", path=name)
-        elif path.exists() and not path.is_file():  # a device or a pipe: nothing can be renamed over it
-            with path.open("wb") as device, _compressed(device, path.suffix) as stream:
-                yield stream
         else:
-            with _renamed_at_end(path, is_synced=is_synced) as raw, _compressed(raw, path.suffix) as stream:
+            is_device = path.exists() and not path.is_file()  # nothing can be renamed over it
+            opened = cast(_Opened, path.open("wb")) if is_device else _renamed_at_end(path, is_synced=is_synced)
+            with opened as raw, _compressed(raw, path.suffix) as stream:
                 yield stream
     except BrokenPipeError:
         raise  # the reader of our output has stopped
@@ -228,20 +228,14 @@ def open_output(target: str | os.PathLike[str], *, is_synced: bool = False) -> I
         raise not_written(error.strerror or str(error), "<stdout>" if name == "-" else name) from error
 
 
-@contextmanager
-def _compressed(raw: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
+def _compressed(raw: BinaryIO, suffix: str) -> _Opened:
     openers: dict[str, Callable[[BinaryIO], Any]] = {
         ".gz": lambda raw: gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0),  # same content, same bytes
         ".xz": lambda raw: lzma.open(raw, "wb"),
         ".bz2": lambda raw: bz2.open(raw, "wb"),
         ".zst": lambda raw: _zstandard().ZstdCompressor().stream_writer(raw, closefd=False),
     }
-    opener = openers.get(suffix.lower())
-    if opener is None:
-        yield raw
-    else:
-        with opener(raw) as stream:
-            yield stream
+    return cast(_Opened, openers.get(suffix.lower(), nullcontext)(raw))
 
 
 @contextmanager

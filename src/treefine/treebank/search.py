@@ -205,10 +205,10 @@ class TreeQuery:
     def matches(self, sentence: Sentence) -> Iterator[Match]:
         """Yield each choice of words for the nodes. Raises TreefineError if there are too many to try."""
         tree = _Tree(sentence)
-        candidates, *others = (_candidates(tree, nodes) for nodes in (self.nodes, *self.without))
-        absent = [pair for pair in zip(self.without, others, strict=True) if all(pair[1])]
-        for chosen in _choices(tree, self.nodes, candidates, {}) if all(candidates) else ():
-            if not any(True for nodes, words in absent for _ in _choices(tree, nodes, words, dict(chosen))):
+        pattern, *without = ([(node, tree.candidates(node)) for node in nodes] for nodes in (self.nodes, *self.without))
+        absent = [nodes for nodes in without if all(words for _, words in nodes)]
+        for chosen in _choices(tree, pattern, {}) if all(words for _, words in pattern) else ():
+            if not any(True for nodes in absent for _ in _choices(tree, nodes, dict(chosen))):
                 yield Match(tuple([(name, chosen[name]) for name in self.names]))
 
 
@@ -229,6 +229,14 @@ class _Tree:
             self._values[key] = (_ROOT_FORM if key == "form" else None, *_column(self.sentence, key))
         return self._values[key]
 
+    def candidates(self, node: PatternNode) -> Sequence[int]:
+        """Return the words that fulfil the conditions of a node."""
+        words: Sequence[int] = range(1) if _IS_ROOT in node.conditions else range(1, len(self.sentence) + 1)
+        for condition in node.conditions:
+            values = self.values(condition.key)
+            words = [word for word in words if condition.holds(values[word])]
+        return words
+
 
 def _column(sentence: Sentence, key: str) -> Iterable[str | None]:
     if key == "form":
@@ -242,26 +250,14 @@ def _column(sentence: Sentence, key: str) -> Iterable[str | None]:
     return [match[1] if (match := find(feats)) else None for feats in sentence.feats]
 
 
-def _candidates(tree: _Tree, nodes: Iterable[PatternNode]) -> list[Sequence[int]]:
-    """Return the words that fulfil the conditions of each node."""
-    candidates: list[Sequence[int]] = []
-    for node in nodes:
-        words: Sequence[int] = range(1) if _IS_ROOT in node.conditions else range(1, len(tree.sentence) + 1)
-        for condition in node.conditions:
-            values = tree.values(condition.key)
-            words = [word for word in words if condition.holds(values[word])]
-        candidates.append(words)
-    return candidates
-
-
 def _choices(
-    tree: _Tree, nodes: Sequence[PatternNode], candidates: Sequence[Sequence[int]], chosen: dict[str, int]
+    tree: _Tree, nodes: Sequence[tuple[PatternNode, Sequence[int]]], chosen: dict[str, int]
 ) -> Iterator[dict[str, int]]:
     """Yield the chosen words with a word for each further node; the dictionary changes after each yield."""
     if not nodes:
         yield chosen
         return
-    node, words = nodes[0], candidates[0]
+    node, words = nodes[0]
     known = chosen.get(node.name)
     if known is not None:  # a node of the pattern, used in `without`
         words = [known] if known in words else []
@@ -277,7 +273,7 @@ def _choices(
             continue
         chosen[node.name] = word
         if all([each.holds(tree, chosen[each.left], chosen[each.right]) for each in node.pairs]):
-            yield from _choices(tree, nodes[1:], candidates[1:], chosen)
+            yield from _choices(tree, nodes[1:], chosen)
         if known is None:
             del chosen[node.name]
 
