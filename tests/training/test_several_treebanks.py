@@ -102,4 +102,3 @@ def test_rare_features_and_lemma_scripts_are_left_out_and_rules_are_those_of_eac
     assert set(some.lemma) < set(every.lemma)
     assert some.treebanks == ("de_one",)
     assert all(rule.startswith("de ") for rule in some.lemma_rules)
-    assert some.lemma_rule("dogs", "NNS", "fr_one") is None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from treefine.treebank.lemmas import SCRIPT_OF_FORM, LemmaRules, lemma_of, script_of
+from treefine.treebank.lemmas import SCRIPT_OF_FORM, learned_rules, lemma_of, script_by_rule, script_of
 
 printable = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=12)
 similar = st.text(st.sampled_from("aAbBiIİßſǅ0129,|=_'"), min_size=1, max_size=6)  # many letters in common
@@ -54,20 +54,18 @@ def test_any_script_can_be_applied_to_any_form(form, script):
     assert lemma or not form
 
 
-def rules_of(*triples):
-    """Learn rules from words written as form/tag/lemma."""
-    split = [triple.split("/") for triple in triples]
-    return LemmaRules.of(Counter((form, tag, script_of(form, lemma)) for form, tag, lemma in split))
+def rules_of(counted):
+    return dict(line.rsplit("\t", 1) for line in learned_rules(counted))
 
 
 def test_an_unknown_form_is_decided_by_its_longest_known_ending_in_the_same_case():
-    rules = rules_of("boxes/NNS/box", "foxes/NNS/fox", "shoes/NNS/shoe", "canoes/NNS/canoe")
+    known = {"boxes": "box", "foxes": "fox", "shoes": "shoe", "canoes": "canoe"}
+    rules = rules_of(Counter((form, "NNS", script_of(form, lemma)) for form, lemma in known.items()))
 
-    assert lemma_of("taxes", rules.script("taxes", "NNS")) == "tax"
-    assert lemma_of("oboes", rules.script("oboes", "NNS")) == "oboe"
-    assert rules.script("Taxes", "NNS") is None
-    assert rules.script("taxes", "VBZ") is None
-    assert rules.script("is", "NNS") is None
+    assert lemma_of("taxes", script_by_rule(rules, "taxes", "NNS")) == "tax"
+    assert lemma_of("oboes", script_by_rule(rules, "oboes", "NNS")) == "oboe"
+    for form, tag in (("Taxes", "NNS"), ("taxes", "VBZ"), ("is", "NNS")):
+        assert script_by_rule(rules, form, tag) is None
 
 
 words = st.tuples(similar, st.sampled_from(["A", "B"]), st.sampled_from(["L|0|0", "L|0|1", "K|0|0", "=be"]))
@@ -77,8 +75,8 @@ words = st.tuples(similar, st.sampled_from(["A", "B"]), st.sampled_from(["L|0|0"
 def test_each_form_of_a_treebank_gets_its_most_frequent_script_though_most_rules_are_left_out(words):
     counted = Counter(words)
 
-    rules = LemmaRules.read(LemmaRules.of(counted).lines())
+    rules = rules_of(counted)
 
     for form, tag, _ in counted:
         own = {script: number for (other, same, script), number in counted.items() if (other, same) == (form, tag)}
-        assert own[rules.script(form, tag)] == max(own.values())
+        assert own[script_by_rule(rules, form, tag)] == max(own.values())

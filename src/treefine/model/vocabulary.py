@@ -15,7 +15,7 @@ from jaxtyping import Int
 from treefine.config import COLUMNS, Column, TagSettings
 from treefine.errors import TreebankError
 from treefine.treebank.graph import Arcs
-from treefine.treebank.lemmas import LemmaRules, case_of, lemma_of, script_of
+from treefine.treebank.lemmas import case_of, learned_rules, lemma_of, script_by_rule, script_of
 from treefine.treebank.schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence
 
@@ -40,7 +40,7 @@ class Vocabulary:
     xpos: tuple[str, ...] = ()
     feats: tuple[str, ...] = ()  # whole values of FEATS, with "_" for a word without features
     lemma: tuple[str, ...] = ()  # lemma scripts, see `treefine.treebank.lemmas`
-    lemma_rules: tuple[str, ...] = ()  # as `LemmaRules.lines` writes them
+    lemma_rules: tuple[str, ...] = ()  # as `learned_rules` writes them
     treebanks: tuple[str, ...] = ()  # codes of the treebanks that a model of several tells apart, such as sv_talbanken
     blank: tuple[str, ...] = ()  # columns that one of these treebanks lacks, such as "mt_mudt feats"
 
@@ -85,8 +85,8 @@ class Vocabulary:
             raise TreebankError("The treebank has no labels to learn.", hint=hint)
         names = {name: tuple(sorted(counter)) for name, counter in counted.items()}
         has_rules = {"lemma", lemma_tag(columns)} <= set(columns).difference(given)
-        rules = LemmaRules.of(tagged, fewest=min(fewest, FEWEST_LEMMAS)) if has_rules else LemmaRules({})
-        return cls(**names, lemma_rules=rules.lines(), blank=_blank_columns(n_filled, counted["treebanks"]))
+        rules = learned_rules(tagged, fewest=min(fewest, FEWEST_LEMMAS)) if has_rules else ()
+        return cls(**names, lemma_rules=rules, blank=_blank_columns(n_filled, counted["treebanks"]))
 
     def __post_init__(self) -> None:
         if not self.labels:
@@ -122,12 +122,9 @@ class Vocabulary:
         return cast(tuple[str, ...], getattr(self, column))
 
     @cached_property
-    def _lemma_rules(self) -> LemmaRules:
-        return LemmaRules.read(self.lemma_rules)
-
-    def lemma_rule(self, form: str, tag: str, treebank: str) -> str | None:
-        """Return the lemma script by a rule for this tag in the language of the treebank, or None if no rule fits."""
-        return self._lemma_rules.script(form, rule_tag(tag, treebank if self.treebanks else ""))
+    def script_of_rule(self) -> dict[str, str]:
+        """The scripts of the lemma rules."""
+        return {key: script for key, _, script in (line.rpartition("\t") for line in self.lemma_rules)}
 
     def treebank_id(self, treebank: str) -> int:
         """Return the number of a treebank, counted from 1; 0 for an unknown one."""
@@ -226,8 +223,10 @@ def ruled_scripts(
     """Return the lemma script of each word by a rule for its tag, or None if no rule fits."""
     if "lemma" not in columns or (column := lemma_tag(columns)) not in columns:
         return [None] * len(sentence)
-    find, treebank = vocabulary.lemma_rule, sentence.treebank
-    return [find(form, tag, treebank) for form, tag in zip(sentence.forms, tags[columns.index(column)], strict=True)]
+    treebank = sentence.treebank if vocabulary.treebanks else ""
+    named = [rule_tag(tag, treebank) for tag in tags[columns.index(column)]]
+    rules = vocabulary.script_of_rule
+    return [script_by_rule(rules, form, tag) for form, tag in zip(sentence.forms, named, strict=True)]
 
 
 def inputs_of(

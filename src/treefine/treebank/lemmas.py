@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import SequenceMatcher
 from functools import lru_cache
 
@@ -88,59 +88,47 @@ def case_of(form: str) -> int:
     return 4 if n_upper == len(letters) else 5
 
 
-class LemmaRules:
-    """Lemma scripts by a word's tag and its ending, or its whole form. The longest ending that is known decides."""
+def learned_rules(counted: Mapping[tuple[str, str, str], int], *, fewest: int = 1) -> tuple[str, ...]:
+    """Return the rules for the scripts of words by their tag and ending, or their whole form, one per line.
 
-    def __init__(self, rules: Mapping[str, str]) -> None:
-        self._rules = rules
+    `counted` has the number of words with this form, tag and script. A line has a tag, a case and an ending (or ^ and a
+    form), and a script, with tabs between them. Rare endings and forms, and those that others imply, have no rules.
+    """
+    scripts: dict[str, Counter[str]] = {}
+    for (form, tag, script), number in counted.items():
+        for key in _keys(form, tag):
+            scripts.setdefault(key, Counter())[script] += number
+    scripts = {key: each for key, each in scripts.items() if each.total() >= fewest}
+    best = {key: max(each, key=lambda script: (each[script], script)) for key, each in scripts.items()}
+    rules: dict[str, str] = {}
+    for form, tag, _ in sorted(counted, key=lambda each: (each[1], each[0])):
+        shorter = None
+        for key in reversed(list(_keys(form, tag))):  # from the shortest ending to the whole form
+            if key in best and shorter != best[key]:
+                rules[key] = best[key]
+            shorter = rules.get(key, shorter)
+    for form, tag, _ in counted:
+        whole = next(_keys(form, tag))
+        if whole in best and script_by_rule(rules, form, tag) != best[whole]:
+            rules[whole] = best[whole]
+    return tuple(f"{key}\t{script}" for key, script in sorted(rules.items()))
 
-    @classmethod
-    def of(cls, counted: Mapping[tuple[str, str, str], int], *, fewest: int = 1) -> LemmaRules:
-        """Learn rules from the counts of forms with their tag and script; leave out rare and implied ones."""
-        scripts: dict[str, Counter[str]] = {}
-        for (form, tag, script), number in counted.items():
-            for key in _keys(form, tag):
-                scripts.setdefault(key, Counter())[script] += number
-        scripts = {key: each for key, each in scripts.items() if each.total() >= fewest}
-        best = {key: max(each, key=lambda script: (each[script], script)) for key, each in scripts.items()}
-        rules: dict[str, str] = {}
-        for form, tag, _ in sorted(counted, key=lambda each: (each[1], each[0])):
-            shorter = None
-            for key in reversed(list(_keys(form, tag))):  # from the shortest ending to the whole form
-                if key in best and shorter != best[key]:
-                    rules[key] = best[key]
-                shorter = rules.get(key, shorter)
-        found = cls(rules)
-        for form, tag, _ in counted:
-            whole = next(_keys(form, tag))
-            if whole in best and found.script(form, tag) != best[whole]:
-                rules[whole] = best[whole]
-        return found
 
-    @classmethod
-    def read(cls, lines: Iterable[str]) -> LemmaRules:
-        """Read rules from the lines that `lines` returns."""
-        return cls({key: script for key, _, script in (line.rpartition("\t") for line in lines)})
+def script_by_rule(rules: Mapping[str, str], form: str, tag: str) -> str | None:
+    """Return the script for a form with this tag by its longest ending that is known, or None if no rule fits.
 
-    def lines(self) -> tuple[str, ...]:
-        """Return one line per rule: the tag, the case and ending or ^ and the form, and the script, between tabs."""
-        return tuple(f"{key}\t{script}" for key, script in sorted(self._rules.items()))
+    If the lemma is in lower case anyway, a longer ending that is known only in lower case decides.
+    """
+    place, script = _longest(rules, form, tag)
+    if script is None or not script.startswith(_LOWER) or form == form.lower():
+        return script
+    in_lower_case, other = _longest(rules, form.lower(), tag)
+    return other if other is not None and other.startswith(_LOWER) and in_lower_case < place else script
 
-    def script(self, form: str, tag: str) -> str | None:
-        """Return the script for a form with this tag, or None if no rule fits.
 
-        If the lemma is in lower case anyway, a longer ending that is known only in lower case decides.
-        """
-        place, script = self._longest(form, tag)
-        if script is None or not script.startswith(_LOWER) or form == form.lower():
-            return script
-        in_lower_case, other = self._longest(form.lower(), tag)
-        return other if other is not None and other.startswith(_LOWER) and in_lower_case < place else script
-
-    def _longest(self, form: str, tag: str) -> tuple[int, str | None]:
-        """Return the script of the first rule that fits, and its place among the keys of the form."""
-        found = ((place, self._rules.get(key)) for place, key in enumerate(_keys(form, tag)))
-        return next((each for each in found if each[1] is not None), (0, None))
+def _longest(rules: Mapping[str, str], form: str, tag: str) -> tuple[int, str | None]:
+    """Return the script of the first rule that fits, and its place among the keys of the form."""
+    return next(((place, rules[key]) for place, key in enumerate(_keys(form, tag)) if key in rules), (0, None))
 
 
 def _keys(form: str, tag: str) -> Iterator[str]:
