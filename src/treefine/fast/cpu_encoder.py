@@ -45,32 +45,22 @@ class FlatEncoder(TransformerEncoder):
         if torch.is_grad_enabled() or self.dropout.training:
             hint = "Call it under torch.no_grad() and in eval mode; train with the model itself."
             raise ModelError("This encoder is only for parsing and cannot be trained.", hint=hint)
-        with torch.autocast("cpu", enabled=False):  # even if the caller enabled it
-            return self._encoded(inputs, tags, graphs, rows_at_once)
-
-    def _encoded(
-        self,
-        inputs: PieceInputs,
-        tags: Int[Tensor, "batch word column"] | None,
-        graphs: Graphs | None,
-        rows_at_once: int | None,
-    ) -> Float[Tensor, "batch word width"]:
         relations = self.relate(inputs, graphs)
         encoded, starts, n_pieces = [], torch.zeros(inputs.n_rows, dtype=torch.long), 0
-        for chunk in inputs.row_chunks(rows_at_once):
-            rows = FlatRows.of(inputs, chunk)
-            words = rows.take(inputs.words)
-            piece_tags = None
-            if tags is not None:
-                piece_tags = tags[inputs.sentences[rows.rows], words.clamp(min=0)] * (words > 0)[:, None]
-            x = self.embed(rows.take(inputs.pieces), words, rows.places, piece_tags)
-            biases = [self.bias(inputs.is_piece[block.rows, : block.length], x.dtype) for block in rows.blocks]
-            attend = FlatAttention(rows, biases, relations)
-            for layer in self.layers:
-                x = layer(x, attend)
-            encoded.append(x)
-            starts[chunk] = rows.starts[chunk] + n_pieces
-            n_pieces += len(x)
+        with torch.autocast("cpu", enabled=False):  # even if the caller enabled it
+            for chunk in inputs.row_chunks(rows_at_once):
+                rows = FlatRows.of(inputs, chunk)
+                words, piece_tags = rows.take(inputs.words), None
+                if tags is not None:
+                    piece_tags = tags[inputs.sentences[rows.rows], words.clamp(min=0)] * (words > 0)[:, None]
+                x = self.embed(rows.take(inputs.pieces), words, rows.places, piece_tags)
+                biases = [self.bias(inputs.is_piece[block.rows, : block.length], x.dtype) for block in rows.blocks]
+                attend = FlatAttention(rows, biases, relations)
+                for layer in self.layers:
+                    x = layer(x, attend)
+                encoded.append(x)
+                starts[chunk] = rows.starts[chunk] + n_pieces
+                n_pieces += len(x)
         return torch.cat(encoded)[starts[inputs.word_rows] + inputs.word_pieces]
 
 
@@ -81,19 +71,10 @@ class Block(NamedTuple):
     start: int  # their first piece
     length: int  # of each row, padding included
 
-    @property
-    def n_rows(self) -> int:
-        """The number of rows."""
-        return len(self.rows)
-
-    @property
-    def stop(self) -> int:
-        """The end of its pieces."""
-        return self.start + self.n_rows * self.length
-
     def of(self, x: Float[Tensor, "piece attn width"]) -> Float[Tensor, "row attn place width"]:
         """Return the pieces of the block as rows."""
-        return x[self.start : self.stop].view(self.n_rows, self.length, *x.shape[1:]).transpose(1, 2)
+        shape = (len(self.rows), self.length, *x.shape[1:])
+        return x[self.start : self.start + len(self.rows) * self.length].view(shape).transpose(1, 2)
 
 
 @dataclass(frozen=True)
@@ -131,10 +112,6 @@ class FlatRows:
         """Return the values of the pieces from a padded tensor."""
         return padded.flatten()[self.index]
 
-    def __len__(self) -> int:
-        """Return the number of pieces."""
-        return len(self.index)
-
 
 class FlatAttention:
     """Attention within rows laid end to end: torch's attention, block by block, with corrections for the arcs."""
@@ -147,7 +124,7 @@ class FlatAttention:
         above, self.up, self.down = (rows.take(each) for each in (relations.above, relations.up, relations.down))
         self.above = rows.starts[rows.rows] + above  # an index among all pieces
         self.has_graph = relations.has_graph[rows.rows].float()[:, None, None]  # [piece, 1, 1]
-        lengths = np.repeat([each.length for each in rows.blocks], [each.n_rows for each in rows.blocks])
+        lengths = np.repeat([each.length for each in rows.blocks], [len(each.rows) for each in rows.blocks])
         before = np.repeat(np.cumsum(lengths**2) - lengths**2, lengths)  # the cells of earlier rows
         first, length = torch.from_numpy(before), torch.from_numpy(np.repeat(lengths, lengths))
         # The cell of each piece as query with the piece above it, then that of the reverse, in the bias of all pairs.
@@ -221,8 +198,8 @@ class FlatAttention:
         attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
         found, sums, first = [], [], 0
         for block in self.rows.blocks:
-            last = first + block.n_rows * block.length**2
-            mask = shares[:, first:last].view(-1, block.n_rows, block.length, block.length).transpose(0, 1)
+            last = first + len(block.rows) * block.length**2
+            mask = shares[:, first:last].view(-1, len(block.rows), block.length, block.length).transpose(0, 1)
             attended, log_sums = attention(block.of(query), block.of(key), block.of(value), attn_mask=mask)
             found.append(attended.transpose(1, 2))
             sums.append(log_sums.transpose(1, 2))

@@ -92,7 +92,7 @@ def filled(
     replaces_tags: bool = False,
 ) -> Iterator[Sentence]:
     """Yield the sentences with their trees and, if the model predicts them, tags (`with_parse`)."""
-    heads, labels = trees.heads.tolist(), _named(trees.labels, vocabulary.labels)
+    heads, labels = trees.heads.tolist(), [vocabulary.labels[each] for each in trees.labels.tolist()]
     columns = tags.columns
     tag_ids = [] if trees.tags is None else (trees.tags[:, : len(columns)].T - 1).tolist()
     start = 0
@@ -102,7 +102,3 @@ def filled(
         names = tag_names(vocabulary, columns, [ids[words] for ids in tag_ids], sentence) if tag_ids else []
         yield with_parse(sentence, arcs, columns, names, replaces_tags=replaces_tags, kept=tags.given)
         start = words.stop
-
-
-def _named(ids: np.ndarray, names: Sequence[str]) -> list[str]:
-    return [names[each] for each in ids.tolist()]

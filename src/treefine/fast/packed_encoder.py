@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
@@ -151,19 +151,30 @@ class PackedEncoder(nn.Module):
         relations, piece_tags = self.encoder.relate(inputs, graphs), inputs.piece_tags(tags, slice(None))
         encoded = torch.zeros((inputs.pieces.numel(), self.width), device=inputs.pieces.device)
         for room, rows in fitted_rows(inputs.row_lengths, self.rooms):
-            laid = LaidRows.of(inputs, rows, room)
+            row_lengths = np.array([inputs.row_lengths[row] for row in rows])
+            row_starts = np.cumsum(row_lengths) - row_lengths
+            in_row = np.arange(row_lengths.sum()) - np.repeat(row_starts, row_lengths)
+            in_batch = np.repeat(rows, row_lengths) * inputs.pieces.shape[1] + in_row
+            arrays = (in_batch, in_row, row_starts, row_lengths, np.array(rows))
+            index, places, starts, lengths, chosen = (torch.from_numpy(each).to(encoded.device) for each in arrays)
+            starts, lengths = (_extended(each, room.sentences) for each in (starts, lengths))
+
+            def take(padded: Tensor, unused: int = 0) -> Tensor:
+                """Return the values of the buffer's pieces from a tensor [row, piece, …]."""
+                return _extended(padded.flatten(0, 1)[index], room.pieces, unused)  # noqa: B023 - called in this round
+
             of_buffer = None
             if relations is not None:
-                above, up, down = (laid.take(each) for each in (relations.above, relations.up, relations.down))
-                of_buffer = Relations(above, up, down, laid.take_rows(relations.has_graph))
+                above, up, down = (take(each) for each in (relations.above, relations.up, relations.down))
+                of_buffer = Relations(above, up, down, _extended(relations.has_graph[chosen], room.sentences))
             x = self.encode(
-                laid.take(inputs.pieces),
-                laid.take(inputs.words, unused=-1),
-                laid.places,
-                None if piece_tags is None else laid.take(piece_tags),
-                FusedAttention(self._rows(laid.starts, laid.lengths, room), of_buffer),
+                take(inputs.pieces),
+                take(inputs.words, -1),
+                _extended(places, room.pieces),
+                None if piece_tags is None else take(piece_tags),
+                FusedAttention(self._rows(starts, lengths, room), of_buffer),
             )
-            encoded[laid.index] = x[: len(laid.index)].float()
+            encoded[index] = x[: len(index)].float()
         return encoded.view(inputs.n_rows, inputs.pieces.shape[1], -1)[inputs.word_rows, inputs.word_pieces]
 
     def of_buffer(self, inputs: PackedInputs, room: Room) -> Float[Tensor, "word width"]:
@@ -201,46 +212,9 @@ class PackedEncoder(nn.Module):
         return x
 
 
-@dataclass(frozen=True)
-class LaidRows:
-    """Some rows of a batch, laid end to end in a buffer; the rest of the buffer is unused."""
-
-    room: Room
-    rows: Int[Tensor, " row"]  # their numbers in the batch
-    index: Int[Tensor, " used"]  # the index of each of their pieces in the padded batch
-    places: Int[Tensor, " piece"]  # of each piece in its row
-    starts: Int[Tensor, " sentence"]  # the first piece of each row …
-    lengths: Int[Tensor, " sentence"]  # … and its number of pieces
-
-    @classmethod
-    def of(cls, inputs: PieceInputs, rows: Sequence[int], room: Room) -> LaidRows:
-        """Lay some rows end to end in a buffer with enough room."""
-        lengths = np.array([inputs.row_lengths[row] for row in rows])
-        starts = np.cumsum(lengths) - lengths
-        places = np.arange(lengths.sum()) - np.repeat(starts, lengths)
-        index = np.repeat(rows, lengths) * inputs.pieces.shape[1] + places
-
-        def on_device(values: np.ndarray, size: int) -> Tensor:
-            return torch.from_numpy(np.pad(values, (0, size - len(values)))).to(inputs.pieces.device)
-
-        return cls(
-            room,
-            on_device(np.array(rows), len(rows)),
-            on_device(index, len(index)),
-            on_device(places, room.pieces),
-            on_device(starts, room.sentences),
-            on_device(lengths, room.sentences),
-        )
-
-    def take(self, padded: Tensor, *, unused: int = 0) -> Tensor:
-        """Return the values of the buffer's pieces from a tensor [row, piece, …]; unused places get `unused`."""
-        used = padded.flatten(0, 1)[self.index]
-        return torch.cat([used, used.new_full((self.room.pieces - len(used), *used.shape[1:]), unused)])
-
-    def take_rows(self, of_rows: Bool[Tensor, " row"]) -> Bool[Tensor, " sentence"]:
-        """Return the values of the buffer's rows from a tensor with one value per row of the batch."""
-        used = of_rows[self.rows]
-        return torch.cat([used, used.new_zeros(self.room.sentences - len(used))])
+def _extended(values: Tensor, size: int, unused: int = 0) -> Tensor:
+    """Return the values, followed by `unused` in the places up to a size."""
+    return torch.cat([values, values.new_full((size - len(values), *values.shape[1:]), unused)])
 
 
 def fitted_rows(lengths: Sequence[int], rooms: Sequence[Room]) -> Iterator[tuple[Room, list[int]]]:

@@ -43,24 +43,21 @@ class RecomputingLayer(Layer):
         if not self.dropout.training:
             return super().forward(x, attend)
         x = self.attention_norm(x + self.dropout(self.attention(x, attend)))
-        outer = linear_of_activation(self.outer, self.activation, self.inner(x))
+        inner, outer = self.inner(x), self.outer
+        outer = LinearOfActivation.apply(inner, outer.weight, outer.bias, self.activation)  # type: ignore[no-untyped-call]
         output: Tensor = self.outer_norm(x + self.dropout(outer))
         return output
 
 
-def linear_of_activation(
-    linear: nn.Linear, activation: Activation, x: Float[Tensor, "*place input"]
-) -> Float[Tensor, "*place output"]:
-    """Return `linear(activation(x))`, storing only `x` for the backward pass."""
-    output: Tensor = _LinearOfActivation.apply(x, linear.weight, linear.bias, activation)  # type: ignore[no-untyped-call]
-    return output
+class LinearOfActivation(torch.autograd.Function):
+    """`linear(activation(x))`, which stores only `x` for the backward pass.
 
-
-class _LinearOfActivation(torch.autograd.Function):
-    """`linear_of_activation` with its gradients; weights are cast to the dtype of `x`, as autocast does."""
+    Weights are cast to the dtype of `x`, as autocast does.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
+        """Return the output."""
         rounded = weight.to(x.dtype)
         ctx.save_for_backward(x, rounded)
         ctx.activation, ctx.dtype = activation, weight.dtype
@@ -68,6 +65,7 @@ class _LinearOfActivation(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        """Return the gradients of input, weight and bias."""
         x, weight = ctx.saved_tensors
         grad = grads[0].to(x.dtype)
         x = x.detach().requires_grad_()
