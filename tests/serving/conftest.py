@@ -3,6 +3,7 @@
 import importlib
 import os
 import shutil
+from contextlib import ExitStack
 
 import pytest
 
@@ -66,15 +67,11 @@ def check(faults):
 @pytest.fixture
 def new_page(browser, served):
     """Return a function that opens pages with options; after the test, check that nothing failed in them."""
-    faults, contexts = [], []
-
-    def make(**options):
-        contexts.append(browser.new_context(viewport=SIZE, **options))
-        return watched(contexts[-1].new_page(), served, faults)
-
-    yield make
-    for context in contexts:
-        context.close()
+    faults = []
+    with ExitStack() as contexts:
+        yield lambda **options: watched(
+            contexts.enter_context(browser.new_context(viewport=SIZE, **options)).new_page(), served, faults
+        )
     check(faults)
 
 

@@ -209,9 +209,11 @@ def test_an_internal_error_reveals_no_details(client, monkeypatch, caplog):
     assert client.post("/v1/parse", json=W | {"format": "conllu"}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("path", "status"), [("/", 200), ("/openapi.json", 200), ("/v1/models", 200), ("/nope", 404), ("/v1/parse", 405)]
-)
+PATHS = {"/": 200, "/page/page.js": 200, "/openapi.json": 200, "/v1/models": 200, "/v1/parse": 405}
+NO_PATHS = ("/nope", "/page/app.py", "/page/", "/page/%2e%2e/app.py")
+
+
+@pytest.mark.parametrize(("path", "status"), [*PATHS.items(), *((path, 404) for path in NO_PATHS)])
 def test_every_answer_has_the_safe_headers_and_head_is_answered_like_get(client, path, status):
     answer, head = client.get(path), client.head(path)
 

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from tests.support.tiny import tiny_parser
 from treefine.serving import batching, udpipe_api
 from treefine.serving.app import create_app
-from treefine.serving.gate import SAFE_HEADERS, Gate, add_error_handlers, static_routes
+from treefine.serving.gate import Gate, add_error_handlers
 from treefine.serving.limits import ServerLimits
 
 BODY = json.dumps({"words": [["a", "dog"]], "format": "conllu"}).encode()
@@ -128,32 +128,13 @@ def test_a_body_that_is_too_large_is_rejected_with_and_without_a_content_length(
     assert answers[0].json()["error"]["message"] == "The request is larger than 20 bytes."
 
 
-def test_static_files_are_served_with_what_comes_before_them_and_no_other_file_is(tmp_path):
-    (tmp_path / "index.html").write_text("<p>é</p>", encoding="utf-8")
-    (tmp_path / "own.js").write_text("export {};")
-    (tmp_path / "notes.txt").write_text("private")
-    app = FastAPI()
-    app.include_router(static_routes(tmp_path, prefix="/own", index="/start", before={"own.js": "// first\n"}))
-    app.add_middleware(Gate, limits=ServerLimits())
-    client = TestClient(app, base_url="http://localhost")
-
-    page, script = client.get("/start"), client.get("/own/own.js")
-    assert (page.text, script.text) == ("<p>é</p>", "// first\nexport {};")
-    assert (page.headers["content-type"], script.headers["content-type"]) == (
-        "text/html; charset=utf-8",
-        "text/javascript; charset=utf-8",
-    )
-    assert {name: page.headers[name] for name in SAFE_HEADERS} == SAFE_HEADERS
-    assert [client.get(path).status_code for path in ("/own/notes.txt", "/own/", "/own/%2e%2e/own.js")] == [404] * 3
-
-
 # An app below an ASGI server
 
 
-async def answer_to(app, path, content_type, *messages, length=0, method="POST", query=b""):
+async def answer_to(app, path, content_type, *messages, length=0):
     """Send the messages of a client to the app, and return the start of the answer, or None without an answer."""
     headers = [(b"host", b"localhost"), (b"content-type", content_type), (b"content-length", b"%d" % length)]
-    scope = {"type": "http", "method": method, "path": path, "query_string": query, "headers": headers}
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
     waiting, sent = iter(messages), []
 
     async def receive():
@@ -224,20 +205,14 @@ def test_a_client_that_disconnects_while_sending_gets_no_answer():
     assert asyncio.run(status_of(app, "/process", FORM, part(b"data=a", has_more=True), GONE)) is None
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_request_that_has_arrived_may_take_longer_than_receiving(held_parser, method):
+def test_a_request_that_has_arrived_may_take_longer_than_receiving(held_parser):
     parser, held = held_parser
     app = create_app({"tiny": parser}, limits=ServerLimits(receive=0.01, gather=0))
-    query = b"input=horizontal&parser&data=a%20dog"
 
     async def run():
         async with app.router.lifespan_context(app):
-            asking = asyncio.ensure_future(
-                status_of(app, "/process", b"", part(b"", has_more=False), method=method, query=query)
-            )
-            await asyncio.sleep(0.05)
-            held.set()
-            return await asking
+            threading.Timer(0.05, held.set).start()
+            return await status_of(app, "/v1/parse", JSON, part(BODY, has_more=False))
 
     assert asyncio.run(run()) == 200
 
