@@ -1,17 +1,36 @@
-"""The treebanks of a recipe are checked before training starts."""
+"""Reading treebanks, what they decide in a recipe, and the initial graphs of an epoch."""
 
-import hashlib
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tiny import sample
+from tests.support.generated import LABELS, random_heads
+from tests.support.tiny import sample, tiny_model
+from tests.support.tiny_learner import accuracy_of, blank, learn, learner_of, without_dropout
+from treefine.config import COLUMNS, RelationSettings, TagSettings
 from treefine.errors import ConfigError
-from treefine.training.data import fold_ranges, load_data
-from treefine.training.recipe import TreebankSettings
-from treefine.treebank.conllu import write_treebank
+from treefine.model.vocabulary import Vocabulary
+from treefine.training.data import Data, TrainingGraphs, completed, drawn_order, load_data, noised
+from treefine.training.new_model import main_treebanks
+from treefine.training.recipe import (
+    CardSettings,
+    InitialSettings,
+    MixedSettings,
+    OptimiserSettings,
+    PretrainedSettings,
+    Recipe,
+    RefineSettings,
+    SegmenterTraining,
+    TagTraining,
+    TreebankSettings,
+)
+from treefine.treebank.conllu import CONLLX, convert, write_treebank
+from treefine.treebank.graph import Arcs
 
 ROW = "{}\t{}\t_\tNOUN\t_\t_\t{}\t{}\t_\t_\n"
 TREE = ROW.format(1, "a", 2, "det") + ROW.format(2, "b", 0, "root") + "\n"
@@ -32,15 +51,6 @@ def faults_of(settings):
     return str(caught.value).splitlines()
 
 
-def test_sentences_are_read_from_all_files_in_order(files):
-    Path("more.conllu").write_text(TREE)
-
-    data = load_data(TreebankSettings(("train.conllu", "more.conllu"), ("dev.conllu",)))
-
-    assert [each.forms for each in data.train] == [*(each.forms for each in sample(12)), ("a", "b")]
-    assert [each.forms for each in data.dev] == [each.forms for each in sample(20)[12:]]
-
-
 def test_a_sample_of_the_training_set_is_evenly_spaced_over_all_files(files):
     Path("more.conllu").write_text(TREE * 12)
 
@@ -48,17 +58,6 @@ def test_a_sample_of_the_training_set_is_evenly_spaced_over_all_files(files):
 
     assert [each.forms for each in data.train] == [*(each.forms for each in sample(12)[::2]), *[("a", "b")] * 6]
     assert len(data.dev) == 8
-
-
-def test_checksums_are_keyed_by_the_path_in_the_recipe(files, monkeypatch, tmp_path):
-    monkeypatch.setenv("BANKS", str(tmp_path))
-
-    data = load_data(TreebankSettings(("$BANKS/train.conllu",), ("dev.conllu",)))
-
-    assert data.checksums == {
-        name: hashlib.sha256(Path(name.removeprefix("$BANKS/")).read_bytes()).hexdigest()
-        for name in ("$BANKS/train.conllu", "dev.conllu")
-    }
 
 
 def test_every_faulty_file_is_reported(files):
@@ -83,10 +82,9 @@ def test_several_roots_are_a_fault_only_in_ud(files):
     assert load_data(TreebankSettings(files.train, files.dev, rule="conllx")).dev
 
 
-@pytest.mark.parametrize(("count", "shown"), [(1, "1 sentence"), (3, "3 sentences"), (9, "9 sentences")])
-def test_too_few_sentences_are_reported_and_ten_are_enough(files, count, shown):
-    write_treebank(sample(count), "train.conllu")
-    assert faults_of(files) == [f"train.conllu: {shown} to train on, but at least 10 are needed."]
+def test_too_few_sentences_are_reported_and_ten_are_enough(files):
+    write_treebank(sample(9), "train.conllu")
+    assert faults_of(files) == ["train.conllu: 9 sentences to train on, but at least 10 are needed."]
 
     write_treebank(sample(10), "train.conllu")
     assert len(load_data(files).train) == 10
@@ -95,10 +93,8 @@ def test_too_few_sentences_are_reported_and_ten_are_enough(files, count, shown):
 @pytest.mark.parametrize(
     ("rule", "train", "dev", "named"),
     [
-        ("conll18", ["det"], ["vocative", "vocative"], "vocative (2)"),
         ("conll18", ["det"], ["det:x", "vocative:y"], "vocative (1)"),  # UD compares labels without subtypes
         ("conllx", ["det"], ["det:x", "vocative:y"], "det:x (1), vocative:y (1)"),
-        ("conll18", ["det:poss"], ["det"], None),
         ("conll18", ["det"], [f"x{n}" for n in range(7)], "x0 (1), x1 (1), x2 (1), x3 (1), x4 (1) and 2 more"),
     ],
 )
@@ -109,13 +105,215 @@ def test_labels_that_occur_only_in_dev_are_a_warning(files, rule, train, dev, na
     warnings = load_data(TreebankSettings(files.train, files.dev, rule=rule)).warnings
 
     begin = "dev.conllu: These labels are not in the training set, so they cannot be predicted: "
-    assert warnings == (() if named is None else (f"{begin}{named}.",))
+    assert warnings == (f"{begin}{named}.",)
 
 
-@given(n_sentences=st.integers(0, 500), folds=st.integers(1, 60))
-def test_folds_are_a_partition_into_ranges_of_nearly_equal_length(n_sentences, folds):
-    found = fold_ranges(n_sentences, folds)
+SENTENCES = tuple(sample(20))
+TREEBANK = TreebankSettings("train.conllu", "dev.conllu")
+SYNTR = Recipe(TREEBANK, PretrainedSettings("encoder"), RelationSettings("none"))
 
-    assert len(found) == folds
-    assert [number for block in found for number in block] == list(range(n_sentences))
-    assert max(map(len, found)) - min(map(len, found)) <= 1
+
+def data_of(sentences=SENTENCES):
+    return Data(sentences, sentences, {})
+
+
+def blanked_columns(*columns):
+    return tuple(each.with_tags(**{column: ["_"] * len(each) for column in columns}) for each in SENTENCES)
+
+
+@pytest.mark.parametrize(
+    ("tags", "blanked", "source", "columns"),
+    [
+        (TagTraining(), (), "predicted", COLUMNS),
+        (TagTraining(), ("xpos",), "predicted", ("upos", "feats", "lemma")),
+        (TagTraining(), COLUMNS, "none", ()),
+        (TagTraining("given"), (), "given", ("upos",)),
+        (TagTraining("predicted"), ("upos", "lemma"), "predicted", ("xpos", "feats")),
+    ],
+)
+def test_the_model_predicts_the_tags_that_the_treebank_has(tags, blanked, source, columns):
+    found = completed(replace(SYNTR, tags=tags), data_of(blanked_columns(*blanked))).tags
+
+    assert (found.source, found.columns) == (source, columns)
+
+
+def without_text():
+    return tuple(replace(each, comments=()).with_misc(["_"] * len(each)) for each in SENTENCES)
+
+
+@pytest.mark.parametrize(
+    ("train", "sentences", "is_main", "is_trained"),
+    [
+        ("auto", SENTENCES, True, "always"),
+        ("auto", SENTENCES, False, "never"),
+        ("auto", without_text(), True, "never"),
+        ("auto", tuple(convert(each, CONLLX) for each in SENTENCES), True, "never"),
+    ],
+    ids=["text", "of an initial parser", "no text", "CoNLL-X"],
+)
+def test_a_segmenter_is_trained_if_the_treebank_has_text(train, sentences, is_main, is_trained):
+    recipe = replace(SYNTR, segmenter=SegmenterTraining(train))
+
+    assert completed(recipe, data_of(sentences), is_main=is_main).segmenter.train == is_trained
+
+
+@pytest.mark.parametrize(
+    ("paths", "language", "treebank"),
+    [
+        (["UD_English-EWT/en_ewt-ud-train.conllu"], ("en",), "UD English EWT"),
+        (["UD_Welsh-CCG/train.conllu.xz"], (), "UD Welsh CCG"),
+        (["x/en_ewt-ud-train.conllu", "x/en_gum-ud-train.conllu"], ("en",), "en_ewt, en_gum"),
+        (["a/fro_x-ud-train.conllu", "mine.conllu"], ("fro",), "fro_x"),
+        (["my_texts.conllu", "my_data/train.conllu", "no_gold/no_train.conllu"], (), ""),
+    ],
+)
+def test_language_and_treebank_come_from_the_names_of_the_files(paths, language, treebank):
+    recipe = replace(SYNTR, treebank=TreebankSettings(tuple(paths), "dev.conllu"))
+
+    assert completed(recipe, data_of()).card == CardSettings(language, treebank)
+    own = CardSettings(("grc",), "Mine", "CC0")
+    assert completed(replace(recipe, card=own), data_of()).card == own
+
+
+SIX = [each for each in sample() if 3 < len(each) < 10][:6]
+
+
+def in_treebank(code, sentences, **labels):
+    """Return the sentences as those of a treebank that calls some labels differently."""
+    renamed = [
+        each.with_arcs(each.arcs._replace(labels=tuple(labels.get(name, name) for name in each.labels)))
+        for each in sentences
+    ]
+    return [replace(each, treebank=code) for each in renamed]
+
+
+def test_a_lower_balance_draws_small_treebanks_more_often_and_keeps_the_number_of_words():
+    codes, sizes = ["small"] * 10 + ["large"] * 90, [10] * 100
+
+    order = drawn_order(codes, sizes, 0.5, np.random.default_rng(1))
+
+    counts = Counter(codes[each] for each in order)
+    assert counts == {"small": 25, "large": 75}
+    assert set(range(10)) <= set(order)
+    assert max(Counter(each for each in order if codes[each] == "small").values()) <= 3
+
+
+def test_sentences_have_the_codes_of_their_treebanks_and_the_main_one_must_be_among_them(tmp_path):
+    path = tmp_path / "sv_one" / "train.conllu"
+    path.parent.mkdir()
+    write_treebank(sample(12), path)
+
+    data = load_data(TreebankSettings((str(path),), (str(path),), by_treebank=True, dev_sentences=4))
+
+    assert len(data.dev) == 4
+    assert {each.treebank for each in (*data.train, *data.dev)} == {"sv_one"}
+    with pytest.raises(ConfigError, match=r"\[treebank\] main names sv_on, which is not in train\."):
+        load_data(TreebankSettings((str(path),), (str(path),), by_treebank=True, main=("sv_on",)))
+
+
+def test_the_largest_treebank_stands_for_its_language_unless_another_is_chosen():
+    sentences = [
+        *in_treebank("fr_large", SIX),
+        *in_treebank("fr_small", SIX[:1]),
+        *in_treebank("de_one", SIX[:1]),
+    ]
+
+    assert main_treebanks(sentences, ()) == ("de_one", "fr_large")
+    assert main_treebanks(sentences, ("fr_small",)) == ("de_one", "fr_small")
+
+
+def test_a_model_learns_the_habits_of_each_treebank():
+    one, other = in_treebank("xx_one", SIX), in_treebank("xx_other", SIX, nsubj="obj", det="amod")
+    model = without_dropout(
+        tiny_model(
+            relations=RelationSettings("none"), tags=TagSettings("none"), treebanks=("xx_one", "xx_other"), scale=0.5
+        )
+    )
+    optimiser = OptimiserSettings(learning_rate=0.01, encoder_learning_rate=0.003, warmup=0.1)
+    learner = learner_of(model, [*one, *other], refine=RefineSettings(1), optimiser=optimiser)
+    learner.recipe = replace(learner.recipe, treebank=replace(learner.recipe.treebank, unnamed=0.0))
+
+    learn(learner, epochs=60)
+
+    for sentences in (one, other):
+        assert accuracy_of(learner, sentences, blank(sentences)).las > 0.9
+
+
+def test_rare_features_and_lemma_scripts_are_left_out_and_rules_are_those_of_each_language():
+    sentences = in_treebank("de_one", sample(40))
+
+    every, some = (Vocabulary.of_treebank(sentences, fewest=fewest) for fewest in (1, 4))
+
+    assert set(some.feats) < set(every.feats)
+    assert set(some.lemma) < set(every.lemma)
+    assert some.treebanks == ("de_one",)
+    assert all(rule.startswith("de ") for rule in some.lemma_rules)
+
+
+MANY = sample() * 10  # 600
+GOLD_ARCS = [sentence.arcs for sentence in MANY]
+BLANK = [Arcs((None,) * len(each), ("_",) * len(each)) for each in MANY]
+PARSES = [Arcs(tuple((head or 0) and 1 for head in gold.heads), gold.labels) for gold in GOLD_ARCS]  # all under word 1
+PARSER = {"parser": "files", "train": "a", "dev": "b"}
+
+
+def draw_graphs(settings, *seed, parses=PARSES):
+    return TrainingGraphs(MANY, parses, settings).draw(np.random.default_rng(seed))
+
+
+def test_without_shares_all_initial_graphs_are_the_parses_or_empty():
+    assert draw_graphs(InitialSettings(**PARSER), 1) == PARSES
+    assert draw_graphs(InitialSettings(), 1, parses=None) == BLANK
+
+
+SOURCES = {name: [Arcs(each.heads, (name,) * len(each.heads)) for each in GOLD_ARCS] for name in ("a", "b", "c")}
+
+
+def draw_mixed(shares, *seed, **others):
+    """Return the graphs of a mix, and the source of each graph; "" is the main parser."""
+    settings = InitialSettings(
+        **PARSER, **others, mix={name: MixedSettings("x", share) for name, share in shares.items()}
+    )
+    graphs = TrainingGraphs(MANY, PARSES, settings, SOURCES).draw(np.random.default_rng(seed))
+    by_name = {"": PARSES, "empty": BLANK, **SOURCES}
+    return graphs, [
+        next((name for name, parses in by_name.items() if parses[number] == graph), "noised")
+        for number, graph in enumerate(graphs)
+    ]
+
+
+def test_sources_are_drawn_in_about_the_given_shares():
+    _, names = draw_mixed({"a": 0.3, "b": 0.1, "c": 0.2}, 1, empty_share=0.1, noised_share=0.2, noise=1.0)
+
+    asked = {"a": 180, "b": 60, "c": 120, "empty": 60, "noised": 120, "": 60}
+    assert Counter(names) == pytest.approx(asked, abs=45)  # four standard deviations of the largest
+
+
+@given(heads=st.integers(1, 6).flatmap(random_heads), rate=st.floats(0, 1), seed=st.integers(0, 99))
+def test_noised_arcs_stay_in_the_sentence_and_no_word_heads_itself(heads, rate, seed):
+    gold = Arcs(tuple(heads), tuple(LABELS[: len(heads)]))
+
+    arcs = noised(gold, rate, np.array(["det", "case"]), np.random.default_rng(seed))
+
+    assert len(arcs.heads) == len(arcs.labels) == len(heads)
+    assert all(0 <= head <= len(heads) and head != word for word, head in enumerate(arcs.heads, start=1))
+    assert all(new in (old, "det", "case") for new, old in zip(arcs.labels, gold.labels, strict=True))
+    assert all(type(head) is int for head in arcs.heads)
+    assert all(type(label) is str for label in arcs.labels)
+
+
+def all_noised(rate, labels):
+    """Return the heads and labels of many noised copies of one tree, one row per copy, and the gold heads."""
+    gold, rng = Arcs((0, *range(1, 40)), ("nsubj",) * 40), np.random.default_rng(1)
+    arcs = [noised(gold, rate, np.array(labels), rng) for _ in range(100)]
+    return np.array([each.heads for each in arcs]), np.array([each.labels for each in arcs]), np.array(gold.heads)
+
+
+@pytest.mark.parametrize("rate", [0.15, 1.0])
+def test_about_the_given_share_of_heads_and_labels_is_wrong(rate):
+    heads, labels, right = all_noised(rate, ["obj", "det"])
+
+    has_head, has_label = heads == right, labels == "nsubj"
+    assert 1 - (has_head & has_label).mean() == pytest.approx(rate, abs=0.035)
+    assert (~has_head & has_label).mean() == pytest.approx(rate / 3, abs=0.035)
+    assert (has_head & ~has_label).mean() == pytest.approx(rate / 3, abs=0.035)

@@ -162,11 +162,6 @@ def losses(model, weight, n_labelled=N_ALL):
     ]
 
 
-def test_with_weight_0_the_loss_is_that_without_teachers():
-    for _, without, distilled, _ in losses(tiny_model(tags=TAGS), 0.0):
-        torch.testing.assert_close(distilled, without, rtol=1e-6, atol=0)
-
-
 def test_the_loss_is_the_cross_entropy_with_a_mixture():
     model, n_labelled = tiny_model(tags=TAGS), 5
     for step, _, distilled, targets in losses(model, 0.25, n_labelled):

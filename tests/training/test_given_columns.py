@@ -1,12 +1,10 @@
 """`tags.given`: columns that a model always reads from its input, while it predicts the others."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from tests.support.tiny import sample, tiny_model
-from tests.support.tiny_learner import accuracy_of, blank, learn, learner_of, recipe_for, weights_of
+from tests.support.tiny_learner import accuracy_of, blank, learn, learner_of, weights_of
 from tests.support.trainings import CPU, write_recipe
 from treefine.config import COLUMNS, TagSettings
 from treefine.errors import ConfigError
@@ -14,9 +12,8 @@ from treefine.evaluation.scores import evaluate
 from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.parser import Parser
 from treefine.training.learner import step_loss
-from treefine.training.new_model import new_model
 from treefine.training.prepare import prepare
-from treefine.training.recipe import PretrainedSettings, TrainingSettings
+from treefine.training.recipe import TrainingSettings
 from treefine.training.steps import input_tags
 from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.sentence import BLANK, Sentence
@@ -115,16 +112,6 @@ def test_the_parser_reads_given_columns_keeps_all_values_and_predicts_blank_ones
         assert other.xpos == gold.xpos
 
 
-@pytest.mark.parametrize(
-    ("tags", "columns"), [(None, ("upos",)), ("predicted", ("upos",)), ("given", COLUMNS), ("none", ())]
-)
-def test_the_option_tags_says_which_columns_are_read(trained, tags, columns):
-    plan = Parser(trained.model, tags=tags, device="cpu").plan()
-
-    assert plan.read_columns == columns
-    assert plan.needed_columns == (() if tags == "none" else ("upos",))
-
-
 def test_a_sentence_without_the_given_column_is_parsed(trained):
     words = Sentence.of_words(["A", "dog", "barks"], upos=["DET", "_", "_"])
 
@@ -134,15 +121,6 @@ def test_a_sentence_without_the_given_column_is_parsed(trained):
     assert parse.upos == ("DET", "_", "_")  # the model has not learned to predict UPOS
     assert "_" not in parse.xpos
     assert parse.tag_confidences["upos"] == (1, 1, 1)
-
-
-@pytest.mark.parametrize("tags", [None, "predicted"])
-def test_refine_does_not_replace_given_columns(trained, tags):
-    refined = Parser(trained.model, device="cpu").refine(SHORT, tags=tags)
-
-    assert [each.upos for each in refined] == [each.upos for each in SHORT]
-    is_same = [each.xpos == gold.xpos for each, gold in zip(refined, SHORT, strict=True)]
-    assert all(is_same) == (tags is None)
 
 
 def test_lemma_rules_do_not_depend_on_given_tags():
@@ -168,17 +146,3 @@ def test_a_given_column_without_values_is_reported(tmp_path):
 
 
 # Whole trainings
-
-
-def test_weights_of_a_base_with_other_columns_are_matched_by_name(tmp_path):
-    base = tiny_model(tags=TagSettings("predicted", ("xpos", "upos")))
-    Parser(base, device="cpu").save(tmp_path / "base")
-    recipe = recipe_for(tiny_model(tags=READS_UPOS))
-    encoder = PretrainedSettings(fine_tune_from=str(tmp_path / "base"))
-
-    model = new_model(replace(recipe, encoder=encoder), SHORT)
-
-    assert model.settings.tags.given == ("upos",)
-    names = list(base.vocabulary.xpos)
-    rows = [names.index(name) for name in model.vocabulary.xpos]
-    assert torch.equal(model.tagger.columns["1"].weight, base.tagger.columns["0"].weight[rows])

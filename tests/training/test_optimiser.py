@@ -1,11 +1,12 @@
+from contextlib import suppress
+
 import numpy as np
 import pytest
 import torch
 
 from tests.support.tiny import sample, tiny_model, write_encoder
-from tests.support.tiny_learner import are_equal, blank, learner_of, weights_of
+from tests.support.tiny_learner import are_equal, weights_of
 from treefine.config import TagSettings
-from treefine.model.batch import Graphs
 from treefine.model.create import create_parser_model
 from treefine.model.hf_weights import load_encoder
 from treefine.training.optimiser import Optimiser, rate_factor
@@ -82,9 +83,8 @@ def test_updates_equal_a_reference_adamw(clip):
         np.testing.assert_allclose(weight.numpy(), slow.weights[name], rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("family", ["bert", "electra", "mpnet"])
-def test_pretrained_weights_use_the_encoder_learning_rate_and_the_rest_the_other(family, tmp_path):
-    write_encoder(tmp_path, family)
+def test_pretrained_weights_use_the_encoder_learning_rate_and_the_rest_the_other(tmp_path):
+    write_encoder(tmp_path, "electra")
     pretrained = {f"encoder.{name}" for name in load_encoder(tmp_path)[1]}
     model = create_parser_model(tmp_path, sample(), tags=TagSettings("predicted", ("upos", "xpos")))
 
@@ -142,72 +142,17 @@ def test_the_ema_equals_a_reference_recursion():
 
 def test_averaged_weights_are_restored_even_after_an_error():
     model = tiny_model()
-    places = [weight.data_ptr() for weight in model.parameters()]
     optimiser = Optimiser(model, OptimiserSettings(learning_rate=0.1, encoder_learning_rate=0.1, ema=0.9))
     for number in (1, 2):
         set_gradients(model, number)
         optimiser.update(0.5)
-    before, within = weights_of(model), {}
+    before = weights_of(model)
 
-    def fail():
-        with optimiser.averaged():
-            within.update(weights_of(model))
-            raise ValueError("stop")
-
-    with pytest.raises(ValueError, match="stop"):
-        fail()
+    with suppress(ValueError), optimiser.averaged():
+        within = weights_of(model)
+        raise ValueError
 
     assert are_equal(weights_of(model), before)
     assert not any(torch.equal(within[name], before[name]) for name in before)
-    assert [
-        weight.data_ptr() for weight in model.parameters()
-    ] == places  # otherwise an LSTM on a GPU warns and is slow
     with optimiser.averaged():
         assert are_equal(weights_of(model), within)
-
-
-@pytest.mark.parametrize("average", [0.0, 0.9])
-def test_updates_after_loading_a_state_are_bit_for_bit_the_same(average):
-    settings = OptimiserSettings(learning_rate=0.1, encoder_learning_rate=0.01, ema=average)
-    unused = "encoder.layers.0.attention.relations.keys"  # has no gradient when the state is saved
-    model, other = tiny_model(seed=1), tiny_model(seed=2)
-    optimiser, resumed = Optimiser(model, settings), Optimiser(other, settings)
-    for number in (1, 2):
-        set_gradients(model, number, without=[unused])
-        optimiser.update(0.1)
-    set_gradients(other, 7)
-    resumed.update(0.1)  # loading must discard this update
-
-    state = {name: each.clone() for name, each in optimiser.state().items()}
-    copy = {name: each.clone() for name, each in state.items()}
-    other.load_state_dict(model.state_dict())
-    resumed.load_state(state)
-    for each, mover in ((model, optimiser), (other, resumed)):
-        for number in (3, 4):
-            set_gradients(each, number)
-            mover.update(0.2)
-
-    assert are_equal(weights_of(model), weights_of(other))
-    assert are_equal(optimiser.state(), resumed.state())
-    assert are_equal(state, copy)  # the state of the caller is unchanged
-
-
-def test_a_weight_without_a_gradient_does_not_change():
-    """At a step from an empty graph, relation tables have no update, no decay and no optimiser state."""
-    model, sentences = tiny_model(), sample(3)
-    learner = learner_of(
-        model, sentences, optimiser=OptimiserSettings(learning_rate=0.1, encoder_learning_rate=0.1, weight_decay=0.1)
-    )
-    before = weights_of(model)
-
-    gold = Graphs.of(blank(sentences), model.vocabulary)
-    step = next(learner.steps(learner.model.batch_of(sentences), blank(sentences), learner.shown_tags(range(3)), gold))
-    step.scores.labels(step.graphs.heads.clamp(min=0)).sum().backward()
-    learner.optimiser.update(0.5)
-
-    tables = {name for name in before if ".relations." in name}
-    after = weights_of(model)
-    assert tables
-    assert all(torch.equal(after[name], before[name]) for name in tables)
-    assert not torch.equal(after["encoder.root"], before["encoder.root"])
-    assert not [name for name in learner.optimiser.state() if name.partition(".")[2] in tables]

@@ -156,16 +156,6 @@ def test_a_process_reports_the_failure_of_another_process(two):
     assert (two / "failed").read_text() == "Another process of this training has failed. See its error message."
 
 
-def test_shares_are_disjoint_and_complete(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "3")
-    shares = []
-    for rank in range(3):
-        monkeypatch.setenv("RANK", str(rank))
-        shares.append(Processes(CPU).share([7, 8, 9, 10]))
-
-    assert shares == [[7, 10], [8], [9]]
-
-
 def test_each_process_of_a_machine_has_its_own_gpu(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("RANK", "3")
@@ -174,10 +164,6 @@ def test_each_process_of_a_machine_has_its_own_gpu(monkeypatch):
     assert Processes(torch.device("cuda")).device == torch.device("cuda", 1)
     assert Processes(torch.device("cuda", 0)).device == torch.device("cuda", 0)  # the given one
     assert Processes(CPU).device == CPU
-
-
-def test_a_single_process_uses_the_given_device():
-    assert Processes(torch.device("cuda")).device == torch.device("cuda")
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,10 @@ from treefine.training.recipe import (
     PretrainedSettings,
     Recipe,
     TreebankSettings,
-    apply_changes,
     find_recipe,
     read_recipe,
     recipe_of,
     recipe_toml,
-    split_changes,
     values_of,
     write_template,
 )
@@ -166,40 +164,6 @@ toml_values = st.one_of(
 )
 
 
-@given(
-    key=st.from_regex(r"[a-z_]{1,8}(\.[a-z_]{1,8}){0,2}", fullmatch=True),
-    value=st.one_of(toml_values, st.lists(toml_values)),
-)
-def test_a_change_sets_its_key_to_any_toml_value(key, value):
-    found = {}
-
-    assert apply_changes(found, [f"{key}={shown(value)}"]) == []
-
-    for part in key.split("."):
-        found = found[part]
-    assert found == value
-
-
-@given(change=st.text())
-def test_any_change_is_applied_or_reported_on_one_line(change):
-    faults = apply_changes({}, [change])
-
-    assert not any("\n" in fault for fault in faults)
-    assert "=" in change or faults
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("models/en", "models/en"), ('"2"', "2"), ("a=b", "a=b"), ("1\nx = 2", "1\nx = 2"), ("[" * 9999, "[" * 9999)],
-)
-def test_a_value_that_is_not_toml_is_a_string(text, value):
-    values = {}
-
-    apply_changes(values, [f"training.x={text}"])
-
-    assert values == {"training": {"x": value}}
-
-
 def test_a_change_may_be_a_section_or_a_source_in_the_mix_and_the_last_one_wins(written):
     name = written(RNGTR | {"training": {"seed": 7}, "initial": {"mix": MIX}})
 
@@ -217,15 +181,6 @@ def test_a_change_replaces_the_encoder_by_a_model_to_fine_tune(written):
     assert faults_of(name, ["encoder.fine_tune_from=a", "encoder.pretrained=b"]) == [
         "run.toml: [encoder] set either pretrained (an encoder) or fine_tune_from (a treefine model or a recipe)."
     ]
-
-
-@given(st.lists(st.text(max_size=30), max_size=4))
-def test_every_change_belongs_to_one_recipe(changes):
-    of_recipe, of_initial = split_changes([*changes, "initial.folds=2", "initial.tags.source=none"])
-
-    assert len(of_recipe) + sum(map(len, of_initial.values())) == len(changes) + 2
-    assert of_initial["initial"][-1] == "tags.source=none"
-    assert of_recipe[-1] == "initial.folds=2"
 
 
 # Faults
@@ -253,14 +208,6 @@ NO_GRAPH = {"relations": {"graph": "none"}}
             ],
         ),
         (
-            {"relations": {"decided": True}},
-            ["decided arcs must be learned: set decided_share or corrected_share in [initial]."],
-        ),
-        (
-            {"initial": {"corrected_share": 0.5}, "refine": {"max_steps": 1}},
-            ["corrected_share needs a second step: set max_steps in [refine] to 2 or more."],
-        ),
-        (
             {"initial": {"empty_share": 0.6, "noised_share": 0.5, "noise": 2}},
             [
                 "[initial] empty_share and noised_share must not sum to more than 1.",
@@ -274,7 +221,6 @@ NO_GRAPH = {"relations": {"graph": "none"}}
                 '[initial] train and dev must be set if parser = "files", and only then.',
             ],
         ),
-        ({"initial": {"folds": 2}}, ['[initial] folds = 2 needs a recipe as parser, not "empty".']),
         (
             {"treebank": SYNTR["treebank"] | {"sentences": 20}, "initial": FILES},
             ['sentences must be 0 if an initial parser is "files", which parse all sentences.'],
@@ -288,30 +234,7 @@ NO_GRAPH = {"relations": {"graph": "none"}}
                 "[initial.mix.b] parser is missing.",
             ],
         ),
-        (
-            {"initial": {"mix": {"a-b": {"parser": "empty", "share": 1}}}},
-            ["[initial] a name in mix must consist of the letters a to z, digits and _."],
-        ),
-        (
-            {"optimiser": {"betas": [0.9], "ema": 1, "warmup": 1.5}},
-            [
-                "[optimiser] betas must be two numbers below 1.",
-                "[optimiser] ema = 1.0; it must be below 1.",
-                "[optimiser] warmup = 1.5; it must be at most 1.",
-            ],
-        ),
-        (
-            {"training": {"epochs": 0, "hidden": 0.1}, "optimiser": {"rate": 1}},  # two names of earlier versions
-            [
-                "[optimiser] rate is unknown.",
-                "[training] hidden is unknown.",
-            ],
-        ),
         ({"decode": {"root_label": "root"}}, ["[decode] root_label is read from the treebank; remove it."]),
-        (
-            {"tags": {"source": "given", "given": "upos"}},
-            ['[tags] given needs predicted tags: set source = "predicted", or remove given.'],
-        ),
         (
             {"tags": {"columns": ["upos", "xpos", "xpos"], "given": ["upos", "lemma"]}},
             [
@@ -323,20 +246,11 @@ NO_GRAPH = {"relations": {"graph": "none"}}
             {"teacher": {"recipes": "x.toml", "models": "x", "weight": 1.5}},
             ["[teacher] set either recipes or models.", "[teacher] weight = 1.5; it must be at most 1."],
         ),
-        ({"teacher": {"texts": "x.txt"}}, ["[teacher] texts need teachers: set recipes or models."]),
         (
             {"teacher": {"models": "x"}, "initial": {"parser": "y.toml"}},
             ["teachers start from an empty graph: remove parser and mix from [initial], or remove [teacher]."],
         ),
-        (
-            {"segmenter": {"wrapped": 0.6, "lines": 0.6, "network": {"char_width": 0}}},
-            ["[segmenter.network] char_width = 0; it must be at least 1."],
-        ),
         ({"segmenter": {"wrapped": 0.6, "lines": 0.6}}, ["[segmenter] wrapped and lines must not sum to more than 1."]),
-        (
-            {"encoder": {"pretrained": "base.toml"}},
-            ["[encoder] pretrained names a recipe; set fine_tune_from to it instead."],
-        ),
     ],
 )
 def test_faults_are_reported_with_their_section(written, section, faults):
@@ -354,32 +268,13 @@ def test_faults_of_changes_and_of_the_file_come_in_one_report(written):
     ]
 
 
-@pytest.mark.parametrize(
-    ("content", "fault"),
-    [
-        (b"x", "This is not valid TOML: Expected '=' after a key in a key/value pair (at end of document)."),
-        (b"\xff", "This is not valid TOML: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte."),
-        (b"x = " + b"[" * 9999, "This is not valid TOML: maximum recursion depth exceeded"),
-    ],
-)
-def test_a_file_that_is_not_toml_is_reported(written, content, fault):
+@pytest.mark.parametrize("content", [b"x", b"\xff", b"x = " + b"[" * 9999])
+def test_a_file_that_is_not_toml_is_reported(written, content):
     Path("run.toml").write_bytes(content)
 
-    (found,) = faults_of("run.toml")
+    (fault,) = faults_of("run.toml")
 
-    assert found.startswith(f"run.toml: {fault}")
-
-
-@given(shares=st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4, 0.5, 0.7]), max_size=10))
-def test_shares_may_sum_to_one_but_not_more(shares):
-    tenths = sum(round(10 * share) for share in shares)
-    mix = {f"source{number}": MixedSettings("empty", share) for number, share in enumerate(shares)}
-
-    if tenths > 10:
-        with pytest.raises(ValueError, match="must not sum to more than 1"):
-            InitialSettings(mix=mix)
-    else:
-        assert InitialSettings(mix=mix, noised_share=(10 - tenths) / 10).mix == mix
+    assert fault.startswith("run.toml: This is not valid TOML: ")
 
 
 sections = {each.name: get_type_hints(Recipe)[each.name] for each in fields(Recipe)}

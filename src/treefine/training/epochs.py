@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 
+import jinja2
 import torch
 
 from treefine import fast
@@ -40,8 +41,6 @@ from treefine.training.recipe import FILES, Recipe, TrainingSettings, recipe_tom
 from treefine.training.segmenter import RunningText
 from treefine.treebank.graph import Arcs
 from treefine.version import __version__
-
-_NOT_STATED = "not stated"
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,7 @@ class TrainingRun:
             model.settings = replace(model.settings, calibration=by_treebank)
         parser = parser_of(initial=initial, segmenter=self.segmenter)
         model.settings = replace(model.settings, sentence_ends=fitted_ends(parser, dev))
-        card = [*_data_and_scores(self, state.best, self._test_accuracy(model)), "", *_training_notes(self, state)]
-        parser.save(self.folder / FolderNames.model, notes="\n".join(card))
+        parser.save(self.folder / FolderNames.model, notes=_card(self, state, self._test_accuracy(model)))
 
 
 def learn(run: TrainingRun) -> Iterator[Progress]:
@@ -237,78 +235,20 @@ def _check_finite(value: float, epoch: int) -> None:
         raise TreefineError(f"In epoch {epoch}, the loss or a weight became infinite or NaN.", hint=hint)
 
 
-def _data_and_scores(run: TrainingRun, dev: Accuracy, test: Accuracy | None) -> Iterator[str]:
-    """Yield the lines of a model card on the data and the scores; a set without scores was not measured."""
-    card = run.recipe.card
-    yield from ("## Data and scores", "")
-    yield f"- Language: {', '.join(card.language) or _NOT_STATED}"
-    yield f"- Treebank: {card.treebank or _NOT_STATED}"
-    yield f"- Licence of the treebank: {card.licence or _NOT_STATED}"
-    yield ""
-    chose = ", which chose the best epoch"
-    for name, accuracy, sentences, purpose in (("dev", dev, run.data.dev, chose), ("test", test, run.data.test, "")):
-        if accuracy is None:
-            yield f"- {name}: not measured"
-            continue
-        values = {"UAS": accuracy.uas, "LAS": accuracy.las, **accuracy.tags}
-        yield f"- {name}: {_shares(values)}, on the words of {len(sentences):,} sentences{purpose}"
-    if run.segmentation:
-        yield f"- dev, segmenter on raw text: F1 of {_shares(run.segmentation)}"
-
-
-def _shares(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.2%}" for name, value in values.items())
-
-
-def _training_notes(run: TrainingRun, state: TrainingState) -> Iterator[str]:
-    """Yield the lines of a model card on the training: recipes, versions, checksums and dev scores."""
-    recipe, data, best, teachers = run.recipe, run.data, state.best, run.distillation
-    chosen = f"The best of {state.epoch} epochs is number {state.best_epoch}."
-    by_step = f"; the graphs of its steps have LAS {', '.join(f'{las:.2%}' for las in best.las_by_step)}"
-    if not state.best_epoch:
-        chosen, by_step = f"Its weights are the average of {recipe.training.weight_averaging} models.", ""
-    yield from ("## Training", "")
-    versions = f"treefine {__version__}, torch {torch.__version__} and seed {recipe.training.seed}"
-    yield f"Trained with {versions} on {len(data.train):,} sentences."
-    scores = f"UAS {best.uas:.2%} and LAS {best.las:.2%}"
-    yield f"{chosen} On {len(data.dev):,} dev sentences its trees have {scores}{by_step}."
-    yield ""
-    yield from _shown_recipe("The recipe", recipe)
-    if recipe.initial.parser == FILES:
-        yield (
-            "It was trained to refine parses from files, and contains no initial parser. Without initial parses it "
-            "starts from an empty graph. Test scores are not measured, because the files have no parses of a test set. "
-            "To refine a file of parses:"
-        )
-        yield from ("```", "treefine parse --model THIS_FOLDER --initial PARSES.conllu in.conllu -o out.conllu", "```")
-        yield ""
-    if recipe.initial.mix:
-        yield (
-            "It was trained to refine the parses of several parsers. The dev scores above are means over them. LAS of "
-            f"the dev trees from each: {_shares(best.las_from)}. Test scores, if any, are from the first. To refine "
-            "parses:"
-        )
-        yield from ("```", "treefine refine --model THIS_FOLDER PARSES.conllu -o BETTER.conllu", "```", "")
-    for name, of_parser in run.initial.recipes.items():
-        whose = f"the parser {name} in the mix" if name in recipe.initial.mix else "its initial parser"
-        yield from _shown_recipe(f"The recipe of {whose}", of_parser)
-    if teachers is not None:
-        settings = recipe.teacher
-        n_teachers = len(settings.models) or settings.members * len(settings.recipes)
-        names = ", ".join(settings.models or teachers.recipes)
-        yield f"It learned from the probabilities of {count(n_teachers, 'teacher')} ({names})."
-        if teachers.sentences:
-            texts = ", ".join(settings.texts)
-            yield f"{count(len(teachers.sentences), 'sentence')} of {texts} had no trees; the teachers parsed them."
-        yield ""
-        for name, of_teacher in teachers.recipes.items():
-            yield from _shown_recipe(f"The recipe of the teacher {name}", of_teacher)
-    checksums = data.checksums
-    if run.base is not None:
-        yield from _shown_recipe("The recipe of the model that it was fine-tuned from", run.base.recipe)
-        checksums = checksums | run.base.data.checksums
-    yield from ("SHA-256 of the files:", "```", *(f"{digest}  {path}" for path, digest in checksums.items()), "```")
-
-
-def _shown_recipe(what: str, recipe: Recipe) -> tuple[str, ...]:
-    return f"{what}:", "```toml", recipe_toml(recipe) + "```", ""
+def _card(run: TrainingRun, state: TrainingState, test: Accuracy | None) -> str:
+    """Return the part of a model card on the data, the scores and the training."""
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string(Path(__file__).with_name("card.jinja").read_text(encoding="utf-8"))
+    return template.render(
+        run=run,
+        state=state,
+        best=state.best,
+        test=test,
+        version=__version__,
+        torch_version=torch.__version__,
+        checksums=run.data.checksums | (run.base.data.checksums if run.base is not None else {}),
+        scores=lambda accuracy: {"UAS": accuracy.uas, "LAS": accuracy.las, **accuracy.tags},
+        shares=lambda values: ", ".join(f"{name} {value:.2%}" for name, value in values.items()),
+        recipe_toml=recipe_toml,
+        count=count,
+    )

@@ -43,14 +43,36 @@ _INNER_SECTIONS = "encoder|relations|tags|scorer|decode|refine|optimiser|trainin
 _INNER_CHANGE = re.compile(rf"\s*(initial(?:\.mix\.\w+)?)\.((?:{_INNER_SECTIONS})\b.*)", re.DOTALL)
 
 
-def _check(*claims: tuple[bool, str]) -> None:
-    """Raise one error with the message of every claim that does not hold."""
-    if faults := [fault for holds, fault in claims if not holds]:
-        raise ValueError(*faults)
+_LIMITS: dict[str, Callable[[float], bool]] = {
+    "at least 1": lambda value: value >= 1,
+    "at most 1": lambda value: value <= 1,
+    "below 1": lambda value: value < 1,
+    "below 0.5": lambda value: value < 0.5,
+}
+
+
+class _Checked:
+    """Settings that raise one ValueError with all their faults."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        if faults := list(self._faults()):
+            raise ValueError(*faults)
+
+    def _faults(self) -> Iterator[str]:
+        """Yield what is wrong with these settings."""
+        raise NotImplementedError
+
+    def _outside(self, limit: str, *names: str) -> Iterator[str]:
+        """Yield a fault for each of these settings that is outside a limit."""
+        for name in names:
+            if not _LIMITS[limit](value := getattr(self, name)):
+                yield f"{name} = {value}; it must be {limit}"
 
 
 @dataclass(frozen=True, slots=True)
-class TreebankSettings:
+class TreebankSettings(_Checked):
     """The treebank to train on, and the dev set that chooses the best epoch."""
 
     train: tuple[str, ...]  # a treebank file to train on, or a list of files
@@ -65,23 +87,19 @@ class TreebankSettings:
     unnamed: float = 0.1  # with by_treebank: share of the training sentences whose treebank is masked
     balance: float = 1.0  # a treebank of n words is drawn in proportion to n to this power; 1: each sentence once
 
-    def __post_init__(self) -> None:
-        files = (*self.train, *self.dev, *self.test)
-        _check(
-            (bool(self.train) and all(self.train), "train must name at least one file, without empty names"),
-            (bool(self.dev) and all(self.dev), "dev must name at least one file, without empty names"),
-            (all(self.test), "test must not have empty names"),
-            ("-" not in files, "standard input cannot be read more than once; name a file"),
-            (
-                self.format in ("", *FORMATS),
-                f"format = {json.dumps(self.format)}; choose one of {', '.join(FORMATS)}, or leave it out",
-            ),
-            *((getattr(self, name) <= 1, f"{name} must be at most 1") for name in ("unnamed", "balance")),
-        )
+    def _faults(self) -> Iterator[str]:
+        for name in ("train", "dev"):
+            if not (getattr(self, name) and all(getattr(self, name))):
+                yield f"{name} must name at least one file, without empty names"
+        if "-" in (*self.train, *self.dev, *self.test):
+            yield "standard input cannot be read more than once; name a file"
+        if self.format not in ("", *FORMATS):
+            yield f"format = {json.dumps(self.format)}; choose one of {', '.join(FORMATS)}, or leave it out"
+        yield from self._outside("at most 1", "unnamed", "balance")
 
 
 @dataclass(frozen=True, slots=True)
-class PretrainedSettings:
+class PretrainedSettings(_Checked):
     """The pretrained encoder to start from, or the trained model to fine-tune."""
 
     pretrained: str | None = None  # encoder: a folder, or a name on the hub
@@ -92,23 +110,13 @@ class PretrainedSettings:
     most_pieces: int = 0  # with pieces = "cut": largest number of the treebank's pieces; rarer ones are split; 0: all
     table_bits: Literal[4, 32] = 32  # of a number in the piece embeddings; 4: they are rounded and not trained
 
-    def __post_init__(self) -> None:
-        _check(
-            (
-                (self.pretrained is None) != (self.fine_tune_from is None),
-                "set either pretrained (an encoder) or fine_tune_from (a treefine model or a recipe)",
-            ),
-            (self.pretrained != "", "pretrained is empty; name the folder of an encoder, or its name on the hub"),
-            (self.fine_tune_from != "", "fine_tune_from is empty; name a treefine model or a recipe"),
-            (
-                self.table_bits == 32 or self.pretrained is not None,
-                "table_bits = 4 needs pretrained; a fine-tuned model keeps its own precision",
-            ),
-            (
-                not (self.pretrained or "").endswith(".toml"),
-                "pretrained names a recipe; set fine_tune_from to it instead",
-            ),
-        )
+    def _faults(self) -> Iterator[str]:
+        if bool(self.pretrained) == bool(self.fine_tune_from):
+            yield "set either pretrained (an encoder) or fine_tune_from (a treefine model or a recipe)"
+        if self.table_bits == 4 and not self.pretrained:
+            yield "table_bits = 4 needs pretrained; a fine-tuned model keeps its own precision"
+        if (self.pretrained or "").endswith(".toml"):
+            yield "pretrained names a recipe; set fine_tune_from to it instead"
 
     @property
     def start(self) -> str:
@@ -117,7 +125,7 @@ class PretrainedSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class MixedSettings:
+class MixedSettings(_Checked):
     """Another source of initial graphs, used for a share of the training sentences."""
 
     parser: str  # as in [initial]: "empty", a recipe that is trained first, a model folder, or "files"
@@ -126,13 +134,14 @@ class MixedSettings:
     train: tuple[str, ...] = ()  # as in [initial]; only for "files"
     dev: tuple[str, ...] = ()  # as in [initial]; only for "files"
 
-    def __post_init__(self) -> None:
-        claims = _source_claims(self.parser, self.folds, self.train, self.dev)
-        _check(*claims, (self.share > 0, "share = 0; it must be above 0 (or remove this source)"))
+    def _faults(self) -> Iterator[str]:
+        yield from _source_faults(self)
+        if self.share == 0:
+            yield "share = 0; it must be above 0 (or remove this source)"
 
 
 @dataclass(frozen=True, slots=True)
-class InitialSettings:
+class InitialSettings(_Checked):
     """The initial graphs G⁰ that the model learns to refine (Sec. 4)."""
 
     parser: str = EMPTY  # "empty", a recipe that is trained first, a model folder, or "files" (set train and dev)
@@ -146,21 +155,19 @@ class InitialSettings:
     corrected_share: float = 0.0  # share in which the first wrong arc is corrected after the first step
     mix: dict[str, MixedSettings] = field(default_factory=dict)  # more sources by name, each in [initial.mix.NAME]
 
-    def __post_init__(self) -> None:
+    def _faults(self) -> Iterator[str]:
+        yield from _source_faults(self)
         shares = (self.empty_share, self.noised_share, *(source.share for source in self.mix.values()))
-        among = "empty_share, noised_share and the shares in mix" if self.mix else "empty_share and noised_share"
-        odd = [name for name in self.mix if not re.fullmatch(r"[A-Za-z0-9_]+", name)]
-        _check(
-            *_source_claims(self.parser, self.folds, self.train, self.dev),
-            (round(sum(shares), 9) <= 1, f"{among} must not sum to more than 1"),  # rounded: 0.2 + 0.4 + 0.3 + 0.1 > 1
-            (self.noise <= 1, f"noise = {self.noise}; it must be at most 1"),
-            (
-                round(self.decided_share + self.corrected_share, 9) <= 1,
-                "decided_share and corrected_share must not sum to more than 1",
-            ),
-            (not odd, "a name in mix must consist of the letters a to z, digits and _"),
-            (self.name not in self.mix, f"mix.{self.name} has the name of the main parser; choose another name"),
-        )
+        if round(sum(shares), 9) > 1:  # rounded: 0.2 + 0.4 + 0.3 + 0.1 > 1
+            among = "empty_share, noised_share and the shares in mix" if self.mix else "empty_share and noised_share"
+            yield f"{among} must not sum to more than 1"
+        yield from self._outside("at most 1", "noise")
+        if round(self.decided_share + self.corrected_share, 9) > 1:
+            yield "decided_share and corrected_share must not sum to more than 1"
+        if not all(re.fullmatch(r"[A-Za-z0-9_]+", name) for name in self.mix):
+            yield "a name in mix must consist of the letters a to z, digits and _"
+        if self.name in self.mix:
+            yield f"mix.{self.name} has the name of the main parser; choose another name"
 
     @property
     def name(self) -> str:
@@ -168,22 +175,20 @@ class InitialSettings:
         return EMPTY if self.parser == EMPTY else "parser"
 
 
-def _source_claims(parser: str, folds: int, train: tuple[str, ...], dev: tuple[str, ...]) -> list[tuple[bool, str]]:
-    """Return the claims that every source of initial parses must meet, with their error messages."""
-    files = [name for name, paths in (("train", train), ("dev", dev)) if any(paths)]
-    needed = ["train", "dev"] if parser == FILES else []
-    can_fold = parser not in (EMPTY, FILES)
-    return [
-        (bool(parser), f'parser is empty; choose "{EMPTY}", "{FILES}", a recipe or a model folder'),
-        (folds != 1, "folds = 1 leaves nothing to train on; choose 0, or at least 2"),
-        (files == needed, 'train and dev must be set if parser = "files", and only then'),
-        (all((*train, *dev)), "train and dev must not have empty names"),
-        (not folds or can_fold, f'folds = {folds} needs a recipe as parser, not "{parser}"'),
-    ]
+def _source_faults(source: InitialSettings | MixedSettings) -> Iterator[str]:
+    """Yield what is wrong with a source of initial parses."""
+    if not source.parser:
+        yield f'parser is empty; choose "{EMPTY}", "{FILES}", a recipe or a model folder'
+    if source.folds == 1:
+        yield "folds = 1 leaves nothing to train on; choose 0, or at least 2"
+    if {any(source.train), any(source.dev)} != {source.parser == FILES}:
+        yield 'train and dev must be set if parser = "files", and only then'
+    if source.folds and source.parser in (EMPTY, FILES):
+        yield f'folds = {source.folds} needs a recipe as parser, not "{source.parser}"'
 
 
 @dataclass(frozen=True, slots=True)
-class TagTraining:
+class TagTraining(_Checked):
     """Part-of-speech tags (Eq. 3), features and lemmas."""
 
     source: Literal["auto", "predicted", "given", "none"] = (
@@ -198,17 +203,15 @@ class TagTraining:
     given: tuple[Column, ...] = ()  # with predicted tags: columns that are always read from the input, not predicted
     unread: tuple[Column, ...] = ()  # predicted columns that later steps do not read, which makes the model smaller
 
-    def __post_init__(self) -> None:
+    def _faults(self) -> Iterator[str]:
+        if len(set(self.columns)) < len(self.columns):
+            yield "columns lists a column twice"
         can_predict = self.source in ("auto", "predicted")
-        faults = column_faults(self.given, self.unread, self.columns, can_predict=can_predict)
-        _check(
-            (len(set(self.columns)) == len(self.columns), "columns lists a column twice"),
-            *((False, fault) for fault in faults),
-        )
+        yield from column_faults(self.given, self.unread, self.columns, can_predict=can_predict)
 
 
 @dataclass(frozen=True, slots=True)
-class RefineSettings:
+class RefineSettings(_Checked):
     """The refinement loop during training (Sec. 3.3)."""
 
     max_steps: int = 0  # T, the largest number of refinement steps; 0: 4 from an empty graph, else 3 (Sec. 6.1)
@@ -216,12 +219,12 @@ class RefineSettings:
     update: Literal["each", "sum"] = "each"  # update the weights after each step, or once for the sum of all losses
     sampled: float = 0.0  # share of the words whose head, as the next step reads it, is drawn by its probability
 
-    def __post_init__(self) -> None:
-        _check((self.sampled <= 1, f"sampled = {self.sampled}; it must be at most 1"))
+    def _faults(self) -> Iterator[str]:
+        yield from self._outside("at most 1", "sampled")
 
 
 @dataclass(frozen=True, slots=True)
-class OptimiserSettings:
+class OptimiserSettings(_Checked):
     """AdamW with linear warmup and decay to zero, and a separate learning rate for the encoder (Appendix A)."""
 
     learning_rate: float = 2e-3  # peak learning rate of the weights that are not pretrained
@@ -233,16 +236,15 @@ class OptimiserSettings:
     warmup: float = 0.01  # share of training in which the learning rates rise
     ema: float = 0.0  # decay of an exponential moving average of the weights; 0: off
 
-    def __post_init__(self) -> None:
-        _check(
-            (len(self.betas) == 2 and max(self.betas) < 1, "betas must be two numbers below 1"),
-            (self.ema < 1, f"ema = {self.ema}; it must be below 1"),
-            (self.warmup <= 1, f"warmup = {self.warmup}; it must be at most 1"),
-        )
+    def _faults(self) -> Iterator[str]:
+        if len(self.betas) != 2 or max(self.betas) >= 1:
+            yield "betas must be two numbers below 1"
+        yield from self._outside("below 1", "ema")
+        yield from self._outside("at most 1", "warmup")
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingSettings:
+class TrainingSettings(_Checked):
     """Epochs, batches, masking, weight averaging and checkpoints."""
 
     epochs: int = 200  # largest number of epochs
@@ -256,17 +258,14 @@ class TrainingSettings:
     dev_every: int = 1  # score the dev set every N epochs
     checkpoint_minutes: float = 10.0  # shortest time between two checkpoints, in minutes; 0: one after every epoch
 
-    def __post_init__(self) -> None:
-        counts = ("epochs", "batch_pieces", "weight_averaging", "dev_every")
-        _check(
-            *((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in counts),
-            (self.masking < 1, f"masking = {self.masking}; it must be below 1"),
-            (self.given_tags <= 1, f"given_tags = {self.given_tags}; it must be at most 1"),
-        )
+    def _faults(self) -> Iterator[str]:
+        yield from self._outside("at least 1", "epochs", "batch_pieces", "weight_averaging", "dev_every")
+        yield from self._outside("below 1", "masking")
+        yield from self._outside("at most 1", "given_tags")
 
 
 @dataclass(frozen=True, slots=True)
-class TeacherSettings:
+class TeacherSettings(_Checked):
     """Teachers: models, usually larger ones, whose probabilities this model learns (knowledge distillation)."""
 
     recipes: tuple[str, ...] = ()  # recipes of teachers that are trained first; files, or names of bundled recipes
@@ -276,16 +275,17 @@ class TeacherSettings:
     sentences: int = 0  # largest number of unlabelled sentences, an evenly spaced sample; 0: all
     weight: float = 0.5  # share of the teachers in what is learned from a labelled sentence; the rest is its tree
 
-    def __post_init__(self) -> None:
-        _check(
-            (not (self.recipes and self.models), "set either recipes or models"),
-            (all((*self.names, *self.texts)), "recipes, models and texts must not have empty names"),
-            (bool(self.names) or not self.texts, "texts need teachers: set recipes or models"),
-            ("-" not in self.texts, "standard input cannot be read more than once; name a file"),
-            (self.members > 0, "members = 0; it must be at least 1"),
-            (self.members == 1 or not self.models, "members is only for recipes; name more models instead"),
-            (self.weight <= 1, f"weight = {self.weight}; it must be at most 1"),
-        )
+    def _faults(self) -> Iterator[str]:
+        if self.recipes and self.models:
+            yield "set either recipes or models"
+        if self.texts and not self.names:
+            yield "texts need teachers: set recipes or models"
+        if "-" in self.texts:
+            yield "standard input cannot be read more than once; name a file"
+        yield from self._outside("at least 1", "members")
+        if self.members > 1 and self.models:
+            yield "members is only for recipes; name more models instead"
+        yield from self._outside("at most 1", "weight")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -294,7 +294,7 @@ class TeacherSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmenterTraining:
+class SegmenterTraining(_Checked):
     """The training of a segmenter for raw text. Shares are drawn again in each epoch."""
 
     train: Literal["auto", "always", "never"] = "auto"  # auto: if the treebank has text
@@ -316,16 +316,13 @@ class SegmenterTraining:
     lowered: float = 0.05  # share of the sentences in lower case
     unpointed: float = 0.05  # share of the sentences without their final punctuation mark
 
-    def __post_init__(self) -> None:
-        counts = ("texts_per_epoch", "epochs", "window", "dev_every")
-        shares = ("joined", "shuffled", "lowered", "unpointed")
-        _check(
-            *((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in counts),
-            *((getattr(self, name) <= 1, f"{name} = {getattr(self, name)}; it must be at most 1") for name in shares),
-            (self.wrapped + self.lines <= 1, "wrapped and lines must not sum to more than 1"),
-            (self.masking < 0.5, f"masking = {self.masking}; it must be below 0.5"),
-            (self.ema < 1, f"ema = {self.ema}; it must be below 1"),
-        )
+    def _faults(self) -> Iterator[str]:
+        yield from self._outside("at least 1", "texts_per_epoch", "epochs", "window", "dev_every")
+        yield from self._outside("at most 1", "joined", "shuffled", "lowered", "unpointed")
+        if self.wrapped + self.lines > 1:
+            yield "wrapped and lines must not sum to more than 1"
+        yield from self._outside("below 0.5", "masking")
+        yield from self._outside("below 1", "ema")
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +335,7 @@ class CardSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(_Checked):
     """The settings of a training run."""
 
     treebank: TreebankSettings
@@ -357,50 +354,38 @@ class Recipe:
     title: str = ""
 
     def __post_init__(self) -> None:
-        refines = self.relations.graph != "none"
-        parsers = {self.initial.parser, *(source.parser for source in self.initial.mix.values())}
         if not self.refine.max_steps:
-            max_steps = 1 if not refines else STEPS_FROM_EMPTY if self.initial.parser == EMPTY else STEPS
+            max_steps = 1 if not self.reads_graph else STEPS_FROM_EMPTY if self.initial.parser == EMPTY else STEPS
             object.__setattr__(self, "refine", replace(self.refine, max_steps=max_steps))
-        _check(
-            (
-                refines or self.refine.max_steps == 1,
-                "a model that reads no graph takes only one step: set max_steps = 1 in [refine]",
-            ),
-            (
-                refines or self.initial == InitialSettings(),
-                "a model that reads no graph has no initial parse: remove [initial]",
-            ),
-            (
-                refines or not self.relations.decided,
-                "a model that reads no graph reads no decided arcs: remove decided from [relations]",
-            ),
-            (
-                not self.relations.decided or self.initial.decided_share + self.initial.corrected_share > 0,
-                "decided arcs must be learned: set decided_share or corrected_share in [initial]",
-            ),
-            (
-                not self.initial.corrected_share or self.refine.max_steps > 1,
-                "corrected_share needs a second step: set max_steps in [refine] to 2 or more",
-            ),
-            (
-                not self.treebank.sentences or FILES not in parsers,
-                'sentences must be 0 if an initial parser is "files", which parse all sentences',
-            ),
-            (
-                not self.teacher.names or parsers == {EMPTY},
-                "teachers start from an empty graph: remove parser and mix from [initial], or remove [teacher]",
-            ),
-            (
-                not self.teacher.texts or (self.tags.source != "given" and not self.tags.given),
-                'texts in [teacher] have no tags to read: set source = "predicted" or "none" in [tags]'
-                + (", and remove given" if self.tags.given else ""),
-            ),
-            (
-                not self.training.given_tags or self.tags.source in ("auto", "predicted"),
-                'given_tags needs predicted tags: set source = "predicted" in [tags]',
-            ),
-        )
+        _Checked.__post_init__(self)
+
+    @property
+    def reads_graph(self) -> bool:
+        """Whether the model can refine a graph (RNGTr), not only predict a first one (SynTr)."""
+        return self.relations.graph != "none"
+
+    def _faults(self) -> Iterator[str]:
+        parsers = {self.initial.parser, *(source.parser for source in self.initial.mix.values())}
+        if not self.reads_graph:
+            if self.refine.max_steps != 1:
+                yield "a model that reads no graph takes only one step: set max_steps = 1 in [refine]"
+            if self.initial != InitialSettings():
+                yield "a model that reads no graph has no initial parse: remove [initial]"
+            if self.relations.decided:
+                yield "a model that reads no graph reads no decided arcs: remove decided from [relations]"
+        if self.relations.decided and self.initial.decided_share + self.initial.corrected_share == 0:
+            yield "decided arcs must be learned: set decided_share or corrected_share in [initial]"
+        if self.initial.corrected_share and self.refine.max_steps < 2:
+            yield "corrected_share needs a second step: set max_steps in [refine] to 2 or more"
+        if self.treebank.sentences and FILES in parsers:
+            yield 'sentences must be 0 if an initial parser is "files", which parse all sentences'
+        if self.teacher.names and parsers != {EMPTY}:
+            yield "teachers start from an empty graph: remove parser and mix from [initial], or remove [teacher]"
+        if self.teacher.texts and (self.tags.source == "given" or self.tags.given):
+            hint = 'set source = "predicted" or "none" in [tags]' + (", and remove given" if self.tags.given else "")
+            yield f"texts in [teacher] have no tags to read: {hint}"
+        if self.training.given_tags and self.tags.source not in ("auto", "predicted"):
+            yield 'given_tags needs predicted tags: set source = "predicted" in [tags]'
 
     def with_names(self, change: Callable[[str], str]) -> Recipe:
         """Return the recipe with a change to the names of the other recipes that it names."""
@@ -410,7 +395,7 @@ class Recipe:
 
         mix = {key: replace(source, parser=changed(source.parser)) for key, source in self.initial.mix.items()}
         encoder = self.encoder
-        if isinstance(encoder, PretrainedSettings) and encoder.fine_tune_from is not None:
+        if encoder.fine_tune_from is not None:
             encoder = replace(encoder, fine_tune_from=changed(encoder.fine_tune_from))
         return replace(
             self,
@@ -488,14 +473,10 @@ def split_changes(changes: Sequence[str]) -> tuple[list[str], dict[str, list[str
     >>> split_changes(["training.seed=2", "initial.training.epochs=1", "initial.mix.x.training.epochs=1"])
     (['training.seed=2'], {'initial': ['training.epochs=1'], 'initial.mix.x': ['training.epochs=1']})
     """
-    of_recipe: list[str] = []
     of_initial: dict[str, list[str]] = {}
-    for change in changes:
-        if (match := _INNER_CHANGE.match(change)) is None:
-            of_recipe.append(change)
-        else:
-            of_initial.setdefault(match[1], []).append(match[2])
-    return of_recipe, of_initial
+    for match in filter(None, map(_INNER_CHANGE.match, changes)):
+        of_initial.setdefault(match[1], []).append(match[2])
+    return [change for change in changes if not _INNER_CHANGE.match(change)], of_initial
 
 
 def bundled_recipes() -> list[str]:

@@ -1,16 +1,13 @@
 """Trainings that fine-tune the model of another recipe, which is trained first."""
 
-from itertools import islice
-
 import pytest
 import torch
 
-from tests.support.trainings import CPU, metrics, run, weights, write_recipe, write_recipe_with_base
+from tests.support.trainings import run, write_recipe, write_recipe_with_base
 from treefine.model.folder import load_model
 from treefine.training import new_model
 from treefine.training.prepare import prepare
 from treefine.training.recipe import recipe_toml
-from treefine.training.train import train
 
 STAGES = ["base model base", "initial parser", "fold 1 of 2", "fold 2 of 2", ""]
 
@@ -73,23 +70,3 @@ def test_a_model_starts_with_the_weights_of_its_base(tmp_path, recipe):
     assert len(new.subwords) < len(old.subwords)  # cut to the pieces of the treebank
     (ours,), (theirs,) = (model.subwords.pieces_of(["the"]) for model in (new, old))
     assert torch.equal(new.encoder.pieces.weight[ours], old.encoder.pieces.weight[theirs])
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """Return a recipe, the folder of its uninterrupted training, and the number of its steps."""
-    folder = tmp_path_factory.mktemp("whole")
-    recipe = write_recipe_with_base(folder)
-    return recipe, folder / "out", len(run(recipe, folder / "out"))
-
-
-@pytest.mark.parametrize("stopped", [1, 10])
-def test_a_training_stopped_in_or_after_its_base_resumes_to_the_same_result(tmp_path, whole, stopped):
-    recipe, folder, n_steps = whole
-
-    steps = list(islice(train(prepare(recipe), tmp_path / "out", device=CPU), stopped))
-    run(recipe, tmp_path / "out")
-
-    assert len(steps) < n_steps
-    assert weights(tmp_path / "out") == weights(folder)
-    assert metrics(tmp_path / "out") == metrics(folder)

@@ -1,23 +1,18 @@
 """A training with a mix of initial parsers: order, scores, files and reports."""
 
-import json
-import re
-from collections import Counter
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from tests.support.tiny import sample, tiny_parser
-from tests.support.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
+from tests.support.trainings import CPU, SYNTR, run, write_recipe
 from treefine import Constraints, evaluate, read_treebank, write_treebank
 from treefine.parsing.initial import empty, from_file
 from treefine.parsing.parser import Parser
 from treefine.training.data import Data, noised
-from treefine.training.prepare import Prepared, prepare, settings_of
+from treefine.training.prepare import Prepared, prepare
 from treefine.training.processes import Processes
-from treefine.training.recipe import InitialSettings, PretrainedSettings, Recipe, TreebankSettings, read_recipe
-from treefine.training.train import Stages, train
+from treefine.training.recipe import InitialSettings, PretrainedSettings, Recipe, TreebankSettings
+from treefine.training.train import Stages
 from treefine.treebank.graph import Graph
 
 MIX = """
@@ -79,12 +74,6 @@ def dev_parses(folder, name):
     return lambda _: iter(parsed)
 
 
-def test_parsers_in_the_mix_are_trained_before_the_model(steps):
-    stages = list(dict.fromkeys(step.stage for step in steps))
-
-    assert stages == ["syntr", "syntr, fold 1 of 2", "syntr, fold 2 of 2", ""]
-
-
 def test_dev_is_scored_from_every_source_and_the_best_mean_is_kept(folder, steps):
     measured = [step.accuracy for step in steps if step.stage == "" and step.accuracy is not None]
 
@@ -129,76 +118,6 @@ def test_the_saved_model_refines_each_source_with_the_reported_accuracy(folder, 
         assert evaluate(gold, parsed)["LAS"].f1 == pytest.approx(las), name
 
 
-def test_metrics_contain_the_mean_and_the_las_of_each_source(folder, steps):
-    last = json.loads((folder / "out" / "metrics.jsonl").read_text().splitlines()[-1])
-
-    accuracy = steps[-1].accuracy
-    assert last["LAS"] == accuracy.las
-    assert {name: last[f"LAS_from_{name}"] for name in SOURCES} == accuracy.las_from
-    inner = json.loads((folder / "out/mix/syntr/initial/metrics.jsonl").read_text().splitlines()[-1])
-    assert not any(name.startswith("LAS_from") for name in inner)
-
-
-def test_the_parses_of_parsers_are_kept_and_those_of_files_are_not_copied(folder, steps):
-    mix = folder / "out" / "mix"
-
-    found = {str(path.relative_to(mix)) for path in mix.glob("*/*.gz")}
-    assert found == {f"{name}/{split}.conllu.gz" for name in ("syntr", "model") for split in ("train", "dev")}
-    folds = [
-        sentence.arcs for number in "12" for sentence in read_treebank(mix / f"syntr/folds/{number}/parses.conllu.gz")
-    ]
-    assert [sentence.arcs for sentence in read_treebank(mix / "syntr/train.conllu.gz")] == folds
-
-
-def test_a_resumed_training_reads_the_parses_from_files(folder, steps, tmp_path, monkeypatch):
-    out, parsed = tmp_path / "out", []
-    stream = Parser.stream_trees
-    monkeypatch.setattr(
-        Parser, "stream_trees", lambda self, *rest, **more: parsed.append(1) or stream(self, *rest, **more)
-    )
-    begun = train(prepare(folder / "mixed.toml"), out, device=CPU)
-    while next(begun).stage:
-        pass
-    begun.close()
-    assert len(parsed) == 5  # training set and dev by the model, dev by the parser, and one fold by each of two parsers
-    parsed.clear()
-
-    resumed = run(folder / "mixed.toml", out)
-
-    assert {step.stage for step in resumed} == {""}
-    assert weights(out) == weights(folder / "out")
-    assert metrics(out) == metrics(folder / "out")
-    assert len(parsed) <= 1  # the calibration
-
-
-def test_the_card_has_the_recipes_and_the_las_from_each_source(folder, steps, tmp_path):
-    card = (folder / "out" / "model" / "README.md").read_text()
-
-    written = re.findall(r"```toml\n(.*?)```", card, re.DOTALL)
-    for name, text in zip(("outer", "syntr"), written, strict=True):
-        (tmp_path / f"{name}.toml").write_text(text)
-    prepared = prepare(folder / "mixed.toml")
-    outer = read_recipe(tmp_path / "outer.toml")
-    assert outer.initial.mix["syntr"].parser == str(tmp_path / "syntr.toml")  # found in the same folder
-    assert replace(outer, initial=prepared.recipe.initial) == prepared.recipe
-    assert read_recipe(tmp_path / "syntr.toml") == prepared.initial["syntr"]
-    for name, las in steps[-1].state.best.las_from.items():
-        assert f"{name} {las:.2%}" in card
-    assert f"  {folder}/other-train.conllu\n" in card  # with its checksum
-
-
-def test_settings_include_those_of_all_sources(folder):
-    settings = settings_of(prepare(folder / "mixed.toml", ["training.seed=7", "initial.mix.model.share=0.1"]))
-
-    assert list(settings) == ["recipe", "initial parser", "mixed syntr"]
-    assert {name: each["share"] for name, each in settings["recipe"]["initial"]["mix"].items()} == {
-        "syntr": 0.3,
-        "model": 0.1,
-        "other": 0.2,
-    }
-    assert settings["mixed syntr"]["training"]["seed"] == 7  # from the main recipe
-
-
 def test_a_mix_can_have_a_main_parser_that_is_saved_with_the_model(tmp_path):
     write_mix(tmp_path)
     sections = '[initial]\nparser = "syntr.toml"\n[initial.mix.none]\nparser = "empty"\nshare = 0.5\n'
@@ -206,30 +125,12 @@ def test_a_mix_can_have_a_main_parser_that_is_saved_with_the_model(tmp_path):
 
     steps = run(recipe, tmp_path / "out")
 
-    assert list(Counter(step.stage for step in steps)) == ["initial parser", ""]
+    assert list(dict.fromkeys(step.stage for step in steps)) == ["initial parser", ""]
     assert list(steps[-1].state.best.las_from) == ["parser", "none"]
     gold = list(read_treebank(tmp_path / "dev.conllu"))
     parser = Parser.from_pretrained(tmp_path / "out" / "model", device="cpu")
     assert isinstance(parser.initial, Parser)
     assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(steps[-1].state.best.las_from["parser"])
-
-
-def test_averaged_weights_are_scored_from_every_source(tmp_path):
-    write_mix(tmp_path)
-    mix = MIX.format(folder=tmp_path).partition("[initial.mix.model]")[2]
-    sections = "[initial.mix.model]" + mix
-    recipe = write_recipe(tmp_path, "members", sections=sections, training="weight_averaging = 2", epochs=1)
-
-    run(recipe, tmp_path / "out")
-
-    card = (tmp_path / "out" / "model" / "README.md").read_text()
-    found = dict(re.findall(r"(empty|model|other) (\d+\.\d\d)%", card))
-    gold = list(read_treebank(tmp_path / "dev.conllu"))
-    parser = Parser.from_pretrained(tmp_path / "out" / "model", device="cpu")
-    assert list(found) == ["empty", "model", "other"]
-    for name, las in found.items():
-        parsed = parser.using(initial=dev_parses(tmp_path, name), trust=0, max_steps=3).parse(gold)
-        assert 100 * evaluate(gold, parsed)["LAS"].f1 == pytest.approx(float(las), abs=0.01)
 
 
 def parses_of(settings, data, folder):

@@ -1,16 +1,10 @@
 """Weight averaging over several models."""
 
-from itertools import islice
-
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.support.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
-from treefine import evaluate, read_treebank
-from treefine.parsing.parser import Parser
-from treefine.training.prepare import prepare
-from treefine.training.train import train
+from tests.support.trainings import SYNTR, run, weights, write_recipe
 
 
 @pytest.fixture(scope="module")
@@ -57,28 +51,6 @@ def test_members_start_from_the_same_weights(folder):
 
     first, second = (saved(folder / "still" / "members" / number) for number in "12")
     assert all(torch.equal(weight, second[name]) for name, weight in first.items())
-
-
-def test_the_card_has_the_dev_scores_of_the_averaged_weights(folder, out):
-    gold = list(read_treebank(folder / "dev.conllu"))
-    card = (out / "model" / "README.md").read_text()
-
-    scores = evaluate(gold, Parser.from_pretrained(out / "model", device="cpu", max_steps=3).parse(gold))
-
-    assert "Its weights are the average of 2 models." in card
-    assert f"UAS {scores['UAS'].f1:.2%} and LAS {scores['LAS'].f1:.2%}" in card
-
-
-def test_interrupted_members_resume_to_the_same_average(folder, recipe, out):
-    whole = len(run(recipe, folder / "counted"))
-    for stopped in (whole // 3, whole // 2):
-        list(islice(train(prepare(recipe), folder / "again", device=CPU), stopped))
-
-    run(recipe, folder / "again")
-
-    assert weights(folder / "again") == weights(out)
-    assert metrics(folder / "again") == metrics(out)
-    assert run(recipe, folder / "again") == []
 
 
 def test_an_initial_parser_may_have_members_too(folder):

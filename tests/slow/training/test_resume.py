@@ -18,6 +18,10 @@ def rngtr_with_summed_losses_and_a_cut_word_table(folder):
     return write_recipe(folder, "summed", sections=sections, encoder="bert", epochs=4)
 
 
+def syntr_averaged_over_members(folder):
+    return write_recipe(folder, "averaged", sections=SYNTR, epochs=2, training="weight_averaging = 2")
+
+
 def syntr_that_is_seldom_measured(folder):
     return write_recipe(folder, "seldom", sections=SYNTR, epochs=5, training="dev_every = 2")
 
@@ -41,6 +45,7 @@ KINDS = [
     write_recipe_with_base,  # of RNGTr over folds
     rngtr_with_summed_losses_and_a_cut_word_table,
     syntr_that_is_seldom_measured,
+    syntr_averaged_over_members,
     rngtr_with_teachers,
 ]
 

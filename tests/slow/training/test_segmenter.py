@@ -14,6 +14,7 @@ from treefine.training.segmenter import SegmenterLearner
 
 SECTION = """
 [segmenter]
+encoder_layers = 1
 epochs = 2
 window = 100
 batch_windows = 4
@@ -35,6 +36,8 @@ def test_a_trained_segmenter_is_saved_with_the_model_and_an_interrupted_one_star
     lines = [json.loads(line) for line in (whole / "segmenter/metrics.jsonl").read_text().splitlines()]
     assert [set(line) for line in lines] == [{"epoch", "loss", "Tokens", "Sentences", "Words", "seconds"}] * 2
     assert stage[1].segmentation["Words"] == lines[1]["Words"]
+    assert parser.model.finds_sentences  # and reads no case, and one treebank: only gaps
+    assert "Sentences" in json.loads((whole / "metrics.jsonl").read_text())
     shutil.copytree(whole / "segmenter", tmp_path / "later" / "segmenter")
     (tmp_path / "cut" / "segmenter").mkdir(parents=True)
     (tmp_path / "cut" / "segmenter" / "metrics.jsonl").write_text('{"epoch": 1, "loss": 9}\n{"epo')

@@ -1,14 +1,10 @@
 """Whole trainings with teachers, which are trained first."""
 
-from itertools import islice
-
 import pytest
 
 from tests.support.tiny import sample
-from tests.support.trainings import CPU, metrics, run, weights, write_recipe
+from tests.support.trainings import run, weights, write_recipe
 from treefine.training.distil import N_KEPT, Targets
-from treefine.training.prepare import prepare
-from treefine.training.train import train
 from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.sentence import Sentence
 
@@ -62,20 +58,6 @@ def test_a_model_learns_from_two_teachers_that_are_trained_first(folder, whole):
     assert f"5 sentences of {folder}/texts.conllu had no trees; the teachers parsed them." in card
     assert "The recipe of the teacher teacher:" in card
     assert f"  {folder}/texts.conllu" in card
-
-
-@pytest.mark.parametrize("stage", ["teacher 2 of 2", "targets", ""])
-def test_a_training_stopped_in_any_stage_resumes_to_the_same_result(folder, student, whole, tmp_path, stage):
-    output, steps = whole
-    stopped = [step.stage for step in steps].index(stage) + 1
-
-    list(islice(train(prepare(student), tmp_path / "out", device=CPU), stopped))
-    resumed = run(student, tmp_path / "out")
-
-    assert len(resumed) < len(steps)
-    assert weights(tmp_path / "out") == weights(output)
-    assert metrics(tmp_path / "out") == metrics(output)
-    assert run(student, tmp_path / "out") == []
 
 
 def test_trained_models_are_teachers_too_and_members_of_weight_averaging_share_the_targets(folder, whole):

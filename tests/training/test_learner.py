@@ -1,19 +1,28 @@
+"""One epoch of training: updates, masking, tags, and the loss of a step."""
+
+import math
 from collections import Counter
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.support.tiny import sample, tiny_model
+from tests.support.tiny import ALL_TAGS, sample, tiny_model, tiny_syntr
 from tests.support.tiny_learner import accuracy_of, are_equal, blank, learn, learner_of, weights_of, without_dropout
 from treefine.config import TagSettings
 from treefine.errors import TreefineError
 from treefine.model.batch import Graphs
+from treefine.model.vocabulary import tags_in
 from treefine.parsing.decode import Decoder
 from treefine.parsing.parser import Parser
-from treefine.training.learner import GoldBatch, step_loss
-from treefine.training.recipe import InitialSettings, OptimiserSettings, RefineSettings, TrainingSettings
+from treefine.parsing.refine import BatchStep
+from treefine.training.learner import GoldBatch, masked, step_loss
+from treefine.training.recipe import OptimiserSettings, RefineSettings, TrainingSettings
 from treefine.training.steps import refined
+from treefine.treebank.graph import Graph
 
 SHORT = [each for each in sample() if len(each) < 12][:12]
 GOLD = [each.arcs for each in SHORT]
@@ -150,13 +159,9 @@ def test_each_step_uses_the_weights_that_the_previous_step_updated(monkeypatch):
         torch.testing.assert_close(gradients[1][name], weight.grad, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["rngtr", "tagger"])
-def test_weights_depend_on_the_seed_only(kind):
+def test_weights_depend_on_the_seed_only():
     def trained(seed):
-        model = {
-            "rngtr": lambda: tiny_model(),
-            "tagger": lambda: tiny_model(tags=TagSettings("predicted", ("upos",))),
-        }[kind]()
+        model = tiny_model(tags=TagSettings("predicted", ("upos",)))
         torch.rand(seed)  # other random numbers have no effect
         learner = learner_of(model, SHORT, training=TrainingSettings(epochs=10, batch_pieces=60, seed=seed))
         return learn(learner, epochs=1), weights_of(model)
@@ -166,31 +171,6 @@ def test_weights_depend_on_the_seed_only(kind):
     assert losses == same_losses
     assert are_equal(weights, same)
     assert not are_equal(weights, others)
-
-
-def test_the_draws_of_an_epoch_depend_only_on_its_number():
-    """As after a checkpoint: the second epoch starts from the weights and the optimiser of the first."""
-    settings = {
-        "initial": InitialSettings("files", train="a", dev="b", empty_share=0.3, noised_share=0.3),
-        "optimiser": OptimiserSettings(learning_rate=0.01, encoder_learning_rate=0.01, ema=0.9),
-        "training": TrainingSettings(epochs=10, batch_pieces=60),
-    }
-    learner = learner_of(tiny_model(), SHORT, parses=GOLD, **settings)
-    learn(learner, epochs=1)
-    weights = weights_of(learner.model)
-    state = {name: each.clone() for name, each in learner.optimiser.state().items()}
-    accuracy_of(learner, SHORT, GOLD)
-    losses = learn(learner, epochs=1, first=2)
-
-    resumed = learner_of(tiny_model(seed=5), SHORT, parses=GOLD, **settings)
-    resumed.model.load_state_dict(weights)
-    resumed.optimiser.load_state(state)
-    again = learn(resumed, epochs=1, first=2)
-
-    assert again == losses
-    assert are_equal(weights_of(resumed.model), weights_of(learner.model))
-    assert are_equal(resumed.measured_weights(), learner.measured_weights())
-    assert not are_equal(weights_of(learner.model), learner.measured_weights())
 
 
 def test_an_epoch_sees_each_sentence_once_in_new_batches(monkeypatch):
@@ -213,27 +193,18 @@ def test_an_epoch_sees_each_sentence_once_in_new_batches(monkeypatch):
     assert first != seen
 
 
-TOO_LARGE = r"There is not enough memory for a batch\..*training\.batch_pieces"
-
-
 @pytest.mark.parametrize(
-    ("error", "raised", "message"),
+    ("reason", "kind", "message"),
     [
-        (RuntimeError("CUDA out of memory"), TreefineError, TOO_LARGE),
-        (RuntimeError("can't allocate memory"), TreefineError, TOO_LARGE),
-        (MemoryError("no room"), TreefineError, TOO_LARGE),
-        (RuntimeError("a slip"), RuntimeError, "a slip"),
+        ("CUDA out of memory", TreefineError, r"There is not enough memory for a batch\..*training\.batch_pieces"),
+        ("a slip", RuntimeError, "a slip"),
     ],
 )
-def test_a_batch_too_large_for_memory_is_one_clear_error_and_other_errors_pass(error, raised, message, monkeypatch):
+def test_a_batch_too_large_for_memory_is_one_clear_error_and_other_errors_pass(reason, kind, message, monkeypatch):
     learner = learner_of(tiny_model(), SHORT)
+    monkeypatch.setattr(learner.scoring_model, "forward", Mock(side_effect=RuntimeError(reason)))
 
-    def fail(*_, **__):
-        raise error
-
-    monkeypatch.setattr(learner.scoring_model, "forward", fail)
-
-    with pytest.raises(raised, match=message):
+    with pytest.raises(kind, match=message):
         learn(learner, epochs=1)
 
 
@@ -265,10 +236,10 @@ def test_given_tags_shows_tags_in_all_columns_or_one_and_the_rest_is_learned(mon
     learn(learner, epochs=8)
 
     kinds = Counter()
-    for t, _, learned, given in seen:
+    for t, _, learned, shown in seen:
         if t == 1:
-            assert (((learned > 0) & (given > 0)) == 0).all()  # given tags are not learned,
-            is_column_given = (given > 0).any(1)
+            assert (((learned > 0) & (shown > 0)) == 0).all()  # given tags are not learned,
+            is_column_given = (shown > 0).any(1)
             assert torch.equal((learned > 0).any(1), ~is_column_given)  # and each column is either given or learned
             kinds.update(map(tuple, is_column_given.tolist()))
     total = kinds.total()
@@ -295,3 +266,155 @@ def test_sampled_heads_follow_their_probabilities_in_training_only():
     expected = drawn[0].scores.arcs.softmax(-1).amax(-1)[is_word].detach()
     assert (share - expected).abs().mean() < 0.05
     assert torch.equal(parsed[is_word], best[is_word])
+
+
+WINDOWED = tiny_model(n_positions=40)  # some sentences need several windows
+MASK = WINDOWED.subwords.mask_id
+SENTENCES = sample()
+shares = st.floats(0, 0.99)
+torch_seeds = st.integers(0, 2**32)
+some_sentences = st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=5)
+
+
+def masked_batch(model, sentences, share, seed):
+    """Return a batch, and the same batch with pieces masked."""
+    batch = model.batch_of(sentences)
+    torch.manual_seed(seed)
+    return batch, masked(batch, share, MASK)
+
+
+@given(sentences=some_sentences, share=shares, seed=torch_seeds)
+def test_only_pieces_of_words_are_masked(sentences, share, seed):
+    batch, found = masked_batch(WINDOWED, sentences, share, seed)
+
+    before, after = batch.inputs, found.inputs
+    assert torch.equal(before.pieces, WINDOWED.batch_of(sentences).inputs.pieces)  # the input batch
+    is_changed = after.pieces != before.pieces
+    assert (after.pieces[is_changed] == MASK).all()
+    assert (before.words[is_changed] > 0).all()  # not ROOT, CLS, SEP or padding
+    names = ("words", "is_first", "is_piece", "sentences", "word_rows", "word_pieces")
+    assert all(torch.equal(getattr(before, name), getattr(after, name)) for name in names)
+    assert (found.lengths, after.row_lengths) == (batch.lengths, before.row_lengths)
+
+
+def test_pieces_are_masked_in_training_but_not_in_scoring():
+    train, dev = SENTENCES[:20], SENTENCES[20:30]
+
+    def learner(share):
+        training = TrainingSettings(epochs=10, batch_pieces=200, masking=share)
+        return learner_of(tiny_model(), train, training=training)
+
+    plain, masking = learner(0.0), learner(0.9)
+    assert accuracy_of(masking, dev, blank(dev)) == accuracy_of(plain, dev, blank(dev))
+
+    learn(plain, epochs=1)
+    learn(masking, epochs=1)
+    assert not are_equal(weights_of(masking.model), weights_of(plain.model))
+
+
+KINDS = {
+    "rngtr": lambda: tiny_model(),
+    "tagger": lambda: tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))),
+    "all tags": lambda: tiny_model(tags=ALL_TAGS),
+    "syntr": lambda: tiny_syntr(),
+}
+
+
+def short_sentences():
+    """Draw sentences of 1 to 8 words, with an unknown label, unknown tags, and an unknown subtype."""
+    sentences = sorted((each for each in sample() if len(each) <= 8), key=len)[::4]
+    changed = sentences[-1]
+    labels = ["zzz", "nsubj:zzz", *changed.labels[2:]]
+    changed = changed.with_graph(Graph.of_words(changed.heads, labels))
+    tags = ["ZZZ", "_", *changed.upos[2:]]
+    return [*sentences[:-1], changed.with_tags(upos=tags, xpos=tags)]
+
+
+def gold_of(model, sentences):
+    graphs = Graphs.of([each.arcs for each in sentences], model.vocabulary)
+    return GoldBatch(graphs, None if model.tagger is None else model.given_tags(sentences))
+
+
+def step_of(model, sentences, chosen):
+    """Return a step in which only the chosen sentences are unfinished; they read their gold graphs."""
+    batch = model.batch_of(sentences).select(chosen)
+    graphs = gold_of(model, sentences).graphs.select(torch.tensor(chosen), batch.n_words)
+    scores = model(batch, graphs, None)
+    none = torch.zeros(len(chosen), dtype=torch.bool)
+    return BatchStep(2, tuple(chosen), batch, scores, graphs, None, none, none)
+
+
+def surprise(scores, right):
+    """Return the negative log-probability of the correct name; scores are floats by name."""
+    return math.log(sum(math.exp(each) for each in scores.values())) - scores[right]
+
+
+def slow_loss(model, step, sentences, *, refines_tags=False, tag_weight=1.0):
+    """Return the loss, computed word by word from the scores and the names in the treebank."""
+    total, vocabulary = 0.0, model.vocabulary
+    for row, number in enumerate(step.sentences):
+        sentence = sentences[number]
+        for dep, (head, label) in enumerate(zip(sentence.heads, sentence.labels, strict=True), start=1):
+            allowed = [each for each in range(len(sentence) + 1) if each != dep]
+            total += surprise({each: float(step.scores.arcs[row, dep, each]) for each in allowed}, head)
+            dep_vector, head_vector = step.scores.label_dep[row, dep], step.scores.label_head[row, head]
+            label_scores = {
+                name: float(dep_vector @ weight @ head_vector)
+                for name, weight in zip(vocabulary.labels, step.scores.label_weight, strict=True)
+            }
+            label = label if label in vocabulary.labels else label.partition(":")[0]
+            if label in vocabulary.labels:
+                total += surprise(label_scores, label)
+            has_tags = step.t == 1 or refines_tags  # other steps read the tags of the first
+            columns = model.settings.tags.columns if has_tags else ()
+            for column, scores in zip(columns, step.scores.tags, strict=False):
+                names = vocabulary.tags(column)
+                tag = tags_in(sentence, column)[dep - 1]
+                if tag in names:
+                    total += tag_weight * surprise(dict(zip(names, scores[row, dep].tolist(), strict=True)), tag)
+    return total
+
+
+@pytest.mark.parametrize("t", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_the_loss_equals_a_loop_over_the_words_of_unfinished_sentences(kind, t):
+    model, sentences = KINDS[kind](), short_sentences()
+    longest = max(range(len(sentences)), key=lambda number: len(sentences[number]))
+
+    for chosen in (list(range(len(sentences))), [3, 0, 2], [longest]):
+        step = replace(step_of(model, sentences, chosen), t=t)
+
+        loss = step_loss(step, gold_of(model, sentences))
+
+        assert float(loss) == pytest.approx(slow_loss(model, step, sentences), rel=1e-4)
+
+
+@pytest.mark.parametrize("t", [1, 2])
+@pytest.mark.parametrize("options", [{"tag_weight": 0.3}, {"refines_tags": True, "tag_weight": 2}])
+@torch.no_grad()
+def test_later_steps_may_correct_tags_and_their_loss_has_a_weight(options, t):
+    model, sentences = KINDS["all tags"](), short_sentences()
+    step = replace(step_of(model, sentences, [0, 2, 3]), t=t)
+
+    loss = step_loss(step, gold_of(model, sentences), **options)
+
+    assert float(loss) == pytest.approx(slow_loss(model, step, sentences, **options), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n_others", [0, 3])
+def test_gradients_are_finite_though_forbidden_heads_score_minus_infinity(kind, n_others):
+    model = KINDS[kind]()
+    one_word = next(each for each in sample() if len(each) == 1)
+    sentences = [one_word, one_word, *short_sentences()[-n_others:][:n_others]]
+    step = step_of(model, sentences, list(range(len(sentences))))
+    assert step.scores.arcs.isinf().any()
+
+    loss = step_loss(step, gold_of(model, sentences))
+    loss.backward()
+
+    assert loss.isfinite()
+    grads = {name: each.grad for name, each in model.named_parameters() if each.grad is not None}
+    assert "scorer.arc_weight" in grads
+    assert all(each.isfinite().all() for each in grads.values())

@@ -1,0 +1,276 @@
+"""The output folder: which training can start there, its lock, checkpoints and metrics."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.support.disks import full_disk
+from tests.support.tiny import sample, tiny_model
+from tests.support.tiny_learner import are_equal, learn, learner_of, weights_of
+from tests.support.trainings import CPU, SYNTR, run, weights, write_recipe
+from treefine.errors import TreefineError
+from treefine.training.dev import Accuracy
+from treefine.training.folder import (
+    Checkpoint,
+    MetricsLog,
+    TrainingState,
+    begin_folder,
+    check_folder,
+    load_checkpoint,
+    remove_unfinished,
+    save_checkpoint,
+)
+from treefine.training.prepare import prepare
+from treefine.training.recipe import OptimiserSettings
+from treefine.training.train import train
+from treefine.treebank.conllu import write_treebank
+
+OUT = Path("out")
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    """Write a recipe that fine-tunes another one, and start its training in `out`."""
+    monkeypatch.chdir(tmp_path)
+    base = write_recipe(Path(), "base", sections=SYNTR)
+    write_treebank(sample()[30:], "other.conllu")
+    base.write_text(base.read_text().replace("train.conllu", "other.conllu"))
+    path = write_recipe(Path(), "rngtr", encoder="base.toml")
+    begin_folder(OUT, prepare(path))
+    return path
+
+
+def refusal(recipe, *, is_resumed=True):
+    with pytest.raises(TreefineError) as caught:
+        check_folder(OUT, prepare(recipe), is_resumed=is_resumed)
+    return str(caught.value)
+
+
+def test_the_recipe_of_a_base_and_its_treebanks_are_kept(recipe):
+    kept = json.loads((OUT / "recipe.json").read_text())
+
+    assert kept["recipe"]["encoder"]["fine_tune_from"] == "base.toml"
+    assert kept["start base"]["treebank"]["train"] == ["./other.conllu"]
+    assert set(kept["checksums"]) == {"./train.conllu", "./dev.conllu", "./other.conllu"}
+
+
+@pytest.mark.parametrize("changes", [[], ["training.checkpoint_minutes=5"]])
+def test_the_same_recipe_may_be_resumed_and_the_time_between_checkpoints_may_change(recipe, changes):
+    before = (OUT / "recipe.json").read_bytes()
+
+    check_folder(OUT, prepared := prepare(recipe, changes), is_resumed=True)
+    begin_folder(OUT, prepared)
+
+    assert (OUT / "recipe.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["start", "initial", "mix", "folds", "members", "checkpoints"])
+def test_any_trace_of_a_training_is_recognised(recipe, name):
+    (OUT / "recipe.json").unlink()
+    (OUT / name).mkdir()
+
+    assert refusal(recipe, is_resumed=False).startswith("out: The folder contains a training run.")
+
+
+def test_a_mix_with_a_different_share_or_different_parses_cannot_be_resumed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = [["train.conllu", "parsed-train.conllu"], ["dev.conllu", "parsed-dev.conllu"]]
+    source = f'[initial.mix.other]\nparser = "files"\nshare = 0.5\ntrain = "{files[0][1]}"\ndev = "{files[1][1]}"\n'
+    path = write_recipe(Path(), "mixed", sections=source)
+    for gold, parses in files:
+        Path(parses).write_bytes(Path(gold).read_bytes())
+    begin_folder(OUT, prepare(path))
+    check_folder(OUT, prepare(path), is_resumed=True)
+
+    with pytest.raises(TreefineError, match=r"initial.mix.other.share was 0.5, not 0.25"):
+        check_folder(OUT, prepare(path, ["initial.mix.other.share=0.25"]), is_resumed=True)
+    Path("parsed-dev.conllu").write_text(Path("dev.conllu").read_text().replace("\tnsubj\t", "\tobj\t"))
+    assert "a different recipe: the content of parsed-dev.conllu has changed. Use the same" in refusal(path)
+
+
+def test_a_second_training_waits_for_the_lock_of_the_first(tmp_path):
+    recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
+    whole = run(recipe, tmp_path / "whole")
+    first = train(prepare(recipe), tmp_path / "out", device=CPU)
+    next(first)
+
+    with pytest.raises(TreefineError) as caught:
+        run(recipe, tmp_path / "out")
+    first.close()
+
+    assert str(caught.value) == (
+        f"{tmp_path}/out: Another training is running in this folder. Wait until it ends or stop it, then "
+        "continue with --resume."
+    )
+    assert len(run(recipe, tmp_path / "out")) == len(whole)
+    assert weights(tmp_path / "out") == weights(tmp_path / "whole")
+
+
+def new_learner():
+    return learner_of(tiny_model(scale=1.0), sample(6), optimiser=OptimiserSettings(ema=0.5))
+
+
+def checkpoint_of(learner, epoch):
+    state = TrainingState(epoch, 1, Accuracy((0.4, 0.5), 0.6, 0.5, {"a": 0.1}), seconds=1.5)
+    return Checkpoint(state, learner.model.state_dict(), learner.measured_weights(), learner.optimiser.state())
+
+
+@pytest.fixture
+def checkpointed(tmp_path):
+    """Save the checkpoint of a learner after its first epoch, and return its folder."""
+    learner = new_learner()
+    learn(learner, epochs=1)
+    save_checkpoint(tmp_path, checkpoint_of(learner, 1))
+    return tmp_path
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_loaded_checkpoint_equals_the_saved_one(tmp_path):
+    learner, other = new_learner(), new_learner()
+    learn(learner, epochs=1)
+    whole = checkpoint_of(learner, 1)
+
+    save_checkpoint(tmp_path, whole)
+    loaded = load_checkpoint(tmp_path, other)
+
+    assert loaded.state == whole.state
+    assert are_equal(loaded.best, whole.best)
+    assert are_equal(weights_of(other.model), weights_of(learner.model))
+    assert are_equal(other.optimiser.state(), learner.optimiser.state())
+
+
+def test_only_the_newest_checkpoint_is_kept(checkpointed):
+    save_checkpoint(checkpointed, checkpoint_of(new_learner(), 2))
+
+    assert names_in(checkpointed) == ["checkpoint-000002"]
+
+
+def test_a_full_disk_is_reported_and_keeps_the_previous_checkpoint(checkpointed):
+    second = checkpoint_of(new_learner(), 2)
+
+    with full_disk(20_000), pytest.raises(TreefineError, match=r"Cannot write a checkpoint: .*\.") as raised:
+        save_checkpoint(checkpointed, second)
+
+    assert "File too large" in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert names_in(checkpointed) == ["checkpoint-000001"]
+    assert load_checkpoint(checkpointed, new_learner()).state.epoch == 1
+
+
+def truncate(folder):
+    path = folder / "best.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def lose_a_weight(folder):
+    path = folder / "weights.safetensors"
+    found = load_file(path)
+    save_file(dict(list(found.items())[1:]), path)
+
+
+def garble(folder):
+    (folder / "state.json").write_text("{")
+
+
+@pytest.mark.parametrize("damage", [truncate, lose_a_weight, garble])
+def test_a_damaged_checkpoint_is_one_clear_error(checkpointed, damage):
+    damage(checkpointed / "checkpoint-000001")
+
+    with pytest.raises(
+        TreefineError, match=r"checkpoint-000001: The checkpoint is damaged \(.+\)\. Delete it"
+    ) as raised:
+        load_checkpoint(checkpointed, new_learner())
+
+    assert "\n" not in str(raised.value)
+
+
+def test_only_incomplete_files_of_a_killed_process_are_removed(tmp_path):
+    for name in ("checkpoints/.new-ab12/new", ".model.cd34/new", ".git", "checkpoints/checkpoint-000001", "model"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in (".parses.conllu.gz.ab12.tmp", ".metrics.jsonl.new", ".gitignore", "metrics.jsonl"):
+        (tmp_path / name).touch()
+
+    remove_unfinished(tmp_path, "model", "parses.conllu.gz", "metrics.jsonl")
+
+    assert names_in(tmp_path) == [".git", ".gitignore", "checkpoints", "metrics.jsonl", "model"]
+    assert names_in(tmp_path / "checkpoints") == ["checkpoint-000001"]
+
+
+def test_a_full_disk_when_saving_the_model_is_reported_and_a_restart_saves_it(tmp_path):
+    recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
+    run(recipe, tmp_path / "whole")
+    steps = train(prepare(recipe), tmp_path / "out", device=CPU)
+    while next(steps).state.epoch < 3:
+        pass
+
+    with (
+        full_disk(20_000),
+        pytest.raises(TreefineError, match=r"The model could not be saved: .*File too large") as raised,
+    ):
+        next(steps)
+
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "out" / "model").exists()
+    assert len(run(recipe, tmp_path / "out")) == 0  # no epoch is repeated
+    assert weights(tmp_path / "out") == weights(tmp_path / "whole")
+
+
+def metric_lines(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def points(folder, name):
+    board = EventAccumulator(str(folder / "tensorboard"))
+    board.Reload()
+    return [(each.step, round(each.value, 6)) for each in board.Scalars(name)]
+
+
+def write_metrics(folder, epochs, *, after_epoch=0, las=0.5):
+    with MetricsLog(folder, after_epoch=after_epoch) as metrics:
+        for epoch in epochs:
+            metrics.add(epoch, {"LAS": las + epoch / 100, "loss": 1.0})
+
+
+def test_repeated_epochs_appear_once(tmp_path):
+    write_metrics(tmp_path, [1, 2, 3])
+    write_metrics(tmp_path, [2, 3], after_epoch=1, las=0.6)
+
+    assert [(line["epoch"], line["LAS"]) for line in metric_lines(tmp_path)] == [(1, 0.51), (2, 0.62), (3, 0.63)]
+    assert points(tmp_path, "LAS") == [(1, 0.51), (2, 0.62), (3, 0.63)]
+
+
+@pytest.mark.parametrize("rest", ['{"epoch": 2, "LA', "{}", "[2]", "\n"], ids=repr)
+def test_the_incomplete_line_of_a_killed_training_is_dropped(tmp_path, rest):
+    write_metrics(tmp_path, [1])
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write(rest)
+
+    write_metrics(tmp_path, [2], after_epoch=1)
+
+    assert [line["epoch"] for line in metric_lines(tmp_path)] == [1, 2]
+
+
+def test_without_tensorboard_only_the_lines_are_written(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+
+    write_metrics(tmp_path, [1, 2])
+
+    assert [line["epoch"] for line in metric_lines(tmp_path)] == [1, 2]
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+def test_a_full_disk_is_reported_and_keeps_the_lines_before(tmp_path):
+    with MetricsLog(tmp_path, after_epoch=0) as metrics:
+        metrics.add(1, {"LAS": 0.5})
+        with full_disk(30), pytest.raises(TreefineError, match="Cannot write the metrics: File too large"):
+            metrics.add(2, {"LAS": 0.5})
+
+    write_metrics(tmp_path, [2], after_epoch=1)
+    assert [line["epoch"] for line in metric_lines(tmp_path)] == [1, 2]
