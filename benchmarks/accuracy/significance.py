@@ -10,7 +10,7 @@ from benchmarks.options import PREDICTIONS_FOLDER, ROWS_FILE, TREEBANKS_ENV, com
 from benchmarks.rows import Row, read_rows
 from treefine import Sentence, TreefineError, read_treebank
 from treefine.evaluation.scores import load_pairs
-from treefine.evaluation.significance import compare, difference_fields
+from treefine.evaluation.significance import compare
 from treefine_paper.predictions import load_predictions, treebank_of
 
 
@@ -40,8 +40,11 @@ def repeated(row: Row, paths: dict[str, Path], treebanks: Path) -> list[dict[str
     trees = {name: _trees(name, checksum, paths, gold) for name, checksum in row["result"]["systems"].items()}
     numbers = {name: config[name] for name in ("metric", "alpha", "samples", "seed")}
     compared = compare(load_pairs(gold, trees), **numbers)
-    differences = compared.differences.values()
-    return [{"first": each.first, "second": each.second, **difference_fields(each)} for each in differences]
+    names = ("difference", "randomisation", "bootstrap")
+    return [
+        {"first": each.first, "second": each.second} | {name: round(getattr(each, name), 6) for name in names}
+        for each in compared.differences.values()
+    ]
 
 
 def _trees(name: str, checksum: str, paths: dict[str, Path], gold: list[Sentence]) -> list[Sentence]:

@@ -1,7 +1,5 @@
 """`treefine reproduce` lists what is there, estimates the time, and names mistakes."""
 
-import json
-
 import pytest
 
 from tests.support.commands import failed, invoke
@@ -26,12 +24,6 @@ def test_the_list_has_all_treebanks_and_where_to_get_missing_ones(data):
     assert lines[17].startswith("bert-base-multilingual-cased: downloaded from the hub at its first use; for ar_padt")
     assert any(line.startswith("tr_imst") and "UD_Turkish-IMST" in line and "2.3" in line for line in lines)
     assert any(line.startswith("ptb") and "LDC99T42" in line for line in lines)
-
-
-def test_the_list_as_json(data):
-    rows = json.loads(reproduce(data, "--list", "--json").stdout)["treebanks"]
-
-    assert [row["training sentences"] for row in rows if row["treebank"] == "sv_talbanken"] == ["10"]
 
 
 def test_a_dry_run_writes_nothing(data, tmp_path):

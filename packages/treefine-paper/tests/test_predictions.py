@@ -41,15 +41,6 @@ def test_all_trees_survive_a_round_trip(steps, tmp_path):
     assert [predictions.graphs(t) for t in predictions.steps] == steps
 
 
-def test_without_an_initial_parse_the_first_tree_is_that_of_step_1(steps, tmp_path):
-    predictions = saved(steps[1:], tmp_path / "trees.xz", first=1)
-
-    assert predictions.steps == range(1, 4)
-    assert predictions.graphs(1) == steps[1]
-    with pytest.raises(TreefineError, match="Step 0 has no trees. Choose a step from 1 to 3."):
-        predictions.graphs(0)
-
-
 def test_the_gold_treebank_supplies_the_words(steps, tmp_path):
     predictions = saved(steps, tmp_path / "trees.xz")
 

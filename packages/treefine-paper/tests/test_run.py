@@ -126,12 +126,6 @@ def test_refined_systems_start_from_the_trees_of_their_initial_parser(output, re
         assert refined.LAS_by_step[0] == initial.LAS
 
 
-def test_files_start_from_the_given_trees(results):
-    found = results["tr_imst", "files-rngtr", "test"]
-
-    assert found.LAS_by_step[0] == 1.0  # the files are the gold files
-
-
 def test_the_report_has_all_tables_and_figures(output):
     report = output / "report"
 
@@ -187,25 +181,6 @@ def test_of_two_seeds_the_better_one_on_dev_is_tested_and_kept(toys, tmp_path):
     assert len(said) == 6  # four trainings and two tests
 
 
-def test_models_are_removed_also_if_an_earlier_removal_was_interrupted(toys, tmp_path):
-    for seed in (1, 2):
-        left = tmp_path / "out" / "runs" / "tr_imst" / "syntr" / f"seed{seed}" / ".removed"
-        left.mkdir(parents=True)
-        (left / "half").write_text("")
-
-    state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr"), seeds=(1, 2))
-
-    assert not state.failed
-    assert len(list((tmp_path / "out").glob("runs/tr_imst/syntr/*/model"))) == 1
-    assert len(list((tmp_path / "out").glob("runs/tr_imst/syntr/*/.removed"))) == 1  # of the chosen seed
-
-
-def test_all_models_are_kept_if_asked(toys, tmp_path):
-    run(toys, tmp_path / "out", only=("tr_imst", "syntr"), seeds=(1, 2), keep="all")
-
-    assert len(list((tmp_path / "out").glob("runs/tr_imst/syntr/*/model"))) == 2
-
-
 def test_a_system_is_tested_once_also_if_seeds_are_added_later(toys, tmp_path):
     run(toys, tmp_path / "out", only=("tr_imst", "syntr"))
     state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr"), seeds=(2,))
@@ -248,16 +223,6 @@ def test_a_model_that_was_removed_is_trained_again_if_another_system_needs_it(to
     assert not state.failed
     assert model.exists()
     assert state.is_measured(TrainingRun("tr_imst", "syntr-rngtr", 1))
-
-
-def test_a_model_that_was_removed_before_its_test_is_trained_again(toys, tmp_path):
-    run(toys, tmp_path / "out", only=("tr_imst", "syntr"))
-    (tmp_path / "out" / RESULTS / "tr_imst-syntr-seed1-test.json").unlink()
-    shutil.rmtree(tmp_path / "out" / "runs" / "tr_imst" / "syntr" / "seed1" / "model")
-
-    state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr"))
-
-    assert seeds_of_test(state, "syntr") == [("tr_imst", 1)]
 
 
 def test_a_test_that_fails_is_no_failed_training(toys, tmp_path, monkeypatch):
@@ -338,21 +303,6 @@ def test_a_job_that_fails_does_not_stop_the_others(toys, tmp_path):
     assert any(line.startswith("tr_imst Files+RNGTr, seed 1 failed: ") for line in said)
 
 
-def test_a_bug_in_one_job_does_not_stop_the_others(toys, tmp_path, monkeypatch):
-    train = Trainer._train
-
-    def fail(self, job, recipe):
-        if job.treebank == "tr_imst":
-            raise ValueError("first line\nsecond line")
-        train(self, job, recipe)
-
-    monkeypatch.setattr(Trainer, "_train", fail)
-    state, _ = run(toys, tmp_path / "out", only=("tr_imst", "ja_gsd", "syntr"))
-
-    assert list(state.failed.values()) == ["first line"]
-    assert state.is_measured(TrainingRun("ja_gsd", "syntr", 1))
-
-
 def test_a_job_whose_initial_parser_failed_is_reported(toys, tmp_path):
     bad = (*SMALL, "syntr:encoder.pretrained=./nowhere")
 
@@ -360,15 +310,3 @@ def test_a_job_whose_initial_parser_failed_is_reported(toys, tmp_path):
 
     assert state.failed[TrainingRun("tr_imst", "syntr-rngtr", 1)] == "it needs tr_imst-syntr-seed1, which failed"
     assert state.is_measured(TrainingRun("tr_imst", "empty-rngtr", 1))
-
-
-def test_two_processes_give_the_same_results_as_one(toys, tmp_path):
-    only = ("tr_imst", "syntr", "empty-rngtr")
-
-    one, _ = run(toys, tmp_path / "one", only=only)
-    two, _ = run(toys, tmp_path / "two", only=only, devices=("cpu", "cpu"))
-
-    assert not two.failed
-    assert {key: each.sha256 for key, each in one.results.items()} == {
-        key: each.sha256 for key, each in two.results.items()
-    }

@@ -2,8 +2,7 @@
 
 import pytest
 
-from treefine import TreefineError
-from treefine_paper.treebanks import TREEBANKS, find_paper_files
+from treefine_paper.treebanks import find_paper_files
 
 
 def put(folder, *names):
@@ -15,11 +14,6 @@ def put(folder, *names):
 
 def found(code, *folders):
     return find_paper_files(folders)[code]
-
-
-def test_there_are_thirteen_ud_treebanks_and_three_others():
-    assert len(TREEBANKS) == 16
-    assert sum(each.is_ud for each in TREEBANKS.values()) == 13
 
 
 def test_ud_as_downloaded(tmp_path):
@@ -73,23 +67,6 @@ def test_a_complete_treebank_comes_before_one_of_the_release_of_the_paper(tmp_pa
     assert not files.is_comparable
 
 
-def test_of_two_complete_ones_that_of_the_release_of_the_paper_is_taken(tmp_path):
-    splits = ("train.conllu", "dev.conllu", "test.conllu")
-    put(tmp_path / "ud-2.16" / "ko_gsd", *splits)
-    put(tmp_path / "ud-2.3" / "ko_gsd", *splits)
-
-    assert found("ko_gsd", tmp_path).release == "2.3"
-
-
-def test_an_unknown_release_is_not_comparable(tmp_path):
-    put(tmp_path / "ar_padt", "train.conllu", "dev.conllu", "test.conllu")
-
-    files = found("ar_padt", tmp_path)
-
-    assert files.release == ""
-    assert not files.is_comparable
-
-
 def test_the_shortest_of_several_names_is_taken(tmp_path):
     put(tmp_path / "german", "CoNLL2009-ST-evaluation-German-ood.txt", "CoNLL2009-ST-evaluation-German.txt")
     put(tmp_path / "ptb", "test.blind.conllx", "test.conllx")
@@ -122,15 +99,3 @@ def test_a_treebank_with_a_longer_name_is_another_one(tmp_path):
 
     assert found("sv_talbanken", tmp_path).missing == ("train", "dev", "test")
     assert found("it_isdt", tmp_path).missing == ("train", "dev", "test")
-
-
-def test_a_folder_that_does_not_exist(tmp_path):
-    with pytest.raises(TreefineError, match="There is no such folder. Name a folder of treebanks."):
-        find_paper_files([tmp_path / "nowhere"])
-
-
-def test_a_file_in_place_of_a_folder(tmp_path):
-    put(tmp_path, "train.conllu")
-
-    with pytest.raises(TreefineError, match="This is a file, not a folder."):
-        find_paper_files([tmp_path / "train.conllu"])

@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
 from typing import TypeAlias, cast
 
@@ -60,6 +61,7 @@ def load_words(
     *,
     is_ud: bool = True,
     needs_trees: bool = True,
+    any_layout: bool = False,
     format: str | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> WordColumns:
@@ -67,11 +69,11 @@ def load_words(
 
     With `is_ud`, files that the official CoNLL 2018 scorer rejects raise an error: cycles, no root or several roots, a
     byte order mark, extra blank lines, no blank line after the last sentence, a carriage return within a line. Without
-    `needs_trees`, cycles and any number of roots are accepted. The scorers of the other corpora ignore multiword
-    tokens, keep spaces in forms, and do not check the trees.
+    `needs_trees`, cycles and any number of roots are accepted; with `any_layout`, any blank lines and line ends. The
+    scorers of the other corpora ignore multiword tokens, keep spaces in forms, and do not check the trees.
     """
-    sentences = _checked(treebank, is_ud=is_ud, needs_trees=needs_trees, format=format, on_bytes=on_bytes)
-    return _columns([*sentences], is_ud=is_ud)
+    options = {"needs_trees": is_ud and needs_trees, "needs_layout": is_ud and not any_layout}
+    return _columns([*_checked(treebank, **options, format=format, on_bytes=on_bytes)], is_ud=is_ud)
 
 
 def paired_stretches(
@@ -86,7 +88,8 @@ def paired_stretches(
 
     A stretch has about STRETCH words, so memory does not grow with the files if such places are frequent.
     """
-    ours, theirs = (_checked(each, is_ud=is_ud, format=format, on_bytes=on_bytes) for each in (gold, system))
+    check = partial(_checked, needs_trees=is_ud, needs_layout=is_ud, format=format, on_bytes=on_bytes)
+    ours, theirs = map(check, (gold, system))
     if is_ud:
         blocks = even_blocks(ours, theirs, without_spaces, least=STRETCH, title=_GOLD)
     else:
@@ -112,20 +115,21 @@ def _numbered_blocks(
 def _checked(
     treebank: Treebank,
     *,
-    is_ud: bool,
-    needs_trees: bool = True,
+    needs_trees: bool,
+    needs_layout: bool,
     format: str | None,
     on_bytes: Callable[[int], None] | None,
 ) -> Iterator[Sentence]:
     """Yield the sentences; raise an error for the first one that the official scorer rejects."""
-    is_file = isinstance(treebank, str | os.PathLike) or hasattr(treebank, "read")
-    if is_file:
+    if isinstance(treebank, str | os.PathLike) or hasattr(treebank, "read"):
         treebank = read_treebank(cast(Source, treebank), format=format, on_bytes=on_bytes)
+    else:
+        needs_layout = False  # not a file
     for sentence in sentences_in(treebank, "The treebank"):
-        if is_ud and needs_trees:
+        if needs_trees:
             for fault in tree_faults(sentence, needs_one_root=True):
                 raise fault
-        if is_ud and is_file:
+        if needs_layout:
             _check_like_official_scorer(sentence)
         yield sentence
 

@@ -59,11 +59,6 @@ class Comparison:
         return self.differences[(one, other) if (one, other) in self.differences else (other, one)]
 
 
-def difference_fields(found: Difference) -> dict[str, float]:
-    """Return the difference of two systems and the probabilities of both tests, as JSON keeps them."""
-    return {name: round(getattr(found, name), 6) for name in ("difference", "randomisation", "bootstrap")}
-
-
 def compare(
     pairs: Mapping[str, AlignedWords],
     *,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from treefine.evaluation.significance import Comparison  # imports numpy
 
 TableCell: TypeAlias = "str | int | float | None"  # None is an empty cell
+Line: TypeAlias = "tuple[TableCell, ...]"
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
@@ -34,7 +35,7 @@ class Table:
     """
 
     header: tuple[str, ...]
-    rows: tuple[tuple[TableCell, ...], ...]
+    rows: tuple[Line, ...]
     title: str = ""
     note: str = ""  # how to read the table
     n_names: int = 1  # columns of names
@@ -101,9 +102,9 @@ def comparison_table(comparison: Comparison, *, digits: int = 2) -> Table:
     `digits` is the number of decimals of the relative error reduction (RER).
     """
     first = next(iter(comparison.scores))
-    rows: list[tuple[TableCell, ...]] = []
+    rows: list[Line] = []
     for name, score in comparison.scores.items():
-        cells: tuple[TableCell, ...] = (None,) * 4
+        cells: Line = (None,) * 4
         if name != first:
             before, difference = comparison.scores[first], comparison.between(first, name)
             reduction = relative_error_reduction(before, score)

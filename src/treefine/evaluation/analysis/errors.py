@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import add
-from typing import cast
 
 import numpy as np
 
@@ -18,10 +16,8 @@ from treefine.evaluation.pairing import AlignedWords, Treebank, WordColumns, loa
 from treefine.evaluation.properties import PROPERTIES, Point, Tally, Value, draw_curves, join, merged, tally
 from treefine.evaluation.scores import Score, all_marks, all_scores, head_confusions, label_confusions, rule_of
 from treefine.evaluation.significance import Comparison, Counts, compare_counts, sentence_counts
-from treefine.treebank.conllu import read_treebank
-from treefine.treebank.files import Source
 from treefine.treebank.graph import find_cycles
-from treefine.treebank.sentence import BLANK, Sentence, sentences_in
+from treefine.treebank.sentence import BLANK, Sentence
 
 TOGETHER = "all together"  # the name of all treebanks together in a report
 BAND_SAMPLES = 1000
@@ -102,13 +98,8 @@ def read_parsed(
     have them, because the analysis shows its errors. The layout of the files does not matter.
     """
     chosen = rule_of(rule)
-
-    def read(treebank: Treebank, *, needs_trees: bool) -> WordColumns:
-        if isinstance(treebank, str | os.PathLike) or hasattr(treebank, "read"):
-            treebank = read_treebank(cast(Source, treebank), format=format, on_bytes=on_bytes)
-        return load_words([*sentences_in(treebank, "The treebank")], is_ud=chosen.is_ud, needs_trees=needs_trees)
-
-    right = read(gold, needs_trees=True)
+    read = partial(load_words, is_ud=chosen.is_ud, any_layout=True, format=format, on_bytes=on_bytes)
+    right = read(gold)
     pairs = {system: chosen.pair(right, read(each, needs_trees=False)) for system, each in systems.items()}
     return ParsedTreebank(name, rule, pairs)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from textwrap import fill
 from typing import Any
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from treefine.drawing.html import page_end, page_start, tree_figure
@@ -31,7 +31,15 @@ from treefine.evaluation.analysis.refinement import (
 from treefine.evaluation.properties import LOWEST, Point
 from treefine.evaluation.scores import Score, rule_of
 from treefine.evaluation.significance import Comparison
-from treefine.evaluation.tables import Table, TableCell, comparison_json, comparison_table, confusion_table, scores_json
+from treefine.evaluation.tables import (
+    Line,
+    Table,
+    TableCell,
+    comparison_json,
+    comparison_table,
+    confusion_table,
+    scores_json,
+)
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import BLANK, Sentence
 
@@ -56,13 +64,10 @@ _SUMMARY_CELLS = 100  # of a sentence's text, in columns of letters
 _NO_NUMBER = "–"
 
 
-def render_page(template: str, title: str, *, package: str = __package__, **values: Any) -> Iterator[str]:
-    """Yield a page in small parts, from a template of this package or another one.
-
-    Templates escape all text and show control characters as escapes.
-    """
+def _render(template: str, title: str, **values: Any) -> Iterator[str]:
+    """Yield a page in small parts. Templates escape all text and show control characters as escapes."""
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(package), PackageLoader(__package__)]),
+        loader=PackageLoader(__package__),
         autoescape=True,
         finalize=lambda value: value if isinstance(value, Markup) else visible("" if value is None else str(value)),
         undefined=StrictUndefined,
@@ -147,15 +152,17 @@ def _analysis_values(analysis: Analysis) -> dict[str, Any]:
 
 def _point_values(point: Point) -> dict[str, Any]:
     counts = {"value": point.value, "gold": point.gold, "system": point.system, "gold_correct": point.correct}
-    names = ("system_correct", "low", "high", "precision", "recall", "f1")
-    return counts | {name: getattr(point, name) for name in names}
+    return counts | _fields(point, "system_correct", "low", "high", "precision", "recall", "f1")
 
 
 def _difference_values(each: SentenceDifference) -> dict[str, Any]:
-    names = ("treebank", "sent_id", "number", "first", "other", "difference", "correct")
+    values = _fields(each, "treebank", "sent_id", "number", "first", "other", "difference", "correct")
     trees = {system: [*map(_tree_values, trees)] for system, trees in each.trees.items()}
-    values = {name: getattr(each, name) for name in names}
     return values | {"words": each.n_words, "gold": _tree_values(each.gold), "trees": trees}
+
+
+def _fields(value: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
 
 
 def _tree_values(sentence: Sentence) -> dict[str, Any]:
@@ -169,7 +176,7 @@ def report_page(analyses: Sequence[Analysis], title: str) -> Iterator[str]:
     """
     ids = {_key(each): f"t{n}-s{i}" for n, one in enumerate(analyses, 1) for i, each in enumerate(one.differences, 1)}
     views = (_error_view(each, ids, f"t{number}-") for number, each in enumerate(analyses, start=1))
-    return render_page("errors.html", title, names=[each.name for each in analyses], analyses=views)
+    return _render("errors.html", title, names=[each.name for each in analyses], analyses=views)
 
 
 def _error_view(analysis: Analysis, ids: Mapping[tuple[str, int, str], str], own_ids: str) -> dict[str, Any]:
@@ -201,8 +208,7 @@ def _scores_table(analysis: Analysis) -> Table:
     """Return the scores of each system, starting with the compared metric and the differences from the first system."""
     metric, note, bold = analysis.metric, "All scores are F1 in %.", frozenset[tuple[int, int]]()
     header: tuple[str, ...] = ("system", metric)
-    rows: list[tuple[TableCell, ...]]
-    rows = [(name, _percent(scores[metric].f1)) for name, scores in analysis.scores.items()]
+    rows: list[Line] = [(name, _percent(scores[metric].f1)) for name, scores in analysis.scores.items()]
     if comparison := analysis.comparison:
         compared = comparison_table(comparison, digits=1)
         header += ("difference", "error reduction", "p")
@@ -220,17 +226,11 @@ def _scores_table(analysis: Analysis) -> Table:
 
 
 def _pairs_table(comparison: Comparison) -> Table:
-    rows = [
-        (
-            each.first,
-            each.second,
-            f"{100 * each.difference:+.2f}",
-            f"{100 * each.interval[0]:+.2f} to {100 * each.interval[1]:+.2f}",
-            f"{each.randomisation:.4f}",
-            f"{each.bootstrap:.4f}",
-        )
-        for each in comparison.differences.values()
-    ]
+    rows = []
+    for each in comparison.differences.values():
+        difference, low, high = (f"{100 * number:+.2f}" for number in (each.difference, *each.interval))
+        tests = (f"{each.randomisation:.4f}", f"{each.bootstrap:.4f}")
+        rows.append((each.first, each.second, difference, f"{low} to {high}", *tests))
     band = f"{100 * (1 - comparison.alpha):g}% interval (bootstrap)"
     header = ("first", "second", "second − first", band, "p (randomisation)", "p (bootstrap)")
     note = (
@@ -247,10 +247,16 @@ def _metrics_table(analysis: Analysis) -> Table:
     for metric in metrics:
         scores = [analysis.scores[name][metric] for name in analysis.systems]
         rows.append((metric, *[_percent(share) for one in scores for share in (one.precision, one.recall, one.f1)]))
-    header = ("metric", *columns * len(analysis.systems))
-    groups = (("", 1), *[(name, len(columns)) for name in analysis.systems])
     note = "Precision, recall and F1 of each system in %."
-    return Table(header, tuple(rows), f"All {len(metrics)} metrics", note, groups=groups)
+    return _by_system(analysis, ("metric",), columns, rows, f"All {len(metrics)} metrics", note)
+
+
+def _by_system(
+    analysis: Analysis, names: tuple[str, ...], columns: tuple[str, ...], rows: Iterable[Line], title: str, note: str
+) -> Table:
+    """Return a table with the same columns for each system, under its name."""
+    groups = (("", len(names)), *[(name, len(columns)) for name in analysis.systems])
+    return Table((*names, *columns * len(analysis.systems)), tuple(rows), title, note, groups=groups)
 
 
 def _chart(analysis: Analysis, by: str) -> tuple[Markup, Table]:
@@ -278,10 +284,9 @@ def _chart(analysis: Analysis, by: str) -> tuple[Markup, Table]:
             else:
                 cells += [None] * len(columns)
         rows.append((value, _n_gold(points), *cells))
-    header = (by, "gold words", *columns * len(analysis.systems))
-    groups = (("", 2), *[(name, len(columns)) for name in analysis.systems])
     note = f"{title}: {DEFINITIONS[by]}.{more}"
-    return Markup(image_of(picture, title)), Table(header, tuple(rows), f"By {by}", note, groups=groups)
+    table = _by_system(analysis, (by, "gold words"), columns, rows, f"By {by}", note)
+    return Markup(image_of(picture, title)), table
 
 
 def _confusion_tables(analysis: Analysis) -> Iterator[tuple[str, Table]]:
@@ -293,8 +298,7 @@ def _confusion_tables(analysis: Analysis) -> Iterator[tuple[str, Table]]:
     for kind, confusions, note in kinds:
         total: Counter[tuple[str, str]] = sum(confusions.values(), Counter())
         most = [pair for pair, _ in total.most_common(MOST_CONFUSIONS)]
-        rows: tuple[tuple[TableCell, ...], ...]
-        rows = tuple((*pair, *[counted[pair] for counted in confusions.values()]) for pair in most)
+        rows: tuple[Line, ...] = tuple((*pair, *[counted[pair] for counted in confusions.values()]) for pair in most)
         if len(total) > MOST_CONFUSIONS:
             note += f" The table shows the {MOST_CONFUSIONS} most frequent of {len(total):,} confusions."
         header = (f"gold {kind}", f"system {kind}", *confusions)
@@ -515,7 +519,7 @@ def refinement_page(
         for refinement, costs in refinements
     )
     names = [refinement.name for refinement, _ in refinements]
-    return render_page("refinement.html", title, names=names, refinements=views)
+    return _render("refinement.html", title, names=names, refinements=views)
 
 
 def _step_charts(refinement: Refinement) -> list[Markup]:
