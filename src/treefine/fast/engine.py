@@ -12,7 +12,8 @@ import weakref
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from itertools import chain, islice, repeat
+from itertools import chain, compress, islice, repeat
+from operator import and_, not_
 
 import numpy as np
 import torch
@@ -30,10 +31,9 @@ from treefine.fast.buffers import (
 )
 from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pack
 from treefine.fast.packed_encoder import ROOMS, PackedEncoder, Room
-from treefine.model.batch import Batch, Graphs, PieceInputs, most_pieces_of_word
+from treefine.model.batch import most_pieces_of_word
 from treefine.parsing.batches import free_memory, parse_inputs, run_inputs
-from treefine.parsing.plan import ParseInput, Plan, is_out_of_memory, refine_batch
-from treefine.parsing.refine import best_tags
+from treefine.parsing.plan import ParseInput, Plan, is_out_of_memory
 from treefine.parsing.results import trees
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.sentence import Sentence
@@ -164,16 +164,16 @@ class Engine:
         self.plan = plan
         n_tags = len(settings.tags.columns) if settings.tags.source != "none" else 0
         self.n_columns = n_tags + settings.tags.case + bool(plan.model.vocabulary.treebanks)
-        self.n_positions = settings.encoder.n_positions
-        self.most = most_pieces_of_word(self.n_positions)
+        n_positions = settings.encoder.n_positions
+        self.most = most_pieces_of_word(n_positions)
         self.special = (subwords.cls_id, subwords.pad_id, subwords.sep_id)
         self.step, self._lock, self._has_warned = PackedStep(plan), threading.Lock(), False
-        rooms = tuple(room._replace(longest=min(room.longest, self.n_positions)) for room in rooms)
-        self.longest = max(room.longest for room in rooms)  # in pieces; a longer sentence is parsed alone
+        rooms = tuple(room._replace(longest=min(room.longest, n_positions)) for room in rooms)
+        self.longest = max(room.longest for room in rooms)  # in pieces
         self.lanes = [Lane(self, room) for room in rooms]
 
-    def replace_lanes(self, lanes: list[Lane], *, with_smaller: bool) -> None:
-        """Close these lanes and create new ones, with buffers half as large if `with_smaller`.
+    def halve_lanes(self, lanes: list[Lane]) -> None:
+        """Close these lanes and create new ones with buffers half as large.
 
         All streams continue in the new lanes. Nothing happens if another stream has replaced these lanes already.
         """
@@ -182,19 +182,16 @@ class Engine:
                 return
             for lane in lanes:
                 lane.close()
-            rooms = [lane.room for lane in lanes]
-            if with_smaller:
-                rooms = [room.halved() for room in rooms]
-                encoder = self.step.encoder  # sentences that bypass the engine get the same vectors as in its buffers
-                encoder.rooms = [room.halved() for room in encoder.rooms]
-            self.lanes = [Lane(self, room) for room in rooms]
-            if with_smaller and not self._has_warned:
+            encoder = self.step.encoder  # sentences that bypass the engine get the same vectors as in its buffers
+            encoder.rooms = [room.halved() for room in encoder.rooms]
+            self.lanes = [Lane(self, lane.room.halved()) for lane in lanes]
+            if not self._has_warned:
                 self._has_warned = True
                 message = "The GPU ran out of memory. Parsing continues with smaller buffers and may be slower."
                 warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def stream(self, blocks: Iterable[Packed]) -> Iterator[PackedTrees]:
-        """Yield the trees of each block of sentences, in order. Some blocks are read ahead."""
+        """Yield the trees of each block of sentences of at most `longest` pieces, in order. Some are read ahead."""
         return _Run(self, blocks).results()
 
     def stream_sentences(
@@ -212,33 +209,37 @@ class Engine:
         model = plan.model
         tags, vocabulary, subwords = model.settings.tags, model.vocabulary, model.subwords
         items = islice(parse_inputs(plan, sentences, constraints), skip, None)
-        held: deque[list[ParseInput]] = deque()
+        held: deque[tuple[list[ParseInput], list[bool]]] = deque()  # each block, and which of its items are ours
 
-        def is_ours(item: ParseInput) -> bool:
-            return not item.constraints and not item.evidence and len(item.sentence) <= plan.most_words
+        def packed_of(items: Iterable[ParseInput]) -> Packed:
+            sentences, arcs = [item.sentence for item in items], [item.initial for item in items]
+            return pack(sentences, subwords, vocabulary, tags, read=plan.read_columns, arcs=arcs)
 
         def packed() -> Iterator[Packed]:
             sizes = chain(FIRST_BLOCKS, repeat(BLOCK))
             while block := list(islice(items, next(sizes))):
-                held.append(block)
-                ours = list(filter(is_ours, block))
-                arcs, own = [item.initial for item in ours], [item.sentence for item in ours]
-                yield pack(own, subwords, vocabulary, tags, read=plan.read_columns, arcs=arcs)
+                are_ours = [not (x.constraints or x.evidence or len(x.sentence) > plan.most_words) for x in block]
+                found = packed_of([*compress(block, are_ours)])
+                if found.longest > self.longest:
+                    fits = [model.n_pieces(item.sentence) <= self.longest for item in block]
+                    are_ours = [*map(and_, are_ours, fits)]
+                    found = packed_of([*compress(block, are_ours)])
+                held.append((block, are_ours))
+                yield found
 
         def found_trees() -> Iterator[PackedTrees]:
             try:
                 yield from self.stream(packed())
             except NoMemoryError as error:
-                ours = (item.sentence for block in held for item in filter(is_ours, block))
-                raise error.named(ours) from error
+                raise error.named(item.sentence for each in held for item in compress(*each)) from error
 
         for found in found_trees():
-            block = held.popleft()
-            own_sentences = (item.sentence for item in filter(is_ours, block))
-            ours = filled(own_sentences, found, vocabulary, tags, replaces_tags=plan.replaces_tags)
-            others = run_inputs(plan, [item for item in block if not is_ours(item)], trees)
-            for item in block:
-                yield next(ours) if is_ours(item) else next(others)[1]
+            block, are_ours = held.popleft()
+            own = (item.sentence for item in compress(block, are_ours))
+            ours = filled(own, found, vocabulary, tags, replaces_tags=plan.replaces_tags)
+            others = run_inputs(plan, [*compress(block, map(not_, are_ours))], trees)
+            for is_ours in are_ours:
+                yield next(ours) if is_ours else next(others)[1]
 
 
 class _Run:
@@ -295,16 +296,14 @@ class _Run:
                 return
             numbers = standing.add(packed, self.engine.most)
             self.sizes.append(len(packed))
-            n_pieces = standing["n_pieces"][numbers - standing.first]
-            self._wait(numbers[n_pieces <= self.engine.longest])
-            for number in numbers[n_pieces > self.engine.longest]:
-                self._alone(number)
+            self._wait(numbers)
             if time.monotonic() > stop:
                 return
 
     def _wait(self, numbers: Numbers, *, first: bool = False) -> None:
         """Put sentences into the pools for their lengths."""
         n_pieces = self.standing["n_pieces"][numbers - self.standing.first]
+        assert n_pieces.max(initial=0) <= self.engine.longest
         shortest = 0
         for pool in self.pools:
             is_ours = (n_pieces > shortest) & (n_pieces <= pool.lane.room.longest)
@@ -323,7 +322,7 @@ class _Run:
             is_smallest = all(lane.room == lane.room.halved() for lane in self.lanes)
             if is_smallest and not self.flying and not any(lane.free for lane in self.lanes):
                 raise NoMemoryError(int(numbers[0]) - self.standing.first) from error
-        self.engine.replace_lanes(self.lanes, with_smaller=True)
+        self.engine.halve_lanes(self.lanes)
 
     def _change_lanes(self) -> None:
         """Continue in the engine's new lanes with all sentences that are not done, and free the old lanes' memory."""
@@ -379,47 +378,6 @@ class _Run:
         heads, labels, tags = (standing[name][:n_words][is_word] for name in names)
         standing.drop(standing.first + n_sentences)
         return PackedTrees(heads, labels, tags if self.plan.predicts_tags else None)
-
-    def _alone(self, number: int) -> None:
-        """Parse a sentence that is too long for any buffer. If memory runs out, free all buffers and try once more."""
-        for can_retry in (True, False):
-            try:
-                self._refine_alone(number)
-                return
-            except (MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                if not can_retry:
-                    raise NoMemoryError(int(number) - self.standing.first) from error
-            self.engine.replace_lanes(self.lanes, with_smaller=False)
-            self._change_lanes()
-
-    @torch.no_grad()
-    def _refine_alone(self, number: int) -> None:
-        """Parse a sentence by itself, as `parsing.batches` does."""
-        standing, plan, subwords = self.standing, self.plan, self.plan.model.subwords
-        row = number - standing.first
-        starts = standing["n_words"], standing.word_starts, standing.piece_starts
-        n_words, start, piece_start = (int(each[row]) for each in starts)
-        words = slice(start, start + n_words)
-        firsts = (piece_start + standing["first_places"][words][1:]).tolist()
-        ends = [*firsts[1:], piece_start + int(standing["n_pieces"][row]) - 1]
-        pieces = [standing["pieces"][a:b].tolist() for a, b in zip(firsts, ends, strict=True)]
-        special = {"cls_id": subwords.cls_id, "sep_id": subwords.sep_id, "pad_id": subwords.pad_id}
-        inputs = PieceInputs.of([pieces], **special, n_positions=self.engine.n_positions)
-        heads, labels, tags = (
-            torch.from_numpy(standing[name][words].astype(np.int64))[None] for name in ("heads", "labels", "tags")
-        )
-        given = tags if plan.reads_inputs and self.engine.n_columns else None
-        batch = Batch.of(inputs, [n_words - 1])
-        for step in refine_batch(plan, batch, Graphs(heads, labels), given, wants_trees=False):
-            if plan.predicts_tags and (step.t == 1 or plan.model.settings.tags.refined):
-                best = best_tags(step.scores, step.batch)[0].cpu().numpy()
-                standing["best_tags"][words, : best.shape[1]] = best
-            last = step
-        trees = plan.decoder.trees(last.scores, last.graphs, last.batch.is_word)
-        standing["heads"][words], standing["labels"][words] = trees.heads[0].cpu(), trees.labels[0].cpu()
-        standing["is_done"][row] = 1
 
 
 class Pool:

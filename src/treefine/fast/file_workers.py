@@ -43,6 +43,7 @@ from treefine.treebank.sentence import BLANK, Sentence
 from treefine.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
+    from treefine.fast.engine import Engine
     from treefine.parsing.parser import Parser
 
 _MOST_WORKERS = 16
@@ -50,7 +51,6 @@ _OTHER_CORES = 2  # cores left for the process that runs the model and for the r
 _START_AFTER = 1 << 20  # bytes of input that this process reads itself before it starts workers
 _HINT = "Is there enough memory? Use --workers 0 to parse without workers."
 
-_Engine = Callable[[Iterable[Packed]], Iterator[PackedTrees]]  # Engine.stream
 _Parse = Callable[[Iterable[Sentence]], Iterator[Sentence]]  # Parser.stream_trees, for what the engine does not support
 _Value = TypeVar("_Value")
 
@@ -270,8 +270,8 @@ class FileReport:
 class FileParser:
     """A parser of file parts with an engine and workers. As a context manager, it stops the workers on exit."""
 
-    def __init__(self, pool: WorkerPool, engine: _Engine, parse: _Parse) -> None:
-        self.pool, self._engine, self._parse = pool, engine, parse
+    def __init__(self, pool: WorkerPool, engine: Engine, parse: _Parse) -> None:
+        self.pool, self.engine, self.parse = pool, engine, parse
 
     @classmethod
     def of(cls, parser: Parser, workers: int | None = None) -> FileParser | None:
@@ -283,7 +283,7 @@ class FileParser:
         if not n_workers or parser.engine is None or (settings := WorkerSettings.of(parser)) is None:
             return None
         pool = WorkerPool(settings, n_workers, start_after=_START_AFTER if workers is None else 0)
-        return cls(pool, parser.engine.stream, parser.stream_trees)
+        return cls(pool, parser.engine, parser.stream_trees)
 
     def __enter__(self) -> FileParser:
         return self
@@ -296,8 +296,8 @@ class FileParser:
 
         The first sentence of each part is yielded separately. An error in the input is raised after the text before it.
         """
-        run, gap = _Run(parts, self.pool, self._parse, report, skip), ""
-        for first, rest, next_gap in run.written(self._engine):
+        run, gap = _Run(self, parts, report, skip), ""
+        for first, rest, next_gap in run.written():
             yield gap + first
             yield rest
             gap = next_gap
@@ -308,11 +308,10 @@ class FileParser:
 class _Run:
     """The parts of one output: read ahead, parsed in order, written meanwhile."""
 
-    def __init__(
-        self, parts: Iterable[FilePart], pool: WorkerPool, parse: _Parse, report: FileReport, skip: int
-    ) -> None:
+    def __init__(self, files: FileParser, parts: Iterable[FilePart], report: FileReport, skip: int) -> None:
         self.fault: TreefineError | None = None  # the error in the input that follows everything read so far
-        self._parts, self._pool, self._parse, self._report = parts, pool, parse, report
+        self._parts, self._pool, self._engine, self._parse = parts, files.pool, files.engine, files.parse
+        self._report = report
         self._skip = skip  # the number of sentences still to skip
         self._n_sentences = 0  # read so far from the current file
         self._is_start = not skip
@@ -322,10 +321,10 @@ class _Run:
         self._writing: deque[tuple[_Block, Future[WrittenPart]]] = deque()
         self._bypassing: _Block | None = None  # the next part, if the engine does not support it
 
-    def written(self, engine: _Engine) -> Iterator[WrittenPart]:
+    def written(self) -> Iterator[WrittenPart]:
         """Yield each part with its trees, in order."""
         while True:
-            for trees in self._trees(engine):
+            for trees in self._trees():
                 block = self._parsing.popleft()
                 self._writing.append((block, self._pool.submit(Scribe.write, block, trees)))
                 yield from self._finished(n_left=self._pool.ahead)
@@ -335,10 +334,10 @@ class _Run:
             yield self._parsed_here(self._bypassing)
             self._bypassing = None
 
-    def _trees(self, engine: _Engine) -> Iterator[PackedTrees]:
+    def _trees(self) -> Iterator[PackedTrees]:
         """Yield the trees of the parts being parsed; if one sentence is too large, name it."""
         try:
-            yield from engine(self._packed())
+            yield from self._engine.stream(self._packed())
         except NoMemoryError as error:
             raise error.named(chain.from_iterable(map(_Block.sentences, self._parsing))) from error
 
@@ -348,7 +347,7 @@ class _Run:
             block, read = found
             if block.skip == block.n_sentences:
                 continue
-            if read.bypasses_engine:
+            if read.bypasses_engine or read.packed.longest > self._engine.longest:
                 self._bypassing = block
                 return
             self._parsing.append(block)

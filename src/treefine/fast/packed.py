@@ -34,6 +34,13 @@ class Packed:
         """Return the number of sentences."""
         return len(self.lengths)
 
+    @property
+    def longest(self) -> int:
+        """The number of pieces of the longest sentence, CLS, ROOT and SEP included."""
+        if not len(self):
+            return 0
+        return 3 + int(np.add.reduceat(self.counts, np.cumsum(self.lengths) - self.lengths).max())
+
 
 @dataclass(frozen=True)
 class PackedTrees:

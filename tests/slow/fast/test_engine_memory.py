@@ -119,24 +119,6 @@ def test_a_sentence_that_fits_into_no_buffer_is_named(monkeypatch, number):
     assert all(lane.room.sentences == 1 for lane in engine.lanes)
 
 
-@pytest.mark.parametrize("n_failures", [1, 2])
-def test_for_a_sentence_longer_than_any_buffer_all_buffers_are_freed_once(monkeypatch, n_failures):
-    engine, calls = new_engine(), iter(range(10**6))
-    parsed(engine)
-    old = engine.lanes
-    failing(monkeypatch, engine_module._Run, "_refine_alone", lambda *_: next(calls) < n_failures)
-
-    if n_failures == 1:
-        assert parsed(engine) == EXPECTED
-    else:
-        with pytest.raises(TreebankError) as error:
-            parsed(engine)
-        assert str(error.value) == str(LONG.error(NO_MEMORY))
-
-    assert not any(lane.free for lane in old)
-    assert [lane.room for lane in engine.lanes] == list(ROOMS)  # smaller buffers would not help
-
-
 def test_other_errors_of_a_step_are_raised_as_they_are(monkeypatch):
     failing(monkeypatch, Slot, "_run", lambda slot: True, RuntimeError("something else"))
 
