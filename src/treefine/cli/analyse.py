@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
     from treefine.parsing.results import TimedSteps
 
-_ENDINGS = (".html", ".json")
 _OF_MODEL = ("initial", "max_steps", "tags", "device")  # parser options that --model takes
 
 
@@ -115,11 +115,8 @@ def _analyse_files(
     with progress("Resampling", count_resamplings(len(treebanks), len(systems)) or None) as advance:
         analyses = analyse(treebanks, examples=examples, on_progress=advance)
     title = f"{', '.join(systems)} against {visible(gold) if gold != '-' else 'standard input'}"
-    reports: dict[str, Callable[[], Iterable[str]]] = {
-        ".html": lambda: report.report_page(analyses, title),
-        ".json": lambda: [report.analysis_json(analyses, title)],
-    }
-    _write_reports(outputs, reports, lambda: report.analysis_text(analyses))
+    page, as_json = partial(report.report_page, analyses, title), partial(report.analysis_json, analyses, title)
+    _write_reports(outputs, page, as_json, partial(report.analysis_text, analyses))
 
 
 def _analyse_model(
@@ -141,16 +138,19 @@ def _analyse_model(
     from treefine.parsing.results import timed_steps
 
     initial: Any = options.initial
-    parses = initial if _has_parses(gold, initial) else None
-    files = find_treebanks(gold, {"initial": parses} if parses else {}, format=format)
-    file = initial if isinstance(initial, str) and Path(initial).is_file() else None
+    path = Path(initial) if isinstance(initial, str) and initial not in ("", "empty") else None
+    file = initial if path is not None and path.is_file() else None
+    is_folder = path is not None and path.is_dir() and Path(gold).is_dir()
+    # A folder with a config.json is a model; other folders have parses with the file names of gold.
+    has_parses = path is not None and is_folder and not (trained_model(path) / LAYOUT.config).exists()
+    files = find_treebanks(gold, {"initial": initial} if has_parses else {}, format=format)
     if file and len(files) > 1:
         hint = "Give a folder of parses with the same file names."
         message = f"This is a single file of initial parses, but {gold} contains {len(files)} treebanks."
         raise TreefineError(message, hint=hint, path=file)
     treebanks = [_read_gold(each.gold, rule, format) for each in files]
     # The steps of the model itself are analysed, so other parsers' trees are only its start. Parses are set below.
-    start = replace(options, initial="empty" if parses else initial, trust=0)
+    start = replace(options, initial="empty" if has_parses else initial, trust=0)
     parser = Parser.from_pretrained(model, **start.set_options)
     if not parser.model.settings.reads_graph:
         hint = "Parse with it, and give its parses as SYSTEM instead."
@@ -160,7 +160,7 @@ def _analyse_model(
         for each, sentences in zip(files, treebanks, strict=True):
             if own := each.systems.get("initial", file):
                 start_from = renamed(from_file(own, format=format), parser.model.vocabulary.labels)
-                n_steps = options.max_steps if parses else parser.max_steps
+                n_steps = options.max_steps if has_parses else parser.max_steps
                 parser = parser.using(initial=start_from, trust=0, max_steps=n_steps)
             timed = timed_steps(parser, sentences, on_sentences=lambda number: advance(number, sentences=number))
             if len(timed.trees) < 2:
@@ -180,19 +180,10 @@ def _analyse_model(
         counts, costs = zip(*results, strict=True)
         results.insert(0, (together(counts, name=TOGETHER), sum_costs(costs)))
     title = f"Refinement of {Path(gold).name if gold != '-' else 'standard input'} by {Path(model).name}"
-    reports: dict[str, Callable[[], Iterable[str]]] = {
-        ".html": lambda: report.refinement_page(results, title, examples=examples),
-        ".json": lambda: [report.refinement_json(results, title)],
-    }
-    _write_reports(outputs, reports, lambda: report.refinement_text(results))
-
-
-def _has_parses(gold: str, initial: object) -> bool:
-    """Return whether both are folders of treebanks; a folder with a config.json is a model."""
-    if not isinstance(initial, str) or initial in ("", "empty"):
-        return False
-    are_folders = Path(gold).is_dir() and Path(initial).is_dir()
-    return are_folders and not (trained_model(Path(initial)) / LAYOUT.config).exists()
+    page = partial(report.refinement_page, results, title, examples=examples)
+    _write_reports(
+        outputs, page, partial(report.refinement_json, results, title), partial(report.refinement_text, results)
+    )
 
 
 def _read_gold(path: str, rule: str, format: str | None) -> list[Sentence]:
@@ -224,12 +215,12 @@ def _costs_of(parser: Parser, timed: TimedSteps) -> Costs:
 
 
 def _write_reports(
-    outputs: Sequence[str], reports: Mapping[str, Callable[[], Iterable[str]]], summary: Callable[[], str]
+    outputs: Sequence[str], page: Callable[[], Iterable[str]], as_json: Callable[[], str], summary: Callable[[], str]
 ) -> None:
     """Write each output in the format of its extension; without outputs, print the summary."""
     for output in outputs:
         with open_output(output) as stream:
-            for part in reports[Path(output).suffix.lower()]():
+            for part in page() if Path(output).suffix.lower() == ".html" else [as_json()]:
                 stream.write(part.encode())
     if not outputs:
         typer.echo(summary())
@@ -239,8 +230,8 @@ def _check_outputs(outputs: Sequence[str], inputs: Sequence[str], *, force: bool
     """Raise an error if an output cannot be written, or if it exists and `force` is not set."""
     for output in outputs:
         suffix = Path(output).suffix.lower()
-        if suffix not in _ENDINGS:
-            hint = f"Choose a file name that ends in {' or '.join(_ENDINGS)}."
+        if suffix not in (".html", ".json"):
+            hint = "Choose a file name that ends in .html or .json."
             raise TreefineError("analyse cannot write this kind of file.", hint=hint, path=output)
         check_output(output, set(map(identity, inputs)), force=force)
         if suffix == ".html":

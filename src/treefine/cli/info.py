@@ -88,7 +88,11 @@ def gather() -> dict[str, Any]:
         "packages": {name: version_of(name) for name in REQUIRED},
         "optional": optional,
         "models": {name: _model(folder) for name, folder in bundled_models().items()},
-        "environment": _environment(os.environ),
+        "environment": {  # variables that change speed or results, without paths and secrets
+            name: "(a path)" if re.search(r"[/\\]", value) else value
+            for name, value in sorted(os.environ.items())
+            if _VARIABLES.fullmatch(name) and not _SECRET.search(name)
+        },
     }
 
 
@@ -98,11 +102,10 @@ def _without_home(text: str) -> str:
 
 
 def _cpu_model() -> str:
-    try:
-        names = re.findall(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        names = []
-    return names[0] if names else platform.processor() or platform.machine()
+    with suppress(OSError):
+        if name := re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+            return name[1]
+    return platform.processor() or platform.machine()
 
 
 def _torch() -> dict[str, Any]:
@@ -158,12 +161,6 @@ def _model(folder: Path) -> dict[str, Any]:
     weights = folder / LAYOUT.weights
     checksum = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else None
     return {"bytes": _size(folder), "weights_sha256": checksum}
-
-
-def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that change speed or results; paths and secrets are left out."""
-    chosen = sorted(name for name in variables if _VARIABLES.fullmatch(name) and not _SECRET.search(name))
-    return {name: "(a path)" if re.search(r"[/\\]", variables[name]) else variables[name] for name in chosen}
 
 
 def _lines(values: Mapping[str, Any], indent: str = "") -> Iterator[str]:

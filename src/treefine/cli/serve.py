@@ -6,7 +6,6 @@ import logging
 import math
 import os
 import socket
-from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib import import_module
@@ -14,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from treefine.cli.options import THREADS, option, with_options
 from treefine.cli.terminal import say
-from treefine.cores import torch_threads, use_threads
+from treefine.cores import thread_count, torch_threads, use_threads
 from treefine.errors import TreefineError
 from treefine.model.bundled import EXTRA_MODEL, bundled_models
 from treefine.parsing.options import OPTIONS, ParserOptions
 from treefine.serving.limits import ServerLimits
 
 if TYPE_CHECKING:
-    from treefine.parsing.parser import Parser
+    pass
 
 
 _MOST_WORKERS = 4
@@ -94,9 +93,11 @@ def serve_command(
         use_threads(threads)
         with torch_threads(1):  # with more, OpenMP threads of this thread would compete with those that parse
             parsers = {name: Parser.from_pretrained(path, **options.set_options) for name, path in named.items()}
-        n_workers = _default_workers(parsers.values()) if workers is None else workers
+        if workers is None:  # none on a GPU, on Windows, or with only one thread
+            may_start = os.name != "nt" and all(each.device.type == "cpu" for each in parsers.values())
+            workers = min(thread_count(), _MOST_WORKERS) if may_start and thread_count() > 1 else 0
         hosts = [host, *(allowed_host or ())]
-        app = create_app(parsers, limits=limits, hosts=hosts, origins=allow_origin or (), workers=n_workers)
+        app = create_app(parsers, limits=limits, hosts=hosts, origins=allow_origin or (), workers=workers)
         logging.basicConfig(level=logging.WARNING, format="treefine: %(message)s")
         config = uvicorn.Config(
             app,
@@ -113,15 +114,6 @@ def serve_command(
         address = f"[{host}]" if ":" in host else host
         say(f"treefine: http://{address}:{bound.getsockname()[1]}/ ({', '.join(parsers)})")
         uvicorn.Server(config).run(sockets=[bound])
-
-
-def _default_workers(parsers: Iterable[Parser]) -> int:
-    """Return the number of worker processes per model: none on a GPU, on Windows, or with only one thread."""
-    import torch
-
-    n_threads = torch.get_num_threads()
-    is_cpu = all(each.device.type == "cpu" for each in parsers)
-    return min(n_threads, _MOST_WORKERS) if is_cpu and n_threads > 1 and os.name != "nt" else 0
 
 
 def bound_socket(host: str, port: int) -> socket.socket:

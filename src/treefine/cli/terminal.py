@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from enum import IntEnum
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from treefine.errors import visible
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, Task
 
 
 class Detail(IntEnum):
@@ -86,14 +86,29 @@ def progress(
     Amounts are shown if they are bytes. Without a total, the bar shows activity and the number of sentences.
     """
     stream = stream or sys.stderr  # None if standard error is closed
-    start = time.monotonic()
+    start = last = time.monotonic()  # `last`: when `done` grew
     done = n_sentences = 0
-    last = start  # when `done` grew
     bar: Progress | None = None
 
     def show() -> None:
         nonlocal bar
-        shown = _bar(stream, time_left, in_bytes=in_bytes and total is not None)
+        from rich.console import Console  # takes half of the start-up time and is rarely needed
+        from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn
+        from rich.text import Text
+
+        class TimeLeftColumn(ProgressColumn):
+            """Shows the time left at the mean speed so far; rich's own jumps if sentences come in groups."""
+
+            def render(self, task: Task) -> Text:
+                if total is None or not done:
+                    return Text()
+                left = (last - start) * total / done - (time.monotonic() - start)
+                return Text(f"{timedelta(seconds=max(0, round(left)))} left", style="progress.remaining")
+
+        columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()]
+        columns += [DownloadColumn()] if in_bytes and total is not None else []
+        columns += [TextColumn("{task.fields[speed]}"), TimeLeftColumn()]
+        shown = Progress(*columns, console=Console(file=stream), transient=True)
         shown.add_task(title, total=total, completed=done, speed=speed())
         shown.start()
         bar = shown  # last, because `advance` uses it from now on
@@ -101,13 +116,6 @@ def progress(
     def speed() -> str:
         rate = n_sentences / (time.monotonic() - start)
         return f"{n_sentences:,} sentences, {rate:,.0f}/s" if n_sentences else ""
-
-    def time_left() -> str:
-        """Return the time left at the mean speed so far; rich's own estimate jumps if sentences come in groups."""
-        if total is None or not done:
-            return ""
-        seconds = (last - start) * total / done - (time.monotonic() - start)
-        return f"{timedelta(seconds=max(0, round(seconds)))} left"
 
     def advance(amount: int = 0, /, *, sentences: int = 0) -> None:
         nonlocal done, last, n_sentences
@@ -129,18 +137,3 @@ def progress(
             timer.join()  # it may be about to show the bar
         if bar is not None:
             bar.stop()
-
-
-def _bar(stream: TextIO, time_left: Callable[[], str], *, in_bytes: bool) -> Progress:
-    from rich.console import Console  # takes half of the start-up time and is rarely needed
-    from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn
-    from rich.text import Text
-
-    class TimeLeftColumn(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text(time_left(), style="progress.remaining")
-
-    columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()]
-    columns += [DownloadColumn()] if in_bytes else []
-    columns += [TextColumn("{task.fields[speed]}"), TimeLeftColumn()]
-    return Progress(*columns, console=Console(file=stream), transient=True)

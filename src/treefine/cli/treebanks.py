@@ -41,10 +41,11 @@ from treefine.jobs.outputs import (
     check_table,
     identity,
     shape_by_name,
+    stem_of,
     write_treebank_as,
 )
 from treefine.treebank.conllu import FORMATS, TREEBANK_SUFFIXES, format_of, read_treebank, suffix_of, validate
-from treefine.treebank.files import COMPRESSED, name_of
+from treefine.treebank.files import name_of
 from treefine.treebank.sentence import CONLLU, Format, Sentence
 
 _CONVERTED: tuple[Shape, ...] = ("json", "csv", "tsv", "parquet", "svg", "html")  # besides treebanks
@@ -88,21 +89,20 @@ def evaluate_command(
     with progress("Scoring", total_size(*chain.from_iterable(files))) as advance:
         pairs = (stretches(*each, rule=rule, format=format, on_bytes=advance) for each in files)
         found = evaluate_stretches(chain.from_iterable(pairs), rule=rule, labels=labels, confusions=bool(confusions))
-    scores, by_label = found.scores, found.by_label if labels else None
     confused = {"label": found.label_confusions, "head": found.head_confusions} if confusions else {}
     if as_json:
-        values: dict[str, Any] = {"gold": gold, "system": system, "rule": rule, "scores": tables.scores_json(scores)}
-        if by_label is not None:
-            values["labels"] = tables.scores_json(by_label)
+        values: dict[str, Any] = {"gold": gold, "system": system, "rule": rule}
+        values["scores"] = tables.scores_json(found.scores)
+        values |= {"labels": tables.scores_json(found.by_label)} if labels else {}
         for kind, counted in confused.items():
             values[f"confused_{kind}s"] = tables.confusion_table(counted, most=confusions).to_records()
         _print_json(values)
         return
-    typer.echo(tables.score_table(scores))
-    if by_label is not None:
-        typer.echo("\n" + tables.score_table(by_label, title="Label"))
+    shown = [tables.score_table(found.scores)]
+    shown += [tables.score_table(found.by_label, title="Label")] if labels else []
     for kind, counted in confused.items():
-        typer.echo("\n" + tables.confusion_table(counted, kind=kind, most=confusions).to_text())
+        shown.append(tables.confusion_table(counted, kind=kind, most=confusions).to_text())
+    typer.echo("\n\n".join(shown))
 
 
 def compare_command(
@@ -160,15 +160,11 @@ def validate_command(
     Checks columns, IDs, heads, cycles, roots, duplicate sent_id values, and whether the text matches the words. Prints
     one line per error: `path:line: (sent_id, word) message`. The exit code is 1 if there is any error.
     """
-    faults = 0
-    as_values = []
+    faults: list[TreefineError] = []
 
     def report(fault: TreefineError) -> None:
-        nonlocal faults
-        faults += 1
-        if as_json:
-            as_values.append({name: getattr(fault, name) for name in _FAULT_FIELDS})
-        else:
+        faults.append(fault)
+        if not as_json:
             typer.echo(str(fault))
 
     paths = []
@@ -183,9 +179,8 @@ def validate_command(
             for fault in validate(path, format=format, on_bytes=advance):
                 report(fault)
     if as_json:
-        _print_json(as_values)
-    said = count(faults, "error") if faults else "no errors"
-    say(f"{count(len(paths), 'file')}, {said}")
+        _print_json([{name: getattr(fault, name) for name in _FAULT_FIELDS} for fault in faults])
+    say(f"{count(len(paths), 'file')}, {count(len(faults), 'error') if faults else 'no errors'}")
     raise typer.Exit(1 if faults else 0)
 
 
@@ -256,22 +251,18 @@ def draw_command(
 
 def _chosen(inputs: Sequence[Input], names: Sequence[str]) -> Iterator[Sentence]:
     """Yield the sentences with these numbers or sent_ids, or all; raise an error for a name without a sentence."""
-    missing = set(names)
+    missing = dict.fromkeys(names)
     for sentence in chain.from_iterable(read_treebank(source.name, format=source.kind) for source in inputs):
-        if not names:
-            yield sentence
-            continue
         # A number as sent_id is the name of its sentence, whatever its place in the file.
-        is_numbered = not sentence.sent_id.isdecimal()
-        own = {sentence.sent_id, *([str(sentence.number)] if is_numbered else [])}
-        if not own.isdisjoint(names):
-            missing -= own
+        own = {sentence.sent_id, sentence.sent_id if sentence.sent_id.isdecimal() else str(sentence.number)}
+        if not names or not own.isdisjoint(names):
+            missing = {name: None for name in missing if name not in own}
             yield sentence
-    if missing:
-        name = next(each for each in names if each in missing)
+    for name in missing:
         path = name_of(inputs[0].name) if len(inputs) == 1 else ""
-        message = f"There is no sentence {name}."
-        raise TreefineError(message, hint="Give the number or the sent_id of a sentence.", path=path)
+        raise TreefineError(
+            f"There is no sentence {name}.", hint="Give the number or the sent_id of a sentence.", path=path
+        )
 
 
 def _converted(source: str, target: str, name: str | None) -> tuple[Shape, Format]:
@@ -319,21 +310,17 @@ def system_names(paths: Sequence[str], names: Sequence[str] | None = None) -> di
         if os.path.realpath(path) in map(os.path.realpath, paths[:number]):
             raise TreefineError("The same file is given twice.", hint="Name each system once.", path=path)
     if names is not None:
-        return dict(zip(_split_names(names, len(paths)), paths, strict=True))
+        names = [visible(name.strip()) for text in names for name in text.split(",")]
+        if len(names) != len(paths) or len({*names} - {""}) != len(paths):
+            message = f"--names must have {count(len(paths), 'different name')}, one per SYSTEM."
+            raise TreefineError(message, hint="Separate them by commas: --names old,new.")
+        return dict(zip(names, paths, strict=True))
     places = [(*Path(path).absolute().parts[:-1], _stem(path)) for path in paths]
     for depth in range(1, max(map(len, places), default=0) + 1):
-        names = [visible("/".join(parts[-depth:])) for parts in places]
-        if len(set(names)) == len(names):
-            return dict(zip(names, paths, strict=True))
+        named = {visible("/".join(parts[-depth:])): path for parts, path in zip(places, paths, strict=True)}
+        if len(named) == len(paths):
+            return named
     return {visible(path): path for path in paths}  # such as en.conllu and en.conllu.gz in one folder
-
-
-def _split_names(names: Sequence[str], n_systems: int) -> list[str]:
-    split = [visible(name.strip()) for text in names for name in text.split(",")]
-    if len(split) != n_systems or len({*split} - {""}) != n_systems:
-        message = f"--names must have {count(n_systems, 'different name')}, one per SYSTEM."
-        raise TreefineError(message, hint="Separate them by commas: --names old,new.")
-    return split
 
 
 def _stem(path: str) -> str:
@@ -341,11 +328,7 @@ def _stem(path: str) -> str:
     if path == "-":
         return "stdin"
     place = Path(path).absolute()
-    if place.is_dir():
-        return visible(place.name)
-    while place.suffix.lower() in COMPRESSED:
-        place = place.with_suffix("")
-    return visible(place.stem)
+    return visible(place.name if place.is_dir() else stem_of(path))
 
 
 def find_treebanks(gold: str, systems: Mapping[str, str], *, format: str | None = None) -> list[TreebankFiles]:

@@ -165,7 +165,7 @@ def _files_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None)
         if endings is None:
             form = CONLLU if shape == "conllu" else FORMATS.get(source.kind or "", CONLLU)
             endings = form.suffixes or CONLL09.suffixes
-        path = str(folder / source.subfolder / (_stem(source.name) + endings[0]))
+        path = str(folder / source.subfolder / (stem_of(source.name) + endings[0]))
         if path in files:
             message = f"Two inputs have the same output file: {files[path].inputs[0].name}, {source.name}."
             hint = "Write them to different folders, reading one of them at a time."
@@ -179,10 +179,10 @@ def _files_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None)
     return list(files.values())
 
 
-def _stem(name: str) -> str:
+def stem_of(name: str) -> str:
     """Return the file name without its extensions.
 
-    >>> _stem("texts/a.b.txt.gz"), _stem(".hidden")
+    >>> stem_of("texts/a.b.txt.gz"), stem_of(".hidden")
     ('a.b', '.hidden')
     """
     path = Path(Path(name).name)
