@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from itertools import chain
@@ -251,18 +251,6 @@ def _reason(error: BaseException) -> str:
     return lines[-1 if lines[0].startswith("Traceback") else 0]
 
 
-class _InThisProcess(Executor):
-    """Runs each task at once."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **options))
-        except Exception as error:  # of any kind: it must not stop the other tasks
-            future.set_exception(error)
-        return future
-
-
 def run_plan(
     plan: ReproductionPlan,
     devices: Sequence[str],
@@ -276,45 +264,59 @@ def run_plan(
     With one device, tasks run in this process. A task that fails does not stop the others.
     """
     plan.request.output.mkdir(parents=True, exist_ok=True)
+    with locked(plan.request.output, hint="Wait until it ends, or stop it; then use the same command again."):
+        schedule = Schedule(plan, say, len(devices), keep)
+        check_settings(schedule)
+        if len(devices) > 1:
+            _run_in_processes(schedule, devices, threads)
+            return schedule
+        trainer = Trainer(plan, devices[0])
+        while (task := schedule.start()) is not None:
+            start = time.monotonic()
+            try:
+                results = trainer.run(task)
+            except Exception as error:  # of any kind: it must not stop the other tasks
+                schedule.fail(task, error)
+            else:
+                schedule.finish(task, results, time.monotonic() - start)
+        return schedule
+
+
+def _run_in_processes(schedule: Schedule, devices: Sequence[str], threads: int) -> None:
+    """Run the tasks in one worker process per device."""
     workers: dict[int, WorkerProcess] = {}
-    here = Trainer(plan, devices[0]) if len(devices) == 1 else None
 
     def work(slot: int, task: Task) -> tuple[list[SystemResult], float]:
         start = time.monotonic()
-        if here is not None:
-            return here.run(task), time.monotonic() - start
         if slot not in workers:
-            workers[slot] = WorkerProcess(Trainer, plan, devices[slot], threads=threads)
+            workers[slot] = WorkerProcess(Trainer, schedule.plan, devices[slot], threads=threads)
         try:
             return workers[slot].run(Trainer.run, (task,)), time.monotonic() - start
         except WorkerDiedError:  # for lack of memory, say
             workers.pop(slot).close()
             raise
 
-    with locked(plan.request.output, hint="Wait until it ends, or stop it; then use the same command again."):
-        schedule = Schedule(plan, say, len(devices), keep)
-        check_settings(schedule)
-        pool = _InThisProcess() if here is not None else ThreadPoolExecutor(len(devices))
-        running: dict[Future[Any], tuple[int, Task]] = {}
-        free = list(range(len(devices)))
-        try:
-            while True:
-                while free and (task := schedule.start()) is not None:
-                    slot = free.pop()
-                    running[pool.submit(work, slot, task)] = slot, task
-                if not running:
-                    return schedule
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    slot, task = running.pop(future)
-                    free.append(slot)
-                    if error := future.exception():
-                        schedule.fail(task, error)
-                    else:
-                        schedule.finish(task, *future.result())
-        finally:
-            for worker in list(workers.values()):
-                worker.close()  # after Ctrl-C, its thread then ends
-            pool.shutdown()
+    pool = ThreadPoolExecutor(len(devices))
+    running: dict[Future[Any], tuple[int, Task]] = {}
+    free = list(range(len(devices)))
+    try:
+        while True:
+            while free and (task := schedule.start()) is not None:
+                slot = free.pop()
+                running[pool.submit(work, slot, task)] = slot, task
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                slot, task = running.pop(future)
+                free.append(slot)
+                if error := future.exception():
+                    schedule.fail(task, error)
+                else:
+                    schedule.finish(task, *future.result())
+    finally:
+        for worker in list(workers.values()):
+            worker.close()  # after Ctrl-C, its thread then ends
+        pool.shutdown()
 
 
 def check_settings(schedule: Schedule) -> None:
