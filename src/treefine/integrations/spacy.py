@@ -104,7 +104,7 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
     def __init__(self, name: str, options: ComponentOptions) -> None:
         _register_extensions(confidence=options.confidence)
         self.name, self.options = name, options
-        self._loaded: tuple[Parser, Parser] | None = None  # with the model's own options, and with these options
+        self._loaded: tuple[Parser, Parser] | None = None  # as the model is saved, and with these options
         if options.is_bundled or Path(options.model).is_dir():  # else it may come from the disk or from a hub
             self._load(find_model(options.model))
 
@@ -114,14 +114,14 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
 
         of_component = vars(self.options)
         shared = {name: of_component[name] for name in ("language", "tags", "device", "precision")}
-        own = Parser.from_pretrained(folder, **shared)
+        saved = Parser.from_pretrained(folder, **shared)
         starts_from_doc = self.options.initial == "doc"
-        parser = own.using(
+        parser = saved.using(
             initial="given" if starts_from_doc else self.options.initial,
             trust=CAUTIOUS_TRUST if starts_from_doc else None,  # the same for each Doc, alone or in a pipe
             **{name: of_component[name] for name in ("max_steps", "stop_above", "tags")},
         )
-        self._loaded = own, parser
+        self._loaded = saved, parser
         return self._loaded
 
     def _parsers(self) -> tuple[Parser, Parser]:
@@ -179,8 +179,8 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
             _write_trees(doc, sentences, remaining)
         with_words = (each for sentences in cut for each in sentences if each.words)
         for sentence, parse in zip(with_words, parses, strict=False):
-            for token, sure in zip(sentence.words, parse.word_confidences, strict=True):
-                token._.arc_confidence, token._.label_confidence = sure.arc, sure.label
+            for token, confidence in zip(sentence.words, parse.word_confidences, strict=True):
+                token._.arc_confidence, token._.label_confidence = confidence.arc, confidence.label
             sentence.span._.confidence = parse.confidence
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
@@ -366,11 +366,11 @@ def to_conllu(part: Doc | Span, *, confidence: bool = False) -> str:
         comments = (f"# sent_id = {number}", f"# text = {shown.rstrip(' ')}")
         sentence = Sentence(comments, tuple(zip(*rows, strict=True)), range(len(rows))).with_arcs(_arcs(words))
         if confidence:
-            sure, whole = [token._.confidence for token in words], span._.confidence
-            if whole is None or None in sure:
+            of_words, of_sentence = [token._.confidence for token in words], span._.confidence
+            if of_sentence is None or None in of_words:
                 hint = "Parse it with treefine and set `confidence` to true."
                 raise TreefineError("This Doc has no confidences.", hint=hint)
-            sentence = with_confidence(sentence, sure, whole)
+            sentence = with_confidence(sentence, of_words, of_sentence)
         written.append(sentence.to_conllu())
     return "".join(written)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from treefine.config import MOST_WORDS
@@ -42,14 +41,9 @@ class ServerLimits:
             if value < 0 or (value == 0 and name != "gather"):
                 raise TreefineError(f"{name} is {value}.", hint="Use a number above 0.")
 
-    def max_sentence_words(self, *, steps: int, k: int = 1, is_projective: bool = False) -> int:
-        """Return the length of a sentence that is as much work as one of `max_words` in 8 steps, but not longer.
-
-        >>> ServerLimits().max_sentence_words(steps=3), ServerLimits().max_sentence_words(steps=20, k=20)
-        (1000, 201)
-        """
+    def max_sentence_words(self, work: Callable[[int], int]) -> int:
+        """Return the length of a sentence that is as much work as one of `max_words` in 8 steps, but not longer."""
         most = max(_SMALL_WORK, work_of(self.max_words, steps=_MOST_STEPS))
-        work = partial(work_of, steps=steps, k=k, is_projective=is_projective)
         return max(1, bisect_right(range(1, self.max_words + 1), most, key=work))
 
 

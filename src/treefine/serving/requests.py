@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from io import BytesIO, StringIO
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -50,15 +50,11 @@ class ParseRequest:
         return sum(20 + sum(map(len, each.forms)) for each in self.sentences)
 
     @cached_property
-    def _cost(self) -> dict[str, Any]:
-        """The options that change the work of a sentence."""
+    def work_of(self) -> partial[int]:
+        """The function that returns the approximate work of a sentence with a number of words."""
         k = (self.options.k or 1) if self.result in ("parses", "steps") else 1
-        is_projective = bool(self.options.is_projective)
-        return {"steps": self.options.max_steps or STEPS, "k": k, "is_projective": is_projective}
-
-    def work_of(self, n_words: int) -> int:
-        """Return the approximate work of a sentence with this many words."""
-        return work_of(n_words, **self._cost)
+        steps, is_projective = self.options.max_steps or STEPS, bool(self.options.is_projective)
+        return partial(work_of, steps=steps, k=k, is_projective=is_projective)
 
     def segment(self, parser: Parser) -> Iterator[Segmented]:
         """Yield the sentences; a text is segmented on the way. The parser has the language of the request as an option.
@@ -79,22 +75,22 @@ class ParseRequest:
         if requested is None or not marked:
             return requested or marked
         words = {word for column in vars(requested).values() for word in column}
-        kept = [
-            {word: value for word, value in column.items() if word not in words} for column in vars(marked).values()
+        columns = [
+            {word: value for word, value in old.items() if word not in words} | new
+            for old, new in zip(vars(marked).values(), vars(requested).values(), strict=True)
         ]
-        return Constraints(*({**old, **new} for old, new in zip(kept, vars(requested).values(), strict=True)))
+        return Constraints(*columns)
 
     def check(self, number: int, sentence: Sentence, constraints: Constraints, limits: ServerLimits) -> None:
         """Raise an error if a sentence exceeds a limit."""
-        most = limits.max_sentence_words(**self._cost)
+        most, options = limits.max_sentence_words(self.work_of), self.work_of.keywords
         longest = max(map(len, sentence.forms), default=0)
         message = hint = ""
         if len(sentence) > most:
             message = f"Sentence {number:,} has {len(sentence):,} words."
             hint = f"The limit is {most:,} words. Split it, or parse it with `treefine parse`."
             if most < limits.max_words:
-                needs = "{steps} steps and k = {k}".format(**self._cost)
-                needs += ", projective" if self._cost["is_projective"] else ""
+                needs = "{steps} steps and k = {k}".format(**options) + ", projective" * options["is_projective"]
                 hint = f"With {needs}, the limit is {most:,} words. Use fewer steps or trees."
         elif longest > limits.max_chars:
             message = f"Sentence {number:,} has a word of {longest:,} characters."
