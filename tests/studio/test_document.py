@@ -97,6 +97,21 @@ def test_changes_are_written_soon_without_being_asked_for(path, monkeypatch):
     document.close()
 
 
+def test_undo_and_redo_have_no_limit_and_survive_restarts(path, open_file):
+    document, states = open_file(), [TREES]
+    for number, name in enumerate(["iobj", "obl", "ccomp"]):
+        change(document, label(4, name), id=f"change {number}")
+        states.append(document.content().decode())
+
+    for number, expected in enumerate([*states[-2::-1], *states[1:]]):
+        document.close()
+        assert path.read_text() == document.content().decode()
+        document = open_file()
+        assert (document.undo if number < 3 else document.redo)(f"step {number}").what == "label"
+        assert document.content().decode() == expected
+    assert document.redo("nothing left") is None
+
+
 def test_the_same_id_is_applied_once_also_after_a_restart(open_file):
     document = open_file()
     first = change(document, label(4, "iobj"), id="same")
