@@ -18,8 +18,6 @@ from treefine.fast.cpu_encoder import FlatEncoder, int8_encoder
 from treefine.fast.packed_encoder import PackedEncoder, Room
 from treefine.fast.training_encoder import training_encoder
 from treefine.model.batch import LABEL, Graphs
-from treefine.model.bundled import find_model
-from treefine.model.folder import load_model
 from treefine.model.vocabulary import NO_HEAD
 from treefine.training.segmenter import windows_of
 from treefine.treebank.graph import Arcs
@@ -269,14 +267,3 @@ def test_encoders_that_learn_have_the_gradients_of_the_reference(contract, famil
     largest = max(float(each.abs().max()) for each in expected.values())  # many sums cancel out to nearly 0
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient, atol=3e-6 * largest, rtol=1e-5)
-
-
-def test_the_bundled_model_in_int8_has_the_same_vectors_in_every_batch():
-    model, sentences = load_model(find_model("en")), short(12)
-    encoder = int8_encoder(model.encoder)
-
-    with torch.no_grad():
-        for graphs in (True, False):
-            alone = [vectors_of(encoder, model, [each], graphs) for each in sentences]
-            for some in (slice(None), slice(4, 9)):
-                assert torch.equal(vectors_of(encoder, model, sentences[some], graphs), torch.cat(alone[some]))

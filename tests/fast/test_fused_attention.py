@@ -28,7 +28,7 @@ from tests.support.generated_inputs import (
 from treefine.config import RelationSettings
 from treefine.fast import fused_attention as fused
 from treefine.fast.fused_attention import KEYS, QUERIES, FusedAttention, RowRelations, Rows, attend_rows, is_available
-from treefine.model.attention import NONE, PaddedAttention, Relations, RelationTables, n_relations, relate
+from treefine.model.attention import PaddedAttention, Relations, RelationTables, n_relations, relate
 from treefine.model.batch import Graphs
 from treefine.model.vocabulary import Vocabulary
 from treefine.treebank.graph import Arcs
@@ -315,22 +315,6 @@ def test_no_tensor_of_pieces_by_pieces_is_stored_for_the_backward_pass():
     plain = sum(each.numel() * each.element_size() for each in (*wanted, attended))
     assert plain <= sum(kept.values()) <= 1.1 * plain
     assert max(kept.values()) < 90 * 90 * 2 * 4
-
-
-def test_a_none_id_is_no_relation_whatever_the_piece_above():
-    vectors, rows, relations = packed([6, 3, 8])
-    at_none = RowRelations(
-        torch.zeros_like(relations.above),
-        torch.full_like(relations.up, NONE),
-        torch.full_like(relations.down, NONE),
-        torch.zeros_like(relations.has_graph),
-        relations.key_rows,
-        relations.value_rows,
-    )
-
-    found = attend_rows(*vectors, rows=rows, relations=at_none)
-
-    torch.testing.assert_close(found, attend_rows(*vectors, rows=rows), atol=1e-6, rtol=1e-6)
 
 
 def test_if_no_kernel_can_be_compiled_there_is_one_warning_and_the_reference_runs(monkeypatch):

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from tests.support.tiny import tiny_model
-from treefine.fast.cpu_encoder import Int8Linear, int8_encoder, rounded_rows
+from treefine.fast.cpu_encoder import Int8Linear, rounded_rows
 from treefine.model.folder import restored, rounded
 
 
@@ -74,14 +73,3 @@ def test_weights_stored_as_int8_are_not_rounded_again(seed):
 
     assert torch.equal(rows, stored["w"])
     assert torch.allclose(scale[:, 0], stored["w.scale"], rtol=1e-6)
-
-
-def test_all_linear_layers_of_an_encoder_are_int8_and_other_weights_are_shared():
-    model = tiny_model()
-    model.encoder.widen = some_linear(16, 16)  # as in an encoder with narrow embeddings
-
-    found = int8_encoder(model.encoder)
-
-    assert isinstance(found.widen, Int8Linear)
-    assert not any(isinstance(each, nn.Linear) for each in found.modules())
-    assert found.pieces.weight is model.encoder.pieces.weight

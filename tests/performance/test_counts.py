@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.support.tiny import sample, short, tiny_model
 from tests.support.wrapped_models import Sure, Wrapped, clear_labels
@@ -41,40 +40,22 @@ def sure_tags(words):
 
 
 class Waits(TorchFunctionMode):
-    """Counts the calls in which the host would wait for a GPU, and the bytes that it receives."""
+    """Counts the calls in which the host would wait for a GPU, by name, and the bytes that it receives."""
 
     NAMES = ("tolist", "item", "numpy", "cpu", "nonzero", "__bool__", "__int__", "__float__", "__index__")
 
     def __init__(self):
         super().__init__()
-        self.number, self.bytes = 0, 0
+        self.counts, self.bytes = Counter(), 0
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if getattr(func, "__name__", "") in self.NAMES:
-            self.number += 1
+        name = getattr(func, "__name__", "")
+        places = args[1] if name == "__getitem__" else ()
+        places = places if isinstance(places, tuple) else (places,)
+        if name in self.NAMES or any(isinstance(x, torch.Tensor) and x.dtype == torch.bool for x in places):
+            self.counts[name] += 1
             self.bytes += args[0].numel() * args[0].element_size()
         return func(*args, **(kwargs or {}))
-
-
-class Kernels(TorchDispatchMode):
-    """Records the size of the largest tensor, and counts operations whose output size only the device knows."""
-
-    UNSIZED = ("aten.nonzero", "aten._local_scalar_dense", "aten.masked_select", "aten.unique")
-
-    def __init__(self):
-        super().__init__()
-        self.largest, self.unsized = 0, 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        for each in result if isinstance(result, tuple) else (result,):
-            if isinstance(each, torch.Tensor):
-                self.largest = max(self.largest, each.numel())
-        self.unsized += str(func).startswith(self.UNSIZED)
-        if str(func).startswith("aten.index"):  # indexing with a mask
-            masks = [each for each in args[1] if each is not None] if isinstance(args[1], (list, tuple)) else []
-            self.unsized += any(each.dtype == torch.bool for each in masks)
-        return result
 
 
 @contextmanager
@@ -191,13 +172,12 @@ def test_the_host_waits_twice_per_step_for_three_bytes_per_sentence(n_sentences)
     sentences = sample(n_sentences)
     parser = Parser(Clear(tiny_model(tags=TagSettings("none")), sentences), device="cpu")
 
-    with torch.no_grad(), Waits() as waits, Kernels() as kernels:
+    with torch.no_grad(), Waits() as waits:
         steps = list(refine_inputs(parser.plan(), items_of_batch(parser, sentences), wants_trees=False))
 
     assert [len(step.batch) for step in steps] == [n_sentences] * 2
-    assert waits.number == 2 * 2  # sentences with close scores or without a tree; sentences that leave
+    assert waits.counts.total() == 2 * 2  # sentences with close scores or without a tree; sentences that leave
     assert waits.bytes == 2 * 3 * n_sentences
-    assert kernels.unsized == 0
 
 
 @pytest.mark.parametrize("n_sentences", [2, 40])
@@ -211,5 +191,5 @@ def test_trees_are_copied_once_and_scores_are_not_copied(n_sentences):
         found = trees(parser.plan(), items_of_batch(parser, sentences))
 
     assert [each.graph.heads for each in found] == [each.graph.heads for each in sentences]
-    assert waits.number == 2 + 2 + 2 + 2  # in the step; finished sentences and trees; heads and labels; tags
+    assert waits.counts.total() == 2 + 2 + 2 + 2  # in the step; finished sentences and trees; heads and labels; tags
     assert waits.bytes == n_sentences * (3 + 2) + 8 * n_sentences * n_words * (2 + 2)

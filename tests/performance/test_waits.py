@@ -3,12 +3,10 @@
 On a CPU nothing waits, but training reads the same values: each of these reads would block the host on a GPU.
 """
 
-from collections import Counter
-
 import pytest
 import torch
-from torch.overrides import TorchFunctionMode
 
+from tests.performance.test_counts import Waits
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_learner import learner_of
 from treefine.config import TagSettings
@@ -18,25 +16,6 @@ from treefine.training.recipe import RefineSettings, TrainingSettings
 SHORT = [each for each in sample() if len(each) < 12][:12]
 GOLD = [each.arcs for each in SHORT]
 ONE_BATCH = TrainingSettings(epochs=10, batch_pieces=10_000)
-QUESTIONS = {"item", "tolist", "numpy", "cpu", "nonzero", "__bool__", "__int__", "__float__", "__index__"}
-
-
-class Asked(TorchFunctionMode):
-    """Counts the calls that copy values of a tensor to Python."""
-
-    def __init__(self):
-        super().__init__()
-        self.counts = Counter()
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        name = getattr(function, "__name__", "")
-        is_mask = name == "__getitem__" and any(
-            isinstance(each, torch.Tensor) and each.dtype == torch.bool
-            for each in (args[1] if isinstance(args[1], tuple) else (args[1],))
-        )
-        if name in QUESTIONS or is_mask:
-            self.counts[name] += 1
-        return function(*args, **(kwargs or {}))
 
 
 def learner_for(tags=None, **refine):
@@ -53,7 +32,7 @@ def test_training_on_a_batch_reads_no_values_until_its_loss_is_read(tags, update
     learner = learner_for(tags, stop=False, update=update)
     graphs = [*GOLD[:6], *empty(SHORT[6:])] if start == "mixed" else list(empty(SHORT))
 
-    with Asked() as asked:
+    with Waits() as asked:
         loss = learner.learn_from(range(12), graphs, 0.5)
     assert asked.counts == {}
 

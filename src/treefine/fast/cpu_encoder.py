@@ -22,8 +22,8 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.errors import ModelError
 from treefine.fast import view_of
-from treefine.model.attention import NONE, Attend, Layer, RelationRows, Relations
-from treefine.model.batch import Graphs, PieceInputs, padded_length
+from treefine.model.attention import NONE, Attend, Layer, RelationRows, Relations, Vectors
+from treefine.model.batch import Graphs, PieceInputs, TagIds, WordVectors, padded_length
 from treefine.model.encoder import TransformerEncoder
 from treefine.model.folder import LARGEST
 
@@ -34,13 +34,8 @@ class FlatEncoder(TransformerEncoder):
     """`TransformerEncoder` for parsing on a CPU; its layers may be those of `int8_encoder`."""
 
     def forward(
-        self,
-        inputs: PieceInputs,
-        tags: Int[Tensor, "batch word column"] | None,
-        graphs: Graphs | None,
-        *,
-        rows_at_once: int | None = None,
-    ) -> Float[Tensor, "batch word width"]:
+        self, inputs: PieceInputs, tags: TagIds | None, graphs: Graphs | None, *, rows_at_once: int | None = None
+    ) -> WordVectors:
         """Return the vector of each word's first piece, without gradients."""
         if torch.is_grad_enabled() or self.dropout.training:
             hint = "Call it under torch.no_grad() and in eval mode; train with the model itself."
@@ -136,13 +131,8 @@ class FlatAttention:
         self.bias = torch.cat(pairs, dim=1)  # [attention head, or 1 for all; cell]
 
     def __call__(
-        self,
-        query: Float[Tensor, "piece attn width"],
-        key: Float[Tensor, "piece attn width"],
-        value: Float[Tensor, "piece attn width"],
-        rows: RelationRows | None,
-        dropout: float = 0.0,
-    ) -> Float[Tensor, "piece attn width"]:
+        self, query: Vectors, key: Vectors, value: Vectors, rows: RelationRows | None, dropout: float = 0.0
+    ) -> Vectors:
         """Return the new value of each piece, without gradients."""
         assert not dropout
         if rows is not None and self.has_relations:
@@ -153,13 +143,7 @@ class FlatAttention:
         ]
         return _laid([each.transpose(1, 2) for each in found])
 
-    def _with_graph(
-        self,
-        query: Float[Tensor, "piece attn width"],
-        key: Float[Tensor, "piece attn width"],
-        value: Float[Tensor, "piece attn width"],
-        rows: RelationRows,
-    ) -> Float[Tensor, "piece attn width"]:
+    def _with_graph(self, query: Vectors, key: Vectors, value: Vectors, rows: RelationRows) -> Vectors:
         """Attend with a graph: add the score terms of the arcs to the mask of torch's attention.
 
         torch's attention never stores the weights of all pairs. The relation values need two weights per piece, which
@@ -188,12 +172,8 @@ class FlatAttention:
         return found.add_(self.has_graph * rows.values[NONE])
 
     def _attended(
-        self,
-        query: Float[Tensor, "piece attn width"],
-        key: Float[Tensor, "piece attn width"],
-        value: Float[Tensor, "piece attn width"],
-        shares: Float[Tensor, "attn cell"],
-    ) -> tuple[Float[Tensor, "piece attn width"], Float[Tensor, "piece attn"]]:
+        self, query: Vectors, key: Vectors, value: Vectors, shares: Float[Tensor, "attn cell"]
+    ) -> tuple[Vectors, Float[Tensor, "piece attn"]]:
         """Return the output of torch's attention, and for each piece the logarithm of its softmax denominator."""
         attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
         found, sums, first = [], [], 0

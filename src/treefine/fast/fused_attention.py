@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from treefine.model.attention import NONE, PaddedAttention, RelationRows, Relations
+from treefine.model.attention import NONE, PaddedAttention, RelationRows, Relations, Vectors
 
 QUERIES, KEYS = 32, 32  # block size; it does not depend on the batch, so neither does any result
 WARPS = 2  # one per 16 queries, the tile height of the hardware; twice as many in float32
@@ -58,13 +58,8 @@ class FusedAttention:
     relations: Relations | None
 
     def __call__(
-        self,
-        query: Float[Tensor, "*row piece attn width"],
-        key: Float[Tensor, "*row piece attn width"],
-        value: Float[Tensor, "*row piece attn width"],
-        tables: RelationRows | None,
-        dropout: float = 0.0,
-    ) -> Float[Tensor, "*row piece attn width"]:
+        self, query: Vectors, key: Vectors, value: Vectors, tables: RelationRows | None, dropout: float = 0.0
+    ) -> Vectors:
         """Return the new value of each piece. Padding, which is never read, gets zeros."""
         flat = [each.flatten(0, -3) for each in (query, key, value)]  # [piece, attn, width]
         if not is_available(query.device):
@@ -77,9 +72,7 @@ class FusedAttention:
             graph = RowRelations(above, up, down, self.relations.has_graph, *(each.to(query.dtype) for each in tables))
         return attend_rows(*flat, rows=self.rows, relations=graph, dropout=dropout).view_as(query)
 
-    def _padded(
-        self, flat: Sequence[Float[Tensor, "piece attn width"]], tables: RelationRows | None
-    ) -> Float[Tensor, "piece attn width"]:
+    def _padded(self, flat: Sequence[Vectors], tables: RelationRows | None) -> Vectors:
         rows, relations, query = self.rows, self.relations, flat[0]
         places = torch.arange(rows.longest, device=query.device)
         is_piece: Bool[Tensor, "row place"] = places < rows.lengths[:, None]
@@ -135,14 +128,14 @@ def _compiles(device: torch.device) -> bool:
 
 
 def attend_rows(
-    query: Float[Tensor, "piece attn width"],
-    key: Float[Tensor, "piece attn width"],
-    value: Float[Tensor, "piece attn width"],
+    query: Vectors,
+    key: Vectors,
+    value: Vectors,
     *,
     rows: Rows,
     relations: RowRelations | None = None,
     dropout: float = 0.0,
-) -> Float[Tensor, "piece attn width"]:
+) -> Vectors:
     """Return the new value of each piece from its row; without relations, the same as the plain encoder."""
     if query.stride() != key.stride() or query.stride() != value.stride() or query.stride(2) != 1:
         query, key, value = query.contiguous(), key.contiguous(), value.contiguous()

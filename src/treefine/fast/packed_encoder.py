@@ -28,7 +28,7 @@ from treefine.model.attention import (
     n_kinds_of,
     relation_ids,
 )
-from treefine.model.batch import Graphs, PieceInputs
+from treefine.model.batch import Graphs, PieceInputs, TagIds, WordVectors
 from treefine.model.encoder import TransformerEncoder
 
 SPECIAL, FIRST, REST = 0, 1, 2  # kinds of pieces: CLS, SEP or unused; first piece of a word, or ROOT; other piece
@@ -136,13 +136,8 @@ class PackedEncoder(nn.Module):
 
     @torch.no_grad()
     def forward(
-        self,
-        inputs: PieceInputs,
-        tags: Int[Tensor, "batch word column"] | None,
-        graphs: Graphs | None,
-        *,
-        rows_at_once: int | None = None,
-    ) -> Float[Tensor, "batch word width"]:
+        self, inputs: PieceInputs, tags: TagIds | None, graphs: Graphs | None, *, rows_at_once: int | None = None
+    ) -> WordVectors:
         """Return the vector of each word's first piece (Sec. 5.3), using as many buffers as needed.
 
         `rows_at_once` is ignored, because buffers have a fixed size.

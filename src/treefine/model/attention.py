@@ -17,15 +17,16 @@ from treefine.model.batch import ARC, HEAD, LABEL, Graphs, PieceInputs
 
 _ACTIVATIONS = {"gelu": nn.GELU(), "gelu_new": nn.GELU(approximate="tanh"), "relu": nn.ReLU()}
 NONE = 0
+Ids = Int[Tensor, "*row piece"]  # of relations or of pieces
 
 
 @dataclass(frozen=True)
 class Relations:
     """The graph as attention reads it. A piece has at most one piece above it, so two ids per piece are enough."""
 
-    above: Int[Tensor, "*row piece"]  # the index in its row of the piece above each piece, or its own index
-    up: Int[Tensor, "*row piece"]  # the relation of a piece, as query, to the piece above it, or NONE
-    down: Int[Tensor, "*row piece"]  # the relation of the piece above it, as query, to the piece
+    above: Ids  # the index in its row of the piece above each piece, or its own index
+    up: Ids  # the relation of a piece, as query, to the piece above it, or NONE
+    down: Ids  # the relation of the piece above it, as query, to the piece
     has_graph: Bool[Tensor, " rows"]  # a row without a graph is encoded as in the plain encoder
 
     def __getitem__(self, rows: slice) -> Relations:
@@ -92,9 +93,7 @@ def relate(inputs: PieceInputs, graphs: Graphs, n_labels: int, settings: Relatio
     return Relations(above, up, down, has_graph)
 
 
-def decided_kinds(
-    decided: Int[Tensor, "*row piece"], labels: Int[Tensor, "*row piece"], n_labels: int, settings: RelationSettings
-) -> Int[Tensor, "*row piece"]:
+def decided_kinds(decided: Ids, labels: Ids, n_labels: int, settings: RelationSettings) -> Ids:
     """Return the kind of each arc, by its label and by what a person decided about it.
 
     The kinds are, for each label, a predicted arc, a decided arc, and a predicted arc whose label is decided; then one
@@ -109,12 +108,12 @@ def decided_kinds(
 
 
 def relation_ids(
-    kinds: Int[Tensor, "*row piece"],
+    kinds: Ids,
     is_related: Bool[Tensor, "*row piece"],
     is_mutual: Bool[Tensor, "*row piece"],
     n_kinds: int,
     settings: RelationSettings,
-) -> tuple[Int[Tensor, "*row piece"], Int[Tensor, "*row piece"]]:
+) -> tuple[Ids, Ids]:
     """Return the relation of each piece to the piece above it, and of that piece to this one (Sec. 3.1.2).
 
     A relation is `kind + 1` if the query is the head and `kind + 1 + n_kinds` if it is the dependent. If two words are
@@ -154,9 +153,10 @@ class RelationTables(nn.Module):
         return RelationRows(tables[0] * self.scale, tables[1])
 
 
+Vectors = Float[Tensor, "*row piece attn width"]  # of the pieces, by attention head
 # How the pieces of a batch attend to each other: from query, key, value, each [*row, piece, attn, width], rows of the
 # layer and the rate of dropout to new values. `PaddedAttention` has rows of equal length; `fast` has faster layouts.
-Attend = Callable[[Tensor, Tensor, Tensor, RelationRows | None, float], Tensor]
+Attend = Callable[[Vectors, Vectors, Vectors, RelationRows | None, float], Vectors]
 
 
 @dataclass(frozen=True)
@@ -167,13 +167,8 @@ class PaddedAttention:
     relations: Relations | None
 
     def __call__(
-        self,
-        query: Float[Tensor, "row piece attn width"],
-        key: Float[Tensor, "row piece attn width"],
-        value: Float[Tensor, "row piece attn width"],
-        rows: RelationRows | None,
-        dropout: float = 0.0,
-    ) -> Float[Tensor, "row piece attn width"]:
+        self, query: Vectors, key: Vectors, value: Vectors, rows: RelationRows | None, dropout: float = 0.0
+    ) -> Vectors:
         """Return the new value of each piece (Eqs. 4 and 5); without relations, the same as the plain encoder.
 
         Nearly all relations are NONE, which cancels in the softmax. So each piece changes only two cells of the score

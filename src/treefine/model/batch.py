@@ -15,6 +15,8 @@ from torch import Tensor
 from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary, flat_arcs
 from treefine.treebank.graph import Arcs
 
+TagIds = Int[Tensor, "batch word column"]  # and other numbers that the encoder reads of each word
+WordVectors = Float[Tensor, "batch word width"]
 _Value = TypeVar("_Value", bound="_OnDevice")
 
 
@@ -307,9 +309,7 @@ class PieceInputs(_OnDevice):
         step = rows_at_once or self.n_rows
         return [slice(start, start + step) for start in range(0, self.n_rows, step)]
 
-    def piece_tags(
-        self, tags: Int[Tensor, "batch word column"] | None, rows: slice
-    ) -> Int[Tensor, "row piece column"] | None:
+    def piece_tags(self, tags: TagIds | None, rows: slice) -> Int[Tensor, "row piece column"] | None:
         """Return the tags of each piece's word, for some rows; 0 for pieces that belong to no word."""
         if tags is None:
             return None

@@ -27,7 +27,6 @@ from treefine.treebank.graph import ROOT
 from treefine.treebank.sentence import BLANK, Sentence
 
 _Model = dict[str, Any]  # the "model" of a tokenizer.json
-_Added = dict[str, Any]  # one of its "added_tokens"
 _UNUSED = re.compile(r"\[unused\d+\]")  # BERT's spare pieces have low ids but are untrained
 _BYTES = {f"<0x{byte:02X}>" for byte in range(256)}  # as SentencePiece writes them
 
@@ -141,11 +140,15 @@ def cut_subwords(
     kept = special | used | letters | alphabet | _needed_by(model)
     others = (piece for piece in _most_frequent_first(model) if piece not in kept and not _UNUSED.fullmatch(piece))
     frequent = set(islice(others, n_frequent))
+    # Added pieces outside the vocabulary of the model follow its pieces.
     settings["model"], old_ids = _cut(model, _with_fallbacks(model, kept | frequent))
-    settings["added_tokens"], outside = _renumbered(settings["added_tokens"], old_ids)
+    old_ids += sorted({token["id"] for token in settings["added_tokens"]}.difference(old_ids))
+    new_ids = {old: new for new, old in enumerate(old_ids)}
+    added = [token | {"id": new_ids[token["id"]]} for token in settings["added_tokens"]]
+    settings["added_tokens"] = sorted(added, key=lambda token: int(token["id"]))
     settings |= {"post_processor": None, "truncation": None, "padding": None}  # they contain old ids and are not used
     tokenizer = Tokenizer.from_str(json.dumps(settings, ensure_ascii=False))
-    return Subwords(tokenizer, subwords.settings), old_ids + outside
+    return Subwords(tokenizer, subwords.settings), old_ids
 
 
 def _script(character: str) -> str:
@@ -176,24 +179,17 @@ def _merges(model: _Model) -> list[tuple[str, str, str]]:
 
 def _with_fallbacks(model: _Model, pieces: set[str]) -> set[str]:
     """Return the pieces and the shorter ones that can replace them. Some of these may not be in the vocabulary."""
-    found = _with_parts(_merges(model), pieces)
-    before = {"", model.get("continuing_subword_prefix") or ""}
-    after = {"", model.get("end_of_word_suffix") or ""}
-    characters = set("".join(found))
-    return found | {start + character + end for start in before for character in characters for end in after}
-
-
-def _with_parts(merges: list[tuple[str, str, str]], pieces: set[str]) -> set[str]:
-    """Return the pieces and, recursively, the two parts of every merge that results in one of them."""
     parts: defaultdict[str, set[str]] = defaultdict(set)
-    for left, right, whole in merges:
+    for left, right, whole in _merges(model):
         parts[whole] |= {left, right}
     found, waiting = set(pieces), list(pieces)
-    while waiting:
+    while waiting:  # the two parts of every merge that results in one of them, recursively
         new = parts[waiting.pop()] - found
         found |= new
         waiting.extend(new)
-    return found
+    before = {"", model.get("continuing_subword_prefix") or ""}
+    after = {"", model.get("end_of_word_suffix") or ""}
+    return found | {start + character + end for start in before for character in set("".join(found)) for end in after}
 
 
 def _cut(model: _Model, kept: set[str]) -> tuple[_Model, list[int]]:
@@ -208,12 +204,3 @@ def _cut(model: _Model, kept: set[str]) -> tuple[_Model, list[int]]:
     if "merges" in model:
         smaller["merges"] = [(left, right) for left, right, whole in _merges(model) if {left, right, whole} <= kept]
     return smaller, [vocabulary[piece] for piece in pieces]
-
-
-def _renumbered(added_tokens: list[_Added], old_ids: list[int]) -> tuple[list[_Added], list[int]]:
-    """Return the added pieces with their new ids, and the old ids of those outside the model's vocabulary."""
-    inside = set(old_ids)
-    outside = sorted(token["id"] for token in added_tokens if token["id"] not in inside)
-    new_ids = {old: new for new, old in enumerate(old_ids + outside)}
-    tokens = [token | {"id": new_ids[token["id"]]} for token in added_tokens]
-    return sorted(tokens, key=lambda token: int(token["id"])), outside

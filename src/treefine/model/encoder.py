@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.config import RelationSettings, TransformerSettings
 from treefine.model.attention import Attend, Layer, PaddedAttention, Relations, relate
-from treefine.model.batch import Graphs, PieceInputs
+from treefine.model.batch import Graphs, PieceInputs, TagIds, WordVectors
 
 _FARTHEST = 128  # in pieces; MPNet does not distinguish larger distances
 
@@ -55,13 +55,8 @@ class TransformerEncoder(nn.Module):
             nn.init.normal_(self.root, std=0.02)
 
     def forward(
-        self,
-        inputs: PieceInputs,
-        tags: Int[Tensor, "batch word column"] | None,
-        graphs: Graphs | None,
-        *,
-        rows_at_once: int | None = None,
-    ) -> Float[Tensor, "batch word width"]:
+        self, inputs: PieceInputs, tags: TagIds | None, graphs: Graphs | None, *, rows_at_once: int | None = None
+    ) -> WordVectors:
         """Return the vector of each word's first piece (Sec. 5.3), from the window that has the most context for it.
 
         `rows_at_once` limits how many rows are encoded together, which bounds the memory.

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from treefine.config import Column, ModelSettings
 from treefine.errors import ConfigError
-from treefine.model.batch import N_SPECIALS, Batch, Graphs, PieceInputs, most_pieces_of_word, padded
+from treefine.model.batch import N_SPECIALS, Batch, Graphs, PieceInputs, TagIds, most_pieces_of_word, padded
 from treefine.model.encoder import TransformerEncoder
 from treefine.model.scorer import BiaffineScorer, Scores, Tagger
 from treefine.model.subwords import Subwords
@@ -56,12 +56,7 @@ class ParserModel(nn.Module):
         self.sentence_ends = nn.Linear(self.encoder.width, 1) if settings.sentence_layers else None
 
     def forward(
-        self,
-        batch: Batch,
-        graphs: Graphs | None = None,
-        tags: Int[Tensor, "batch word column"] | None = None,
-        *,
-        rows_at_once: int | None = None,
+        self, batch: Batch, graphs: Graphs | None = None, tags: TagIds | None = None, *, rows_at_once: int | None = None
     ) -> Scores:
         """Return the scores of a batch: RNGTr's with graphs, SynTr's without. `tags` are the tags to read, if any."""
         words = self.encoder(batch.inputs, tags, graphs, rows_at_once=rows_at_once)
@@ -108,14 +103,12 @@ class ParserModel(nn.Module):
         )
         return Batch.of(inputs, [len(sentence) for sentence in sentences])
 
-    def given_tags(self, sentences: Sequence[Sentence]) -> Int[Tensor, "batch word column"]:
+    def given_tags(self, sentences: Sequence[Sentence]) -> TagIds:
         """Return the ids of the sentences' own tags, in the columns that the model reads or predicts."""
         flat = flat_tags(sentences, self.vocabulary, self.settings.tags.columns)
         return torch.from_numpy(padded(flat, [len(sentence) for sentence in sentences], 0))
 
-    def tag_inputs(
-        self, sentences: Sequence[Sentence], *, read: Collection[Column]
-    ) -> Int[Tensor, "batch word column"] | None:
+    def tag_inputs(self, sentences: Sequence[Sentence], *, read: Collection[Column]) -> TagIds | None:
         """Return what the encoder reads of the words besides their pieces (`inputs_of`), or None if that is nothing.
 
         Their own tags are part of it in the columns to `read`.
@@ -125,7 +118,7 @@ class ParserModel(nn.Module):
 
     def text_batch(
         self, windows: Sequence[Sequence[GapToken]], treebanks: Sequence[str] = (), *, padded_to: int = 1
-    ) -> tuple[Batch, Int[Tensor, "batch word column"]]:
+    ) -> tuple[Batch, TagIds]:
         """Return stretches of running text as a batch, and what the encoder reads of their tokens besides pieces.
 
         `treebanks` has the code of each stretch's treebank, or "" if it is unknown; it may be left out.
@@ -142,7 +135,7 @@ class ParserModel(nn.Module):
         inputs = padded(np.concatenate([flat, gaps], axis=1), [len(each) for each in windows], 0)
         return self.batch_of(sentences, padded_to=padded_to), torch.from_numpy(inputs)
 
-    def sentence_end_logits(self, batch: Batch, tags: Int[Tensor, "batch word column"]) -> Float[Tensor, "batch word"]:
+    def sentence_end_logits(self, batch: Batch, tags: TagIds) -> Float[Tensor, "batch word"]:
         """Return the score of each token of a `text_batch` for ending a sentence. Column 0 is ROOT."""
         assert self.sentence_ends is not None
         words = self.encoder.shallow(self.settings.sentence_layers)(batch.inputs, tags, None)

@@ -119,13 +119,6 @@ def test_a_sentence_that_fits_into_no_buffer_is_named(monkeypatch, number):
     assert all(lane.room.sentences == 1 for lane in engine.lanes)
 
 
-def test_other_errors_of_a_step_are_raised_as_they_are(monkeypatch):
-    failing(monkeypatch, Slot, "_run", lambda slot: True, RuntimeError("something else"))
-
-    with pytest.raises(RuntimeError, match="something else"):
-        parsed(new_engine())
-
-
 # On a GPU
 
 
