@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.parsing.test_trees import every_tree
+from tests.parsing.test_decode import every_tree
 from tests.support.tiny import sample, tiny_model, tiny_parser
 from treefine import Parser
 from treefine.treebank.constraints import Constraints

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.parsing.test_trees import every_tree
+from tests.parsing.test_decode import every_tree
 from tests.support.generated import random_heads
 from tests.support.tiny import sample, tiny_model, tiny_parser
 from treefine import Parser, Sentence, TreebankError
@@ -220,11 +220,7 @@ def first_probabilities(parser, constraints=None):
 
 @pytest.mark.parametrize(
     "constraints",
-    [
-        Constraints(heads={1: 3}, labels={1: "det"}),
-        Constraints(heads={1: 3}),
-        Constraints(labels={1: "det"}),
-    ],
+    [Constraints(heads={1: 3}, labels={1: "det"}), Constraints(heads={1: 3}), Constraints(labels={1: "det"})],
     ids=["arc", "head", "label"],
 )
 def test_a_model_reads_what_was_decided(constraints):

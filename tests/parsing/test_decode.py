@@ -1,16 +1,184 @@
-"""Scores to graphs and trees, in batches."""
+"""Trees: the best one, all from best to worst, and the sum over all; scores to graphs and trees in batches."""
 
+import math
+from fractions import Fraction
+from functools import cache
+from itertools import islice, pairwise, product
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
-from tests.parsing.test_trees import every_tree, total
+from tests.support.other_decoders import by_ufal, random_scores
+from treefine import Graph
 from treefine.model.scorer import Scores
 from treefine.model.vocabulary import NO_HEAD
-from treefine.parsing import decode
-from treefine.parsing.decode import Decoder, are_trees, maximum_tree
-from treefine.treebank.graph import Graph
+from treefine.parsing.decode import Decoder, are_trees, best_trees, log_sum_of_trees, maximum_tree, projective_tree
+
+LOG_PROBABILITIES = st.floats(-200, 0)
+WITH_TIES = st.integers(-2, 2).map(float)
+PEAKED = st.sampled_from([0.0, -1e-9, -0.25, -40.0, -200.0])
+WITH_IMPOSSIBLE = st.sampled_from([-np.inf, -np.inf, np.nan, -0.5, -1.0, -7.25])
+both_decoders = pytest.mark.parametrize("decode", [maximum_tree, projective_tree])
+
+
+@st.composite
+def score_matrices(draw, max_words=6, kinds=(LOG_PROBABILITIES, WITH_TIES, PEAKED, WITH_IMPOSSIBLE)):
+    n_words = draw(st.integers(1, max_words))
+    return draw(arrays(np.float64, (n_words + 1, n_words + 1), elements=draw(st.sampled_from(kinds))))
+
+
+def graph(heads):
+    return Graph.of_words([int(head) for head in heads[1:]], ["_"] * (len(heads) - 1))
+
+
+@cache
+def every_tree(n_words, *, projective=False):
+    """Return all trees with one root, as heads [tree, word]."""
+    if projective:
+        return np.array([heads for heads in every_tree(n_words) if graph(heads).is_projective])
+    candidates = ((0, *heads) for heads in product(range(n_words + 1), repeat=n_words) if heads.count(0) == 1)
+    return np.array([heads for heads in candidates if graph(heads).is_tree])
+
+
+def values(scores, trees):
+    """Return the number of possible arcs of each tree, and the score of these arcs."""
+    arcs = scores[np.arange(1, len(scores)), np.atleast_2d(trees)[:, 1:]]
+    possible = arcs > -np.inf
+    return list(zip(possible.sum(1).tolist(), np.where(possible, arcs, 0).sum(1).tolist(), strict=True))
+
+
+def total(scores, heads):
+    return scores[np.arange(1, len(scores)), heads[1:]].sum()
+
+
+@both_decoders
+@given(scores=score_matrices())
+def test_no_tree_with_one_root_has_a_higher_score(decode, scores):
+    is_projective = decode is projective_tree
+
+    heads = decode(scores)
+
+    assert graph(heads).is_tree
+    assert graph(heads).is_projective or not is_projective
+    best = max(values(scores, every_tree(len(scores) - 1, projective=is_projective)))
+    assert values(scores, heads)[0] == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize("n_words", [7, 20, 40, 60])
+@pytest.mark.parametrize("spread", [1, 30])
+def test_ufal_finds_trees_of_the_same_score(n_words, spread):
+    rng = np.random.default_rng(n_words)
+    for _ in range(10):
+        scores = spread * random_scores(rng, n_words)
+
+        heads = maximum_tree(scores)
+
+        assert graph(heads).is_tree
+        assert total(scores, heads) == pytest.approx(total(scores, by_ufal(scores)), rel=1e-9)
+
+
+@pytest.mark.parametrize("n_words", [15, 50])
+def test_a_maximum_tree_that_is_projective_is_the_projective_tree(n_words):
+    rng = np.random.default_rng(n_words)
+    for _ in range(10):
+        planted = projective_tree(random_scores(rng, n_words))
+        scores = random_scores(rng, n_words)
+        scores[np.arange(1, n_words + 1), planted[1:]] += 50
+
+        assert maximum_tree(scores).tolist() == projective_tree(scores).tolist() == planted.tolist()
+
+
+@both_decoders
+@pytest.mark.parametrize("score", [-3.0, -np.inf, np.nan])
+def test_a_single_word_attaches_to_root(decode, score):
+    assert decode(np.full((2, 2), score)).tolist() == [0, 0]
+
+
+@both_decoders
+def test_the_root_is_single_even_if_all_words_prefer_root(decode):
+    scores = np.array([[0, 0, 0, 0], [90, 0, 2, 1], [91, 1, 0, 1], [90, 1, 2, 0]])
+
+    assert decode(scores).tolist() == [0, 2, 0, 2]
+
+
+@both_decoders
+def test_a_tree_is_found_with_the_fewest_impossible_arcs(decode):
+    scores = np.full((4, 4), -np.inf)
+    scores[3, 0], scores[2, 3] = -5, -100  # word 1 has no possible head
+
+    heads = decode(scores)
+
+    assert graph(heads).is_tree
+    assert heads.tolist()[2:] == [3, 0]
+
+
+@both_decoders
+@given(scores=score_matrices(), unused=st.sampled_from([np.nan, np.inf, -np.inf, 1e300]))
+def test_row_0_and_the_diagonal_are_not_read(decode, scores, unused):
+    other = scores.copy()
+    other[0] = unused
+    np.fill_diagonal(other, unused)
+
+    assert decode(other).tolist() == decode(scores).tolist()
+
+
+# All trees, from best to worst
+
+POSSIBLE = (st.floats(-200, 0), WITH_TIES, PEAKED, st.sampled_from([-np.inf, -np.inf, -0.5, -1.0, -7.25]))
+matrices = score_matrices(max_words=4, kinds=POSSIBLE)
+
+
+@both_decoders
+@given(weights=matrices)
+def test_every_tree_comes_once_in_order_of_score(decode, weights):
+    found = list(best_trees(weights, decode))
+
+    all_trees = every_tree(len(weights) - 1, projective=decode is projective_tree)
+    possible = [tuple(heads) for heads in all_trees.tolist() if total(weights, np.array(heads)) > -np.inf]
+    assert sorted(tuple(heads.tolist()) for heads in found) == sorted(possible)
+    sums = [total(weights, heads) for heads in found]
+    assert all(first >= second or math.isclose(first, second, rel_tol=1e-12) for first, second in pairwise(sums))
+
+
+def test_the_second_tree_of_sixty_words_is_the_best_that_lacks_an_arc_of_the_first():
+    rng = np.random.default_rng(5)
+    weights = rng.normal(size=(61, 61)) * 3
+
+    first, second = islice(best_trees(weights, maximum_tree), 2)
+
+    assert (first == maximum_tree(weights)).all()
+    others = []
+    for word in range(1, 61):
+        without = weights.copy()
+        without[word, first[word]] = -np.inf
+        others.append(total(weights, maximum_tree(without)))
+    assert total(weights, second) == pytest.approx(max(others))
+
+
+@given(weights=matrices)
+def test_the_sum_over_all_trees_equals_brute_force(weights):
+    sums = [total(weights, heads) for heads in every_tree(len(weights) - 1)]
+
+    assert log_sum_of_trees(weights) == pytest.approx(np.logaddexp.reduce(sums), abs=1e-9, rel=1e-9)
+
+
+def test_trees_far_less_probable_than_cycles_are_summed_without_loss():
+    """Two words are each other's head with probability 1 - 10⁻²⁰: a determinant in floating point would be 0."""
+    log_tiny = -20 * math.log(10)
+    weights = np.array([[0, 0, 0], [log_tiny, -np.inf, 0.0], [log_tiny + 1, 0.0, -np.inf]])
+    exact = Fraction(1, 10**20) * (1 + Fraction(math.e))
+    too_small_for_a_number = np.array([[0, 0, 0], [-1000.0, -np.inf, 0.0], [-1000.0, 0.0, -np.inf]])
+
+    assert log_sum_of_trees(weights) == pytest.approx(math.log(exact.numerator) - math.log(exact.denominator))
+    assert log_sum_of_trees(too_small_for_a_number) == pytest.approx(-1000 + math.log(2))
+
+
+# Scores of a batch
+
 
 N_LABELS = 4
 ROOT_LABEL = 2
@@ -95,7 +263,7 @@ def test_trees_of_a_batch_equal_those_of_single_sentences(is_projective, arcs):
         graph = Graph(tuple(heads.tolist()), ("",) * n_words)
         assert graph.is_tree
         assert graph.is_projective or not is_projective
-        best = decode.projective_tree(weights) if is_projective else maximum_tree(weights)
+        best = projective_tree(weights) if is_projective else maximum_tree(weights)
         words = range(1, n_words)
         assert weights[words, heads[1:]].sum() == pytest.approx(weights[words, best[1:]].sum(), abs=1e-6)
 

@@ -1,4 +1,4 @@
-"""The Parser class."""
+"""The Parser class, and the trees that it starts from."""
 
 from functools import cache
 
@@ -9,27 +9,17 @@ from hypothesis import strategies as st
 
 from tests.support.tiny import sample, short, tiny_model, tiny_parser
 from treefine.config import DecodeSettings, RelationSettings, TagSettings
-from treefine.errors import TreefineError
+from treefine.errors import AlignmentError, TreefineError
+from treefine.parsing.initial import from_file, renamed
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.parser import Parser
+from treefine.treebank.conllu import write_treebank
 from treefine.treebank.graph import Arcs
+from treefine.treebank.sentence import Sentence
 
 PARSER = tiny_parser()
 TAGGER = Parser(tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))), device="cpu")
 SYNTR = Parser(tiny_model(relations=RelationSettings(graph="none")), device="cpu")
-
-
-def test_only_the_tree_of_a_sentence_changes():
-    sentences = sample()
-
-    parsed = PARSER.parse(sentences)
-
-    for before, after in zip(sentences, [each.sentence for each in parsed], strict=True):
-        assert after.graph.is_tree
-        assert after.comments == before.comments
-        tree_columns = (before.format.head, before.format.deprel, before.format.deps)
-        for number, column in enumerate(before.columns):
-            assert number in tree_columns or after.columns[number] == column
 
 
 def test_a_single_word_attaches_to_root():
@@ -158,3 +148,52 @@ def test_a_missing_device_is_an_error():
     for name in ("cuda:99", "abacus", "meta"):
         with pytest.raises(TreefineError, match=rf"Device '{name}' cannot be used \(.*\)\. Use cpu\."):
             Parser(PARSER.model, device=name)
+
+
+# Initial parses from a file
+
+
+def words(*sentences):
+    return [Sentence.of_words(sentence.split()) for sentence in sentences]
+
+
+@pytest.fixture
+def parses(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(*sentences):
+        write_treebank(words(*sentences), "initial.conllu")
+        return from_file("initial.conllu")
+
+    return write
+
+
+def test_a_word_that_differs_is_named_and_so_is_a_file_that_ends_too_early(parses):
+    initial = parses("A dog barks", "It sleeps now")
+
+    with pytest.raises(
+        AlignmentError, match=r"^initial.conllu:6: \(sentence 2, word 2\) The text differs from the input "
+    ):
+        list(initial(words("A dog barks", "It slept now")))
+    with pytest.raises(AlignmentError, match="^initial.conllu: The file ends before 'Nowitsnows' in the input"):
+        list(initial(words("A dog barks", "It sleeps now", "Now it snows")))
+
+
+def arcs_of(*labels):
+    return lambda sentences: (Arcs((None, *range(len(labels) - 1)), labels) for _ in sentences)
+
+
+def test_labels_are_mapped_to_known_names():
+    initial = renamed(arcs_of("_", "dobj", "nsubj:outer", "prep", "obj"), ("nsubj", "obj"))
+
+    (found,) = initial(words("a b c d e"))
+
+    assert found == Arcs((None, 0, 1, 2, 3), ("_", "obj", "nsubj", "prep", "obj"))
+
+
+def test_the_users_label_map_takes_precedence_and_can_blank_a_label():
+    initial = renamed(arcs_of("_", "dobj", "obj"), ("nsubj", "obj"), {"dobj": "nsubj", "obj": "_"})
+
+    (found,) = initial(words("a b c"))
+
+    assert found.labels == ("_", "nsubj", "_")

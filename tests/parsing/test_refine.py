@@ -1,15 +1,27 @@
-"""The loop of Eq. 1, compared with the same loop for one sentence; and learning with it."""
+"""The loop of Eq. 1, compared with the same loop for one sentence; learning with it; and batch invariance."""
 
+import math
+import random
+
+import numpy as np
 import pytest
 import torch
+from hypothesis import event
+from hypothesis import given as given_by_hypothesis
+from hypothesis import strategies as st
 
 from tests.support.tiny import sample, short, tiny_model
 from tests.support.tiny_learner import blank, learn, learner_of, without_dropout
+from tests.support.wrapped_models import Noisy
+from treefine import fast
 from treefine.config import RelationSettings, TagSettings
-from treefine.model.batch import Graphs
+from treefine.model.batch import Batch, Graphs, PieceInputs
+from treefine.model.scorer import Scores
+from treefine.parsing import plan as plans
+from treefine.parsing import refine as stable
 from treefine.parsing.decode import Decoder
 from treefine.parsing.parser import Parser
-from treefine.parsing.refine import refine
+from treefine.parsing.refine import expected_stability, refine
 from treefine.training.recipe import OptimiserSettings, TrainingSettings
 
 
@@ -105,38 +117,246 @@ def test_tags_predicted_in_the_first_step_are_read_in_the_later_ones():
 
 # Learning with the loop
 
+TAGGER = TagSettings("predicted", ("upos", "xpos"))
 KINDS = {
     "rngtr": lambda: tiny_model(scale=1.0),
-    "unlabelled": lambda: tiny_model(relations=RelationSettings("unlabelled", none="zero"), scale=1.0),
     "syntr": lambda: tiny_model(relations=RelationSettings(graph="none"), scale=1.0),
-    "tagger": lambda: tiny_model(tags=TagSettings("predicted", ("upos", "xpos")), scale=1.0),
+    "tagger": lambda: tiny_model(tags=TAGGER, scale=1.0),
 }
-
-
-def is_learned(model, sentences, found, gold, **options):
-    """Train on one batch until the result is gold."""
-    training = TrainingSettings(epochs=200, batch_pieces=10_000)
-    rates = OptimiserSettings(learning_rate=0.02, encoder_learning_rate=0.02)
-    learner = learner_of(without_dropout(model), sentences, training=training, optimiser=rates, **options)
-    for first in range(1, 200, 10):
-        learn(learner, epochs=10, first=first)
-        model.eval()
-        if found() == gold:
-            return True
-    return False
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_can_memorise_a_few_sentences(kind):
-    sentences = [sentence for sentence in sample() if len(sentence) < 15][:6]
-    model = KINDS[kind]()
+    sentences, model = [sentence for sentence in sample() if len(sentence) < 15][:6], KINDS[kind]()
     parser = Parser(model, device="cpu")
+    tags = [(each.upos, each.xpos) if kind == "tagger" else () for each in sentences]
+    gold = [each.graph for each in sentences], tags
+    training = TrainingSettings(epochs=200, batch_pieces=10_000)
+    rates = OptimiserSettings(learning_rate=0.02, encoder_learning_rate=0.02)
+    learner = learner_of(without_dropout(model), sentences, training=training, optimiser=rates)
+    for first in range(1, 200, 10):
+        learn(learner, epochs=10, first=first)
+        model.eval()
+        found = [each.tree for each in parser.parse(sentences)], [parser.steps(each)[0].tags for each in sentences]
+        if found == gold:
+            return
+    pytest.fail("The model has not learned the sentences.")
 
-    def found():
-        return [each.tree for each in parser.parse(sentences)], [parser.steps(each)[0].tags for each in sentences]
 
-    gold = (
-        [each.graph for each in sentences],
-        [(each.upos, each.xpos) if kind == "tagger" else () for each in sentences],
+# Batch invariance: a sentence has the same tree, and stops at the same step, whatever else is in its batch
+
+
+MODELS = {
+    "given tags": lambda: tiny_model(),
+    "predicted tags": lambda: tiny_model(tags=TAGGER),
+    "windows": lambda: tiny_model(n_positions=16),
+}
+
+
+def trees(model, sentences, batch_pieces, **options):
+    parser = Parser(model, device="cpu", batch_pieces=batch_pieces, **options)
+    return [parsed.tree for parsed in parser.parse(sentences)]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_batches_and_order_change_no_tree(kind):
+    model = MODELS[kind]()
+    sentences = short(14)
+    alone = [next(Parser(model, device="cpu").stream_trees([sentence])) for sentence in sentences]
+
+    for batch_pieces in (30, 200, 10_000):
+        order = list(range(len(sentences)))
+        random.Random(batch_pieces).shuffle(order)
+        parsed = Parser(model, device="cpu", batch_pieces=batch_pieces).stream_trees([sentences[n] for n in order])
+        assert list(parsed) == [alone[number] for number in order]
+
+
+CHAIN = [[0.0, 0, 0], [9, 0, 0], [0, 9, 0]]  # word 2 → word 1 → ROOT
+TIE = [[0.0, 0, 0], [9, 0, 9], [0, 9, 0]]
+CYCLE = [[0.0, 0, 0], [0, 0, 9], [0, 9, 0]]  # two equally good trees
+CLEAR = torch.tensor([[0.0, 0], [5, 0], [5, 0]])  # two labels, or tags, per word
+DRAW = torch.tensor([[0.0, 0], [5, 0], [5, 5]])
+
+
+def scored_alone(arcs, labels, tags, initial, *, needs_trees, stop_above=1.0):
+    """Return the sentences that are scored alone, given their scores in a batch."""
+
+    def score(batch, graphs, _):
+        rows = [number - 2 for number in batch.lengths]
+        asked.append(rows)
+        n_words = batch.n_words
+        padded = torch.full((len(rows), n_words, n_words), -torch.inf)
+        vectors, tagged = torch.zeros((len(rows), n_words, 2)), torch.zeros((len(rows), n_words, 2))
+        for place, row in enumerate(rows):
+            padded[place, 3:, 0] = 9  # each sentence has more words than the one before, attached to the first word
+            padded[place, 3 : row + 3, 1] = 18
+            padded[place, :3, :3] = torch.tensor(arcs[row])
+            vectors[place], tagged[place] = torch.tensor([5.0, 0]), torch.tensor([5.0, 0])
+            vectors[place, :3], tagged[place, :3] = labels[row], tags[row]
+        padded[:, range(n_words), range(n_words)] = -torch.inf
+        weight = torch.eye(2)[:, :, None].expand(2, 2, 2) / 2
+        return Scores(padded, vectors, torch.ones_like(vectors), weight, (tagged,))
+
+    asked = []
+    lengths = [row + 2 for row in range(len(arcs))]
+    shape = (len(arcs), max(lengths) + 1)
+    pieces = [[(7,)] * length for length in lengths]
+    words = PieceInputs.of(pieces, cls_id=1, sep_id=2, pad_id=0, n_positions=128)
+    heads = torch.full(shape, -1)
+    found = torch.full_like(heads, -1)
+    for row, given_heads in enumerate(initial):
+        if given_heads:
+            heads[row, 1 : lengths[row] + 1] = torch.tensor([*given_heads, *[1] * row])
+            found[row, 1 : lengths[row] + 1] = 0
+    batch, asked_for = Batch.of(words, lengths), {"needs_trees": needs_trees, "stop_above": stop_above}
+    scores = stable.stable_scores(score, Decoder(), batch, Graphs(heads, found), None, **asked_for)
+    assert set(scores.alone) == {row for rows in asked[1:] for row in rows}
+    return sorted(scores.alone)
+
+
+def test_only_sentences_with_close_heads_labels_or_tags_are_scored_alone():
+    arcs, labels, tags = [CHAIN, TIE, CHAIN, CHAIN], [CLEAR, CLEAR, DRAW, CLEAR], [CLEAR, CLEAR, CLEAR, DRAW]
+
+    assert scored_alone(arcs, labels, tags, [None] * 4, needs_trees=False) == [1, 2, 3]
+
+
+def test_a_graph_that_is_not_a_tree_is_scored_alone_if_a_tree_is_needed():
+    two = {"arcs": [CHAIN, CYCLE], "labels": [CLEAR] * 2, "tags": [CLEAR] * 2}
+
+    assert scored_alone(**two, initial=[None, None], needs_trees=False) == []
+    assert scored_alone(**two, initial=[None, None], needs_trees=True) == [1]
+    assert scored_alone(**two, initial=[[0, 1], [2, 1]], needs_trees=False) == [
+        1
+    ]  # it has converged, so this step is its last
+    assert scored_alone(**two, initial=[None, None], needs_trees=False, stop_above=0.5) == [1]  # it is sure enough
+
+
+@given_by_hypothesis(st.integers(0, 10_000), st.integers(2, 6), st.booleans())
+def test_a_tree_that_leads_clearly_is_the_best_one_in_every_batch(seed, n_words, is_projective):
+    generator = torch.Generator().manual_seed(seed)
+    shape = (n_words + 1, n_words + 1)
+    arcs = torch.randint(0, 3, shape, generator=generator) + 0.004 * torch.rand(shape, generator=generator)
+    arcs[range(n_words + 1), range(n_words + 1)] = -torch.inf
+    scores = Scores(arcs[None], *torch.ones(2, 1, n_words + 1, 1), torch.tensor([[[1.0]], [[2.0]]]))
+    decoder = Decoder(is_projective=is_projective)
+
+    is_clear = stable.leads_clearly(scores, decoder)
+
+    event(f"clear: {is_clear}")
+    if is_clear:
+        best = decoder.best_heads(arcs)
+        against = torch.ones(shape)  # in the worst batch, the arcs of the tree score too low and all others too high
+        against[range(1, n_words + 1), best[1:]] = -1
+        largest = arcs.masked_fill(arcs.isinf(), 0).amax(-1, keepdim=True).clamp(min=1)
+        in_a_batch = arcs.double() + 0.499 * stable.TOLERANCE * largest * against
+        assert (decoder.best_heads(in_a_batch) == best).all()
+
+
+def test_close_decisions_are_made_on_scores_that_do_not_depend_on_the_batch(monkeypatch):
+    sentences = short()
+    model = tiny_model(scale=0.3)  # nearly all scores are close
+    noisy = Noisy(model, 0.4 * stable.TOLERANCE)
+
+    alone = trees(noisy, sentences, 1)
+
+    assert trees(noisy, sentences, 300) == alone
+    assert trees(noisy, sentences, 3000) == alone
+    monkeypatch.setattr(plans, "stable_scores", lambda score, _, *rest, **__: score(*rest))
+    assert trees(noisy, sentences, 300) != alone
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("scale", [1.0, 3.0, 10.0, 30.0])
+def test_scores_of_one_sentence_differ_between_batches_by_far_less_than_the_tolerance(scale, precision):
+    model = fast.parsing_model(tiny_model(scale=scale), torch.device("cpu"), precision)
+    sentences = sample(24)
+    with torch.no_grad():
+        together = model(model.batch_of(sentences, padded_to=4), None, model.given_tags(sentences)).arcs
+
+        for row, sentence in enumerate(sentences):
+            alone = model(model.batch_of([sentence], padded_to=4), None, model.given_tags([sentence])).arcs[0]
+            n_words = len(sentence) + 1
+            is_arc = ~torch.eye(n_words, dtype=torch.bool)
+            difference = (together[row, :n_words, :n_words] - alone)[is_arc].abs().max()
+            assert 2 * difference < 0.5 * stable.TOLERANCE * max(1, alone[is_arc].abs().max())
+
+
+# Early stopping: a sentence that is sure enough takes no further step
+
+
+@st.composite
+def scored_words(draw):
+    """Draw scores of heads and labels of a batch, the mask of dependents, and the mask of unchanged words."""
+    n_sentences, n_words, n_labels = draw(st.integers(1, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 10_000)))
+    arcs = draw(st.sampled_from([0.1, 1.0, 10.0])) * torch.randn(n_sentences, n_words, n_words + 1, generator=generator)
+    arcs[..., 1] = draw(st.sampled_from([0.0, -math.inf]))
+    labels = 3 * torch.randn(n_sentences, n_words, n_labels, generator=generator)
+    is_dependent, is_same = (torch.rand(2, n_sentences, n_words, generator=generator) < 0.7).unbind(0)
+    return arcs, labels, is_dependent, is_same
+
+
+@given_by_hypothesis(scored_words())
+def test_sureness_is_the_mean_probability_with_unchanged_words_as_1(scored):
+    arcs, labels, is_dependent, is_same = scored
+
+    found = expected_stability(*scored)
+
+    for row, sure in enumerate(found.tolist()):
+        words = [word for word in range(arcs.shape[1]) if is_dependent[row, word]]
+        each = [
+            1.0
+            if is_same[row, word]
+            else float(arcs[row, word].softmax(-1).max() * labels[row, word].softmax(-1).max())
+            for word in words
+        ]
+        assert sure == pytest.approx(np.mean(each) if each else 0, abs=1e-6)
+
+
+def sure_of(step, before):
+    """Return the sureness of one step of one sentence, computed from the step."""
+    probabilities = step.arc_probabilities[1:].max(1) * step.label_probabilities[1:].max(1)
+    if before is not None:
+        old = zip(before.heads[1:], before.labels[1:], strict=True)
+        new = zip(step.graph.heads[1:], step.graph.labels[1:], strict=True)
+        probabilities[[a == b for a, b in zip(old, new, strict=True)]] = 1
+    return probabilities.mean()
+
+
+def slow_parse(parser, sentence, stop_above):
+    """Return the tree of the first step that is sure enough or has converged."""
+    before = None
+    for step in parser.steps(sentence):
+        if step.converged or sure_of(step, before) > stop_above:
+            return step.tree
+        before = step.graph
+    return step.tree
+
+
+@pytest.mark.parametrize("tags", [None, TAGGER], ids=["given tags", "predicted tags"])
+def test_a_sentence_has_the_tree_of_the_first_step_that_is_sure_enough(tags):
+    parser, sentences = Parser(tiny_model(tags=tags, scale=1.5), max_steps=4, device="cpu"), short(16)
+    stop_above = float(np.median([sure_of(parser.steps(each)[0], None) for each in sentences]))
+
+    parsed = list(parser.using(stop_above=stop_above).stream_trees(sentences))
+
+    assert [each.graph for each in parsed] == [slow_parse(parser, each, stop_above) for each in sentences]
+    assert parsed != list(parser.stream_trees(sentences))
+    assert parsed != list(parser.using(max_steps=1).stream_trees(sentences))
+
+
+def test_early_stopping_does_not_depend_on_the_batch(monkeypatch):
+    sentences = short(20)
+    noisy = Noisy(tiny_model(scale=1.5), 0.4 * stable.TOLERANCE)
+    parser = Parser(noisy, device="cpu", batch_pieces=300)
+    limits = [
+        sure_of(parser.steps(each)[0], None) for each in sentences[::4]
+    ]  # the sureness of some of them on their own
+
+    for limit in limits:
+        assert trees(noisy, sentences, 300, stop_above=limit) == trees(noisy, sentences, 1, stop_above=limit)
+    monkeypatch.setattr(stable, "unsteadiness", lambda arcs, *_: -torch.ones(len(arcs)))
+    assert any(
+        trees(noisy, sentences, 300, stop_above=limit) != trees(noisy, sentences, 1, stop_above=limit)
+        for limit in limits
     )
-    assert is_learned(model, sentences, found, gold)

@@ -4,11 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tiny_segmenter import texts, tiny_network
-from treefine.segmenter.network import (
-    N_RESERVED,
-    Alphabet,
-    Windows,
-)
+from treefine.segmenter.network import N_RESERVED, Alphabet, Windows
 
 ALPHABET = Alphabet("ab .'!\n12é中", 50)
 words = texts.filter(bool)

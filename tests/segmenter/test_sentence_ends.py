@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tiny_segmenter import (
-    texts,
-    tiny_segmenter,
-    tiny_segmenter_of_two,
-    with_small_windows,
-)
+from tests.support.tiny_segmenter import texts, tiny_segmenter, tiny_segmenter_of_two, with_small_windows
 from treefine.config import SentenceEndSettings
 from treefine.segmenter import sentence_ends
 from treefine.segmenter.cut import Scored
@@ -139,12 +134,6 @@ def test_a_sentence_ends_after_a_title_only_if_the_treebank_splits_titles(keeps_
     (found,) = ends.of_texts([text], most_spaces=0)
 
     assert (found.sentence[4] > 0) == (not keeps_titles)
-
-
-def test_the_scores_of_both_networks_are_added_and_divided_by_the_temperature():
-    found = new_scores("a.", WordScorer(**{".": 3.0}), SentenceEndSettings(0.5, 2.0, 4.0), score=-2.0)
-
-    assert found.tolist() == [-0.75, 0.5]  # (0 - 1 - 2) / 4 and (3 - 1) / 4
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,7 @@ import torch
 
 from treefine import fast
 from treefine.config import BATCH_PIECES, Precision, TagChoice
-from treefine.errors import (
-    LanguageWarning,
-    ModelError,
-    TreefineError,
-    UnknownLabelWarning,
-    described,
-    is_whole_number,
-)
+from treefine.errors import LanguageWarning, ModelError, TreefineError, UnknownLabelWarning, described, is_whole_number
 from treefine.model.bundled import ABOUT, about, bundled_models, find_model, model_for
 from treefine.model.folder import load_model, new_folder, push_folder, write_model
 from treefine.model.parser_model import ParserModel
@@ -87,12 +80,7 @@ class Parser:
     """
 
     def __init__(
-        self,
-        model: ParserModel,
-        *,
-        segmenter: Segmenter | None = None,
-        languages: Iterable[str] = (),
-        **options: Any,
+        self, model: ParserModel, *, segmenter: Segmenter | None = None, languages: Iterable[str] = (), **options: Any
     ) -> None:
         if not isinstance(model, torch.nn.Module):
             raise TreefineError(f"A Parser needs a model, not {described(model)}.", hint='Use treefine.load("en").')
@@ -323,12 +311,7 @@ class Parser:
         return (parsed for _, parsed in run(plan, read, trees, constraints=decided, skip=skip))
 
     def parse_file(
-        self,
-        source: Source,
-        target: str | os.PathLike[str],
-        *,
-        format: str | None = None,
-        workers: int | None = None,
+        self, source: Source, target: str | os.PathLike[str], *, format: str | None = None, workers: int | None = None
     ) -> int:
         """Parse a treebank into `target`, which appears once it is complete; return the number of sentences.
 
