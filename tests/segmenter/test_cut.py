@@ -96,6 +96,13 @@ def test_tokens_equal_a_loop_over_the_characters(cut, most_spaces):
 
 
 @given(cut_texts(), st.integers(0, 2))
+def test_stretches_of_any_size_give_the_same_sentences(cut, most_spaces):
+    whole, stretches = cut
+
+    assert found(stretches, most_spaces=most_spaces) == found([whole], most_spaces=most_spaces)
+
+
+@given(cut_texts(), st.integers(0, 2))
 def test_every_sentence_is_valid_except_for_heads_and_its_spans_are_correct(cut, most_spaces):
     for number, each in enumerate(found([cut[0]], most_spaces=most_spaces), start=1):
         assert each.sentence.sent_id == str(number)
