@@ -87,12 +87,12 @@ def with_parse(
             continue
         old: tuple[str, ...] = getattr(sentence, column)
         has_blanks = column != "feats" or set(old) == {BLANK}  # otherwise a word with "_" has no features
-        found = tuple(
+        values = tuple(
             best if (replaces_tags and column not in kept) or (has_blanks and tag == BLANK) else tag
             for tag, best in zip(old, new, strict=True)
         )
-        if found != old:
-            sentence = sentence.with_tags(**{column: found})
+        if values != old:
+            sentence = sentence.with_tags(**{column: values})
     return sentence
 
 

@@ -116,15 +116,15 @@ def ranked_trees(
     trees = list(islice(best_trees(decoder.weights(arcs), decoder.search), k))
     pairs = sorted({(word, int(heads[word])) for heads in trees for word in range(1, len(heads))})
     names, log_labels = _labelled(scores, decoder, settings, vocabulary, pairs)
-    found = []
+    ranked = []
     for heads in trees:
         own = [(word, int(heads[word])) for word in range(1, len(heads))]
         labels = [constraints.labels.get(pair[0], names[pair]) for pair in own]
         log_probability = float(log_arcs[np.arange(1, len(heads)), heads[1:]].sum() - log_sum)
         log_label = sum(log_labels[pair] for pair in own if pair[0] not in constraints.labels)
         tree = Graph.of_words(heads[1:].tolist(), labels)
-        found.append(RankedTree(tree, min(1.0, math.exp(log_probability)), math.exp(log_label)))
-    return tuple(found)
+        ranked.append(RankedTree(tree, min(1.0, math.exp(log_probability)), math.exp(log_label)))
+    return tuple(ranked)
 
 
 def _labelled(

@@ -112,14 +112,14 @@ def _is_device(value: object) -> bool:
 
 def _trust_from_text(text: str) -> Trust | list[Trust]:
     """Return the value of --trust: auto, a weight, or several of them, separated by commas."""
-    found: list[Trust] = []
+    weights: list[Trust] = []
     for each in text.split(","):
         try:
-            found.append("auto" if each.strip() == "auto" else float(each))
+            weights.append("auto" if each.strip() == "auto" else float(each))
         except ValueError:
             message = f"--trust must be auto or a number, not {each.strip()!r}."
             raise TreefineError(message, hint="Write --trust auto, --trust 1.5, or --trust 1.5,0.5.") from None
-    return found[0] if len(found) == 1 else found
+    return weights[0] if len(weights) == 1 else weights
 
 
 @dataclass(frozen=True)

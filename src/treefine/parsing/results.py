@@ -316,7 +316,7 @@ def timed_steps(
         return results
 
     plan = replace(plan, initial=lambda _: iter(arcs), trust=())
-    steps = [found for _, found in run(plan, sentences, timed, one_by_one=True)]
+    steps = [result for _, result in run(plan, sentences, timed, one_by_one=True)]
     has_initial = any(head is not None for each in arcs for head in each.heads)
     trees = [[each[min(t, len(each) - 1)][0] for each in steps] for t in range(n_steps)]
     stopped = [len(each) for each in steps if each[-1][1]]

@@ -152,7 +152,7 @@ def _stacked(choices: Sequence[tuple[np.ndarray, int]]) -> Choices:
 @torch.no_grad()
 def beliefs_of(plan: Plan, inputs: Sequence[ParseInput]) -> list[Beliefs]:
     """Return what the model believes after the last step, for each sentence of a batch."""
-    found: dict[int, Beliefs] = {}
+    beliefs: dict[int, Beliefs] = {}
     decoder, vocabulary = plan.decoder, plan.model.vocabulary
     for step in refine_inputs(plan, inputs, wants_trees=False):
         arc_temperatures, label_temperatures = plan.temperatures([inputs[row].sentence for row in step.sentences])
@@ -166,8 +166,8 @@ def beliefs_of(plan: Plan, inputs: Sequence[ParseInput]) -> list[Beliefs]:
         for row, number in enumerate(step.sentences):
             words = slice(1, step.batch.lengths[row] + 1)
             of_heads = heads[row, words, : step.batch.lengths[row] + 1]
-            found[number] = Beliefs(of_heads, tuple(each[row, words] for each in labels))
-    return [found[number] for number in range(len(inputs))]
+            beliefs[number] = Beliefs(of_heads, tuple(each[row, words] for each in labels))
+    return [beliefs[number] for number in range(len(inputs))]
 
 
 def without_graph(item: ParseInput) -> ParseInput:

@@ -123,10 +123,10 @@ def whole_tokens(stretches: Iterable[_Stretch], most_spaces: int) -> Iterator[tu
         if is_gap(stretch.text).all():
             continue  # do not search a long gap repeatedly
         rest = joined_stretches(waiting)
-        *found, (last, _) = _spans(rest.text, rest.token, most_spaces)
-        if found:
-            yield part(rest, 0, last), found
-        waiting = [part(rest, last, len(rest.text)) if found else rest]
+        *spans, (last, _) = _spans(rest.text, rest.token, most_spaces)
+        if spans:
+            yield part(rest, 0, last), spans
+        waiting = [part(rest, last, len(rest.text)) if spans else rest]
     if waiting:
         rest = joined_stretches(waiting)
         yield rest, _spans(rest.text, rest.token, most_spaces)
@@ -148,18 +148,18 @@ def _spans(text: str, token: np.ndarray, most_spaces: int) -> list[Span]:
     in_token = ~is_gap(text)
     ends = in_token & ((token != WITHIN) | ~np.append(in_token[1:], False))
     starts = in_token & ~np.append(False, (in_token & ~ends)[:-1])
-    found: list[Span] = []
-    n_spaces = 0  # in the last token found
+    spans: list[Span] = []
+    n_spaces = 0  # in the last token
     for left, right in zip(np.flatnonzero(starts).tolist(), (np.flatnonzero(ends) + 1).tolist(), strict=True):
-        if found and n_spaces < most_spaces and token[found[-1][1] - 1] == WITHIN:
-            first, end = found[-1]
+        if spans and n_spaces < most_spaces and token[spans[-1][1] - 1] == WITHIN:
+            first, end = spans[-1]
             if left == end + 1 and unicodedata.category(text[end]) == "Zs" and right - first <= LONGEST_TOKEN:
-                found[-1] = (first, right)
+                spans[-1] = (first, right)
                 n_spaces += 1
                 continue
         n_spaces = 0
-        found += [(each, min(each + LONGEST_TOKEN, right)) for each in range(left, right, LONGEST_TOKEN)]
-    return found
+        spans += [(each, min(each + LONGEST_TOKEN, right)) for each in range(left, right, LONGEST_TOKEN)]
+    return spans
 
 
 def is_gap(text: str) -> np.ndarray:
@@ -167,8 +167,8 @@ def is_gap(text: str) -> np.ndarray:
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     different, place = np.unique(codes, return_inverse=True)
     gaps = [chr(code).isspace() or not code or 0xD800 <= code <= 0xDFFF for code in different.tolist()]
-    found: np.ndarray = np.array(gaps, dtype=bool)[place.reshape(-1)]
-    return found
+    mask: np.ndarray = np.array(gaps, dtype=bool)[place.reshape(-1)]
+    return mask
 
 
 def has_blank_line(gap: str) -> bool:
@@ -257,8 +257,8 @@ def is_inside(text: str, rules: Iterable[str]) -> np.ndarray:
 
 def _kept_spans(name: str, text: str) -> Iterator[Span]:
     """Yield the spans that a rule keeps whole. A letter of a script without spaces is not part of a span."""
-    for found in WHOLE_SPANS[name].finditer(text):
-        for part in _PART.finditer(text, found.start(), found.end()):
+    for match in WHOLE_SPANS[name].finditer(text):
+        for part in _PART.finditer(text, match.start(), match.end()):
             yield part.span()
 
 

@@ -149,7 +149,7 @@ def plain_words(text: str) -> list[str]:
     ['or', 'better']
     """
     words = [(token, words_of(token)) for token in text.split() if token == token.lower()]
-    return [found[0] for token, found in words if len(found) == 1 and not any(map(str.isdigit, token))]
+    return [parts[0] for token, parts in words if len(parts) == 1 and not any(map(str.isdigit, token))]
 
 
 def _mixture(text: str) -> str | None:
@@ -159,8 +159,8 @@ def _mixture(text: str) -> str | None:
         return None
     first, second = sorted(parts, key=lambda each: -len(parts[each]))[:2]
     is_large = len(parts[second]) >= _MIXED_SHARE * len(text[:SAMPLE])
-    found = [mismatch(parts[first], [second]), mismatch(parts[second], [first])] if is_large else [None]
-    are_clear = all(each is not None and not each.startswith(_UNKNOWN) for each in found)
+    descriptions = [mismatch(parts[first], [second]), mismatch(parts[second], [first])] if is_large else [None]
+    are_clear = all(each is not None and not each.startswith(_UNKNOWN) for each in descriptions)
     return f"mixes {table().names[first]} and {table().names[second]}" if are_clear else None
 
 
@@ -213,26 +213,26 @@ class LanguageCheck:
         if len(self._seen) < self._next:
             return None
         self._next = 2 * len(self._seen)
-        if found := mismatch(self._seen, known):
+        if description := mismatch(self._seen, known):
             self.languages = ()
-            return _warning(found, known)
+            return _warning(description, known)
         return None
 
 
-def _warning(found: str, known: Collection[str]) -> str:
+def _warning(description: str, known: Collection[str]) -> str:
     names = " and ".join(table().names[each] for each in known)
     is_for = names if len(known) < _MANY_LANGUAGES else f"{len(known)} other languages"
-    return f"The text {found}, but the model is for {is_for}; trees will be poor."
+    return f"The text {description}, but the model is for {is_for}; trees will be poor."
 
 
 def _warning_about_guess(text: str, known: Collection[str]) -> str | None:
     """Return a warning about a text that is in none of the known languages, mixes two, or is hard to identify."""
-    if found := mismatch(text, known):
-        return _warning(found, known)
-    found, guess = _mixture(text) or doubt(text, known), identify(text, known).language
-    if found is None or not guess:
+    if description := mismatch(text, known):
+        return _warning(description, known)
+    description, guess = _mixture(text) or doubt(text, known), identify(text, known).language
+    if description is None or not guess:
         return None
-    return f"The text {found}; it is parsed as {table().names[guess]}. If that is wrong, name its language."
+    return f"The text {description}; it is parsed as {table().names[guess]}. If that is wrong, name its language."
 
 
 def grams(text: str) -> Counter[str]:
@@ -243,15 +243,15 @@ def grams(text: str) -> Counter[str]:
     >>> "_words_" in grams("some words")
     True
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for word in words_of(text):
         marked = f"_{word}_"
         for length in range(1, LONGEST_GRAM + 1):
-            found.update([marked[start : start + length] for start in range(len(marked) - length + 1)])
+            counts.update([marked[start : start + length] for start in range(len(marked) - length + 1)])
         if LONGEST_GRAM < len(marked) <= LONGEST_WORD + 2:
-            found[marked] += 1
-    del found["_"]
-    return found
+            counts[marked] += 1
+    del counts["_"]
+    return counts
 
 
 @cache

@@ -82,17 +82,17 @@ def _in_lines(stretches: Iterable[Scored]) -> Iterator[tuple[list[_Line], bool]]
     """Yield the complete lines of the text after each stretch, and at last the rest, with True."""
     rest, is_inside = Scored("", np.zeros(0, np.int8), np.zeros(0, np.float32)), False
     for stretch in stretches:
-        found, start = list[_Line](), 0
+        lines, start = list[_Line](), 0
         rest = joined_stretches([rest, stretch])
         while True:
             stop = rest.text.find("\n", start, start + LONGEST_LINE) + 1
             if not stop and len(rest.text) - start < LONGEST_LINE:
                 break
             stop = stop or start + LONGEST_LINE
-            found.append(_line(rest, start, stop, follows_piece=is_inside))
-            start, is_inside = stop, found[-1].is_piece
+            lines.append(_line(rest, start, stop, follows_piece=is_inside))
+            start, is_inside = stop, lines[-1].is_piece
         rest = part(rest, start, len(rest.text))
-        yield found, False
+        yield lines, False
     yield ([_line(rest, 0, len(rest.text), follows_piece=is_inside)] if rest.text else []), True
 
 

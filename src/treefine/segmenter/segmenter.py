@@ -171,7 +171,7 @@ class Segmenter:
         Scores differ slightly between batches, so a text with a close decision is scored again on its own. See
         docs/design.md, 'Batch invariance'.
         """
-        found: dict[int, list[Segmented]] = {}
+        segmented: dict[int, list[Segmented]] = {}
         plain = [text.replace(_CRLF, "\n") for text in texts]
         short = [number for number, text in enumerate(plain) if 0 < len(text) <= STRIDE]
         short.sort(key=lambda number: len(plain[number]))  # similar lengths together: less padding
@@ -190,8 +190,8 @@ class Segmenter:
             for number, each, is_clear in zip(group, scored, has_clear_token, strict=True):
                 is_sure = is_clear[: len(each.text)].all() and (abs(each.sentence) > _CLOSE).all()
                 if is_sure and are_clear(each, _CLOSE):
-                    found[number] = list(self._sentences(self._decided([each], [texts[number]])))
-        return [found[number] if number in found else self.segment(text) for number, text in enumerate(texts)]
+                    segmented[number] = list(self._sentences(self._decided([each], [texts[number]])))
+        return [segmented[number] if number in segmented else self.segment(text) for number, text in enumerate(texts)]
 
     def stream(self, chunks: Iterable[str]) -> Iterator[Segmented]:
         """Yield the sentences of a text that comes in chunks. Chunk borders make no difference."""
@@ -282,8 +282,8 @@ class Segmenter:
         tokens, ends = [], []
         in_batch = GPU_WINDOWS if self.device.type == "cuda" else IN_BATCH
         groups = [windows[first : first + in_batch] for first in range(0, len(windows), in_batch)]
-        found = on_all_cores(lambda some: self._scores([text for text, _, _ in some]), groups)
-        for some, scores in zip(groups, found, strict=True):
+        results = on_all_cores(lambda some: self._scores([text for text, _, _ in some]), groups)
+        for some, scores in zip(groups, results, strict=True):
             token, sentence = scores.token.argmax(-1).to(torch.int8).numpy(), scores.sentence.numpy()
             for row, (text, start, length) in enumerate(some):
                 kept = self._kept_whole(token[row, : len(text)], text)
@@ -323,7 +323,7 @@ def _whole_breaks(chunks: Iterable[str]) -> Iterator[str]:
 def _is_read(text: str) -> np.ndarray:
     r"""Return the mask of the characters that the network reads: all except \r before \n."""
     mask = np.ones(len(text), dtype=bool)
-    mask[[found.start() for found in re.finditer(_CRLF, text)]] = False
+    mask[[match.start() for match in re.finditer(_CRLF, text)]] = False
     return mask
 
 

@@ -81,9 +81,9 @@ class SentenceEnds:
         at_once = WINDOW_TOKENS * WINDOWS_AT_ONCE
         parts, start = list[Scored](), 0  # the text that waits for its scores, and its offset in the whole text
         places, n_done = list[Place](), 0  # its tokens, after `n_done` tokens that are only context
-        for stretch, found in chain(placed_tokens(stretches, most_spaces), [(None, list[Place]())]):
+        for stretch, new_places in chain(placed_tokens(stretches, most_spaces), [(None, list[Place]())]):
             parts += [stretch] if stretch is not None else []
-            places += found
+            places += new_places
             while len(places) - n_done >= at_once + CONTEXT_TOKENS or (parts and stretch is None):  # the end
                 text, stop = joined_stretches(parts), min(n_done + at_once, len(places))
                 is_last = stretch is None and stop == len(places)
@@ -98,12 +98,12 @@ class SentenceEnds:
 
         Scores differ slightly between batches.
         """
-        places = [[each for _, found in placed_tokens([text], most_spaces) for each in found] for text in texts]
+        places = [[each for _, some in placed_tokens([text], most_spaces) for each in some] for text in texts]
         windows = [window for each in places for window in _windows(each, 0, len(each))]
         scores = iter(self._scores(windows))
         return [
-            self._replace_scores(text, 0, found, [next(scores) for _ in range(0, len(found), WINDOW_TOKENS)])
-            for text, found in zip(texts, places, strict=True)
+            self._replace_scores(text, 0, of_text, [next(scores) for _ in range(0, len(of_text), WINDOW_TOKENS)])
+            for text, of_text in zip(texts, places, strict=True)
         ]
 
     def _replace_scores(
@@ -138,14 +138,14 @@ class _Window(NamedTuple):
 
 def _windows(places: Sequence[Place], first: int, stop: int) -> list[_Window]:
     """Return the windows of the tokens from `first` to `stop`; the tokens around them are context."""
-    found = []
+    windows = []
     for left in range(first, stop, WINDOW_TOKENS):
         begin, end = max(0, left - CONTEXT_TOKENS), min(left + WINDOW_TOKENS, stop)
         tokens = [each.token for each in places[begin : end + CONTEXT_TOKENS]]
         window = _Window(tokens, left - begin, end - begin)
         is_whole_text = first == 0 and len(tokens) == len(places)
-        found.append(_repeated(window) if is_whole_text else window)
-    return found
+        windows.append(_repeated(window) if is_whole_text else window)
+    return windows
 
 
 def _repeated(window: _Window) -> _Window:
@@ -170,7 +170,7 @@ def placed_tokens(stretches: Iterable[Scored], most_spaces: int) -> Iterator[tup
     """Yield the text in stretches of whole tokens, and the tokens of each stretch."""
     start, before, is_final = 0, "", False
     for stretch, spans in whole_tokens(stretches, most_spaces):
-        text, found = stretch.text, list[Place]()
+        text, places = stretch.text, list[Place]()
         stops = [*(left for left, _ in spans[1:]), len(text)]
         before = before or text[: spans[0][0] if spans else 0]  # only the first stretch starts with a gap
         for (left, right), stop in zip(spans, stops, strict=False):  # text of only white space has no span
@@ -178,9 +178,9 @@ def placed_tokens(stretches: Iterable[Scored], most_spaces: int) -> Iterator[tup
             is_final = ends_finally(token.form) or (is_final and _IS_CLOSING.match(token.form) is not None)
             is_in_line = not ("\n" in token.after or "\r" in token.after)
             is_title = is_in_line and token.form in _TITLES
-            found.append(Place(token, start + left, start + right - 1, is_in_line and not is_final, is_title))
+            places.append(Place(token, start + left, start + right - 1, is_in_line and not is_final, is_title))
             before = token.after
-        yield stretch, found
+        yield stretch, places
         start += len(text)
 
 
