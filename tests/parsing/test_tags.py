@@ -1,11 +1,11 @@
-"""Tags, features and lemmas: those that a parser reads and writes, those of each step, and those of a Parse."""
+"""Tags, features and lemmas: those that a parser reads and writes, and those of each step and of a Parse."""
 
 import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.generated import conllu_files
@@ -14,7 +14,7 @@ from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import Graph, ModelError, Parser, Sentence, read_treebank
 from treefine.config import COLUMNS, TagSettings
 from treefine.model.vocabulary import ruled_scripts
-from treefine.parsing.annotate import with_parse
+from treefine.parsing.annotate import newdoc, with_newdoc, with_parse
 from treefine.parsing.confidence import Confidence
 from treefine.parsing.parse import Parse, tags_of
 from treefine.treebank.graph import Arcs
@@ -191,3 +191,21 @@ def test_changes_list_replaced_features_and_lemmas():
 
     assert (first.word, first.old_feats, first.feats, first.has_new_lemma) == (1, "PronType=Dem", "PronType=Art", False)
     assert (second.word, second.old_lemma, second.lemma, second.has_new_feats) == (2, "childs", "child", False)
+
+
+# Comments that mark the start of a file
+
+
+@settings(max_examples=30)
+@given(content=conllu_files(), path=st.text(st.characters(), min_size=1, max_size=9))
+def test_the_name_of_a_file_is_one_comment_before_its_first_sentence(content, path):
+    first, *others = (replace(each, path=path) for each in read_treebank(io.BytesIO(content)))
+
+    named = with_newdoc(first)
+
+    (again,) = read_treebank(io.BytesIO(named.to_conllu().encode()))
+    start = newdoc("" if path.startswith("<") else path)
+    assert again.comments == (start, *first.comments)
+    assert again.columns == first.columns
+    assert with_newdoc(named) == named
+    assert [with_newdoc(each) for each in others] == others
