@@ -5,23 +5,10 @@ from pathlib import Path
 
 import pytest
 from pymdownx.slugs import slugify
-from typer.main import get_command
-
-from treefine.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 SERVING = ROOT / "docs" / "serving.md"
 MARKDOWN = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-
-
-def test_the_limits_on_the_serving_page_are_the_defaults_of_the_command():
-    (section,) = re.findall(r"^## Limits and errors\n(.*?)^## ", SERVING.read_text(), re.DOTALL | re.MULTILINE)
-    defaults = {each.opts[0]: each.default for each in get_command(app).commands["serve"].params}
-
-    stated = {name: int(number) for name, number in re.findall(r"`(--[a-z-]+) (\d+)`", section)}
-
-    assert len(stated) == 6
-    assert stated == {name: defaults[name] for name in stated}
 
 
 def headings(page: Path) -> set[str]:

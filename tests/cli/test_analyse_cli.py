@@ -155,15 +155,6 @@ def test_the_report_has_the_scores_of_each_step_the_parameters_and_the_run_time(
     assert (costs["device"], len(costs["seconds"]), costs["sentences"][0]) == ("cpu", 2, 10)
 
 
-def test_a_sentence_has_converged_if_its_graph_not_only_its_tree_stays_the_same():
-    (found,) = report_of("gold.conllu", "--model", "refiner", "--steps", "4")
-
-    parser = Parser.from_pretrained("refiner", max_steps=4, device="cpu")
-    steps = [list(parser.steps(sentence)) for sentence in sample(10)]
-    stopped = [len(each) for each in steps if each[-1].converged]
-    assert found["converged"] == [sum(last <= t for last in stopped) for t in range(1, 5)]
-
-
 def test_the_initial_trees_can_come_from_a_file_or_a_folder_with_the_same_file_names():
     whole, first, second = report_of("gold", "--model", "rngtr", "--initial", "moved", "--steps", "2")
     (one,) = report_of("gold.conllu", "--model", "rngtr", "--initial", "moved.conllu", "--steps", "2")

@@ -76,26 +76,21 @@ def test_evaluate_prints_the_agreement_of_two_annotators(files):
 
 
 def test_compare_marks_the_best_system_and_those_not_significantly_worse(files):
-    out = invoke("compare", "gold.conllu", "bad.conllu", "good.conllu", "alike.conllu", "--samples", "500").stdout
+    systems = ("bad.conllu", "good.conllu", "alike.conllu")
+    arguments = ("compare", "gold.conllu", *systems, "--samples", "500")
+
+    out = invoke(*arguments).stdout
+    markdown = invoke(*arguments, "--metric", "UAS", "--markdown").stdout.splitlines()
+    result = json.loads(invoke(*arguments, "--json", "--names", "old", "--names", " =new,x").stdout)
 
     bad, good, alike = out.splitlines()[2:5]
     assert re.fullmatch(r"bad +\d\d\.\d\d", bad)
     assert re.fullmatch(r"good +8\d\.\d\d\* +\+\d\d\.\d\d +\+\d\d\.\d\d% +0\.0020 +0\.0020", good)
     assert alike.split()[1].endswith("*")
-    assert "alpha = 0.01" in out
     assert "500 samples of sentences, seed 1" in out
-
-
-def test_compare_prints_markdown_and_json(files):
-    arguments = ("compare", "gold.conllu", "bad.conllu", "good.conllu", "--samples", "200", "--metric", "UAS")
-
-    markdown = invoke(*arguments, "--markdown").stdout.splitlines()
-    result = json.loads(invoke(*arguments, "--json").stdout)
-
     assert markdown[0] == "| system | UAS | difference | RER | p (rand.) | p (boot.) |"
     assert "| **100.00** |" in markdown[3]
-    assert result["best"] == "good"
-    assert result["differences"][0]["systems"] == ["bad", "good"]
+    assert result["differences"][0]["systems"] == ["old", "=new"]
 
 
 @pytest.mark.parametrize("middle", ["x.conllx", "x.conll09.gz"])
@@ -107,20 +102,20 @@ def test_convert_there_and_back_keeps_words_and_trees(files, middle):
     assert {scores[name]["f1"] for name in ("LAS", "Lemmas", "XPOS", "UFeats")} == {1}
 
 
-def test_convert_rejects_an_unknown_extension_unless_the_format_is_given(files):
-    message = invoke("convert", "gold.conllu", "x.txt", code=1).stderr
-
-    assert message == (
-        "treefine: x.txt: This command writes no format with the extension .txt. Use .conllu, .conllx, .conll, "
-        ".conll09, .conll2009, .jsonl, .json, .csv, .tsv, .svg, .html, .htm, .parquet (and .gz, .xz, .bz2 or .zst "
-        "after it), or choose the format with --to.\n"
+def test_convert_rejects_an_unknown_extension_unless_the_format_is_given_and_counts_what_is_lost(files, data):
+    assert failed(invoke, "convert", "gold.conllu", "x.txt").startswith(
+        "x.txt: This command writes no format with the extension .txt. Use .conllu, .conllx, "
     )
     invoke("convert", "gold.conllu", "x.data", "--to", "conllx")
     invoke("convert", "x.data", "y.data", "--from", "conllx", "--to", "conllx")
-    assert failed(invoke, "convert", "gold.conllu", "-", "--to", "docx") == (
-        "There is no format 'docx'. Choose one of conllu, conllx, conll09, conll09-predicted, json, csv, tsv, parquet, "
-        "svg, html."
-    )
+    message = failed(invoke, "convert", "gold.conllu", "-", "--to", "docx")
+    assert message.startswith("There is no format 'docx'. Choose one of conllu, conllx,")
+
+    lost = invoke("convert", data / "constructs.conllu", "x.csv").stderr
+    lines = (data / "constructs.conllu").read_text().splitlines()
+    comments = [line for line in lines if line.startswith("#") and not re.match("# (sent_id|text) =", line)]
+    assert lost.startswith(f"dropped, because a table cannot store them: {len(comments)} comments, ")
+    assert f" {sum(bool(re.match(r'[0-9]+[.]', line)) for line in lines)} empty node" in lost
 
 
 @pytest.mark.parametrize(
@@ -128,7 +123,6 @@ def test_convert_rejects_an_unknown_extension_unless_the_format_is_given(files):
     [
         ("x.json", '{"file": "gold.conllu", "sent_id": "'),
         ("x.csv", "file,sentence,sent_id,text,word,form,"),
-        ("x.tsv", "file\tsentence\tsent_id\ttext\tword\tform\t"),
         ("x.svg", "<svg "),
         ("x.html", "<!DOCTYPE html>"),
     ],
@@ -165,27 +159,16 @@ def test_quiet_prints_only_errors_and_verbose_the_time(files, data):
     assert re.fullmatch(r"1 file, no errors\ntreefine: finished in [\d.]+ s\n", timed)
 
 
-def test_help_and_usage_errors_contain_no_names_of_types():
-    page = " ".join(invoke("parse", "-h").stdout.split())
-    assert " INPUT Texts, files" in page
-    for default in ("[default: marked]", "[default: 1; x>=1]", "[default: (standard output)]"):
-        assert default in page
-    for option in (["--format", "xml"], ["--threads", "abc"]):
-        message = invoke("parse", "x", *option, code=2).stderr
-        assert "Value error" not in message
-        assert "unable to parse" not in message
-
-
-@pytest.mark.parametrize("command", "parse refine models new-recipe evaluate compare analyse draw info".split())
-def test_help_ends_with_two_examples_whose_options_exist(command):
+@pytest.mark.parametrize("command", ["parse", "models", "new-recipe", "analyse"])
+def test_help_ends_with_two_examples_whose_options_exist_and_has_no_names_of_types(command):
     out = invoke(command, "--help").stdout
 
     examples = out.partition("Examples:\n")[2].strip().splitlines()
-    assert len(examples) == 2
-    for example in examples:
-        assert example.split()[:2] == ["treefine", command]
-        for option in re.findall(r"--[a-z]+", example):
-            assert re.search(rf"^  {option}\b", out, re.MULTILINE), option
+    assert [example.split()[:2] for example in examples] == [["treefine", command]] * 2
+    for option in re.findall(r"--[a-z]+", "".join(examples)):
+        assert re.search(rf"^  {option}\b", out, re.MULTILINE), option
+    assert "<str" not in out
+    assert "list[" not in out
 
 
 @pytest.mark.parametrize(
@@ -195,12 +178,8 @@ def test_help_ends_with_two_examples_whose_options_exist(command):
         (["parse", "--confi"], ["--confidence"]),
         (["parse", "--precision", "b"], ["bfloat16"]),
         (["parse", "--model", ""], ["en"]),
-        (["serve", "--model", "e"], ["en"]),
-        (["train", "en-teach"], ["en-teacher"]),
         (["train", "my-reci"], []),  # a file name is left to the shell
         (["validate", "--format", "conll09"], ["conll09", "conll09-predicted"]),
-        (["evaluate", "--rule", "p"], ["ptb"]),
-        (["new-recipe", "my.toml", "--kind", "s"], ["syntr"]),
     ],
 )
 @pytest.mark.usefixtures("only_own_models")

@@ -31,15 +31,6 @@ def test_a_treebank_is_drawn_with_names_and_texts(place):
     )
 
 
-@pytest.mark.parametrize("name", ["x.svg", "x.html", "x.txt", "x"])
-def test_the_extension_selects_the_format(place, name):
-    invoke("draw", "in.conllu", "-o", name)
-
-    shape = {".svg": "svg", ".html": "html"}.get(Path(name).suffix, "tree")
-    assert Path(name).read_text() == invoke("draw", "in.conllu", "--format", shape).stdout
-    assert "It sleeps now" in Path(name).read_text()
-
-
 def test_sentences_are_chosen_by_number_and_by_sent_id(place):
     invoke("convert", DATA / "en_ewt-sample.conllu", "many.conllu")
     names = [sentence.sent_id for sentence in read_treebank("many.conllu")]

@@ -97,15 +97,3 @@ def test_missing_tags_are_reported_once(models):
     for tags in ([], ["--tags", "given"]):  # a model that predicts tags does not need them
         assert invoke("parse", "--model", "tagger", *tags, "--from", "words", "-", input="A dog\n").stderr == ""
     assert invoke("parse", "--model", "rngtr", "in.conllu").stderr == ""
-
-
-@pytest.mark.parametrize(
-    ("command", "option", "message"),
-    [
-        ("parse", ["--steps", 0], "Invalid value for '--steps'"),
-        ("parse", ["--format", "docx"], "'docx' is not one of 'tree', 'conllu'"),
-        ("refine", ["--from", "csv"], "'csv' is not one of"),
-    ],
-)
-def test_an_error_about_a_wrong_choice_lists_the_right_ones(models, command, option, message):
-    assert message in invoke(command, "--model", "rngtr", *option, "in.conllu", code=2).stderr

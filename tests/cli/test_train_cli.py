@@ -131,13 +131,6 @@ def test_the_bar_shows_the_stage_time_left_loss_and_accuracy_of_each_step(shown)
     ]
 
 
-def test_a_finished_stage_leaves_a_line_and_its_accuracy_is_not_shown_for_the_next(shown):
-    *lines, first, second = shown([progress(4, 1.0, done=4, las=(0.7,), stage="one"), progress(1, 0.125)])
-
-    assert "one, epoch 4 of 4, 0:00:00 left, loss 0.500, LAS 74.00, UAS 90.00, best LAS 75.00" in lines
-    assert (first, second) == ("epoch 1 of 4, 0:07:00 left", "loss 0.500")
-
-
 # Resuming
 
 

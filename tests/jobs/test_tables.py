@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.commands import failed, invoke
-from tests.support.data import DATA
 from tests.support.generated import conllu_files
 from tests.support.tiny import sample
 from treefine import read_treebank, write_treebank
@@ -109,13 +108,3 @@ def test_an_error_half_way_leaves_only_the_old_file(run, command):
     assert re.match(r"in.conllu:\d+: .*The line must have 10 columns, not 2\.", message)
     assert Path("out.parquet").read_text() == "old"
     assert sorted(Path().iterdir()) == before
-
-
-def test_convert_counts_what_a_table_cannot_hold(run):
-    said = run(DATA / "constructs.conllu", "out.parquet", command="convert").stderr
-
-    lines = (DATA / "constructs.conllu").read_text().splitlines()
-    comments = [line for line in lines if line.startswith("#") and not re.match("# (sent_id|text) =", line)]
-    empty = [line for line in lines if re.match(r"\d+\.\d", line)]
-    assert said.startswith(f"dropped, because a table cannot store them: {len(comments)} comments, ")
-    assert f" {len(empty)} empty node" in said

@@ -14,11 +14,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from treefine.cli.analyse import analyse_command
-from treefine.cli.annotate import annotate_command
 from treefine.cli.info import info_command, models_command, version_line
 from treefine.cli.options import option
 from treefine.cli.parse import parse_command, refine_command
-from treefine.cli.serve import serve_command
+from treefine.cli.serve import annotate_command, serve_command
 from treefine.cli.terminal import Detail, choose_detail, default_detail, say
 from treefine.cli.train import new_recipe_command, train_command
 from treefine.cli.treebanks import (

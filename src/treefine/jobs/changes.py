@@ -35,6 +35,8 @@ _ENDED = {  # how refinement ended, by the name in JSON
     "sure_enough": "confident enough at step {:,}",
     "not_converged": "not within {:,} step",
 }
+_NUMBER, _TEXT = 'class="number"', 'dir="auto"'
+_STYLES = (_NUMBER, _TEXT, _TEXT, _NUMBER, _TEXT, _NUMBER, _NUMBER, _TEXT)  # of the cells of a change
 _STYLE = """
 table.summary td { max-width: 60rem; }
 table.summary th { vertical-align: top; }
@@ -204,29 +206,29 @@ def open_changes(path: str, changes: Changes) -> Iterator[Callable[[Parse], None
     kind = check_changes(path)
     part, separator = {"html": (_html, ""), "json": (_json, ",\n"), "tsv": (_tsv, "")}[kind]
 
+    @contextmanager
+    def written() -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            message = f"The changes could not be written: {error.strerror or error}."
+            raise TreebankError(message, path=path) from error
+
     def add(parse: Parse) -> None:
         if changed := parse.changes:
-            try:
+            with written():
                 body.write((separator * bool(body.tell()) + part(parse, changed)).encode())
-            except OSError as error:
-                raise _not_written(error, path) from error
 
-    try:
+    with written():
         unnamed = tempfile.TemporaryFile(dir=linked_file(path).parent)
-    except OSError as error:
-        raise _not_written(error, path) from error
     with unnamed as body:
         yield add
-        start, end = _frame(kind, changes)
         body.seek(0)
         with open_output(path) as stream:
+            start, end = _frame(kind, changes)
             stream.write(start.encode())
             shutil.copyfileobj(body, stream)
             stream.write(end.encode())
-
-
-def _not_written(error: OSError, path: str) -> TreebankError:
-    return TreebankError(f"The changes could not be written: {error.strerror or error}.", path=path)
 
 
 def _frame(kind: str, changes: Changes) -> tuple[str, str]:
@@ -278,44 +280,35 @@ def _html(parse: Parse, changes: Sequence[Change]) -> str:
     """Return a section with the number, text and place of a sentence, its tree, and a table of its changes."""
     sentence = parse.sentence
     place = f"{sentence.path}:{sentence.line}" + (f" ({sentence.sent_id})" if sentence.sent_id else "")
-    has_tags = any(map(_new_tags, changes))
-    rows = "\n".join(_row(parse, change, has_tags=has_tags) for change in changes)
-    names = ("", "word", "old arc", "confidence", "new arc", "confidence", "from step", *["tags"] * has_tags)
-    header = "".join(f'<th scope="col">{name}</th>' for name in names)
+    tags = [
+        ", ".join(
+            f"{getattr(change, f'old_{column}')} → {getattr(change, column)}"
+            for column in COLUMNS
+            if getattr(change, f"has_new_{column}")
+        )
+        for change in changes
+    ]
+    names = ("", "word", "old arc", "confidence", "new arc", "confidence", "from step", *["tags"] * any(tags))
+    rows = ["".join(f'<th scope="col">{name}</th>' for name in names)]
+    for change, new_tags in zip(changes, tags, strict=True):
+        before = "" if change.before is None else f"{change.before:.2f}"
+        old, new = _arc(parse, change.old_head, change.old_label), _arc(parse, change.head, change.label)
+        step = "tree" if change.step is None else str(change.step)
+        cells = (str(change.word), change.form, old, before, new, f"{change.after:.2f}", step, new_tags)
+        columns = list(zip(_STYLES, cells, strict=True))[: len(names)]
+        rows.append("".join(f"<td {style}>{escape(visible(value))}</td>" for style, value in columns))
+    table = "\n".join(f"<tr>{row}</tr>" for row in rows)
     return (
         # Number the section like the sentence, because unchanged sentences are left out.
         f'<section>\n<h2 dir="auto" style="counter-reset: sentence {sentence.number - 1}">'
         f"{escape(visible(parse.text))}</h2>\n<p>{escape(visible(place))}</p>\n"
         f"{tree_figure([parse.changed_picture()], 'Tree')}\n"
         f'<div class="scroll" tabindex="0" role="group" aria-label="Changes">'
-        f"<table>\n<tr>{header}</tr>\n{rows}\n</table></div>\n</section>\n"
+        f"<table>\n{table}\n</table></div>\n</section>\n"
     )
 
 
-def _new_tags(change: Change) -> str:
-    """Return the replaced tags, features and lemma of a word, as old → new."""
-    return ", ".join(
-        f"{getattr(change, f'old_{column}')} → {getattr(change, column)}"
-        for column in COLUMNS
-        if getattr(change, f"has_new_{column}")
-    )
-
-
-def _row(parse: Parse, change: Change, *, has_tags: bool) -> str:
-    def arc(head: int | None, label: str) -> str:
-        if head is None:
-            return "no arc"
-        return f"{head} {parse.forms[head - 1] if head else 'ROOT'}: {'no label' if label == BLANK else label}"
-
-    number, text = 'class="number"', 'dir="auto"'
-    cells = [
-        (number, str(change.word)),
-        (text, change.form),
-        (text, arc(change.old_head, change.old_label)),
-        (number, "" if change.before is None else f"{change.before:.2f}"),
-        (text, arc(change.head, change.label)),
-        (number, f"{change.after:.2f}"),
-        (number, "tree" if change.step is None else str(change.step)),
-        *([(text, _new_tags(change))] if has_tags else []),
-    ]
-    return "<tr>" + "".join(f"<td {style}>{escape(visible(value))}</td>" for style, value in cells) + "</tr>"
+def _arc(parse: Parse, head: int | None, label: str) -> str:
+    if head is None:
+        return "no arc"
+    return f"{head} {parse.forms[head - 1] if head else 'ROOT'}: {'no label' if label == BLANK else label}"

@@ -33,11 +33,10 @@ def run(text_model, tmp_path, monkeypatch, request):
     "arguments",
     [
         ("in.conllu", "-o", "out.conllu"),
-        ("in.conllu", "other.conllu", "-o", "out.conllx.xz"),
-        ("in.conllu", "empty.conllu", "other.conllu", "-o", "out.conllu"),
+        ("in.conllu", "empty.conllu", "other.conllu", "-o", "out.conllx.xz"),
         ("in.conllu", "-o", "-"),
     ],
-    ids=["file", "converted", "empty", "stdout"],
+    ids=["file", "empty", "stdout"],
 )
 def test_the_output_and_the_messages_are_those_without_workers(run, arguments):
     Path("other.conllu").write_bytes(GOOD.encode().rstrip())
