@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.options import PREDICTIONS_FOLDER, ROWS_FILE, TREEBANKS_ENV, command
 from benchmarks.rows import Row, read_rows
 from treefine import Sentence, TreefineError, read_treebank
-from treefine.evaluation.scores import load_pairs
+from treefine.evaluation.pairing import load_pairs
 from treefine.evaluation.significance import compare
 from treefine_paper.predictions import load_predictions, treebank_of
 

@@ -12,8 +12,9 @@ from tests.support.oracles import corrupt
 from treefine import Graph, Sentence, TreebankError, evaluate, read_treebank, write_treebank
 from treefine.evaluation.analysis import errors as error_analysis
 from treefine.evaluation.analysis.errors import analyse, count_resamplings, read_parsed
+from treefine.evaluation.pairing import load_pairs
 from treefine.evaluation.properties import PROPERTIES
-from treefine.evaluation.scores import all_marks, head_confusions, label_confusions, load_pair, load_pairs
+from treefine.evaluation.scores import all_marks, head_confusions, label_confusions, load_pair
 from treefine.evaluation.significance import compare
 
 

@@ -30,7 +30,8 @@ from treefine.cli.terminal import progress, say
 from treefine.errors import TreebankError, TreefineError, count, losses_line, visible
 from treefine.evaluation import tables
 from treefine.evaluation.agreement import agreement_of_pairs, sentence_pairs
-from treefine.evaluation.scores import evaluate_stretches, load_pairs, stretches
+from treefine.evaluation.pairing import load_pairs, stretches
+from treefine.evaluation.scores import evaluate_stretches, rule_of
 from treefine.jobs.inputs import Input, TreebankKind, files_in, files_named, find_treebank_inputs
 from treefine.jobs.outputs import (
     DrawnShape,
@@ -87,7 +88,8 @@ def evaluate_command(
             typer.echo(agreed.to_text(confusions=confusions))
         return
     with progress("Scoring", total_size(*chain.from_iterable(files))) as advance:
-        pairs = (stretches(*each, rule=rule, format=format, on_bytes=advance) for each in files)
+        options: dict[str, Any] = {"is_ud": rule_of(rule).is_ud, "format": format, "on_bytes": advance}
+        pairs = (stretches(*each, **options) for each in files)
         found = evaluate_stretches(chain.from_iterable(pairs), rule=rule, labels=labels, confusions=bool(confusions))
     confused = {"label": found.label_confusions, "head": found.head_confusions} if confusions else {}
     if as_json:
@@ -136,7 +138,8 @@ def compare_command(
     files = find_treebanks(gold, named, format=format)
     sizes = total_size(*[path for each in files for path in (each.gold, *each.systems.values())])
     with progress("Reading", sizes) as advance:
-        pairs = (load_pairs(each.gold, each.systems, rule=rule, format=format, on_bytes=advance) for each in files)
+        options: dict[str, Any] = {"is_ud": rule_of(rule).is_ud, "format": format, "on_bytes": advance}
+        pairs = (load_pairs(each.gold, each.systems, **options) for each in files)
         counts = count_files(pairs, metric=metric, rule=rule)
     with progress("Resampling", samples * len(systems) * (len(systems) - 1) // 2) as advance:
         comparison = compare_counts(counts, metric=metric, alpha=alpha, samples=samples, seed=seed, on_progress=advance)

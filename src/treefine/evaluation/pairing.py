@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -76,40 +76,56 @@ def load_words(
     return _columns([*_checked(treebank, **options, format=format, on_bytes=on_bytes)], is_ud=is_ud)
 
 
-def paired_stretches(
+def load_pairs(
+    gold: Treebank,
+    systems: Mapping[str, Treebank],
+    *,
+    is_ud: bool = True,
+    is_strict: bool = True,
+    format: str | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> dict[str, AlignedWords]:
+    """Read a gold file and several system files, and align each with gold.
+
+    Files that the official scorer rejects raise an error. If not `is_strict`, their layout does not matter, and a
+    system's file may have cycles and any number of roots.
+    """
+    load = partial(load_words, is_ud=is_ud, any_layout=not is_strict, format=format, on_bytes=on_bytes)
+    right = load(gold)
+    return {name: _pair(right, load(each, needs_trees=is_strict), is_ud=is_ud) for name, each in systems.items()}
+
+
+def stretches(
     gold: Treebank,
     system: Treebank,
     *,
-    is_ud: bool,
+    is_ud: bool = True,
     format: str | None = None,
     on_bytes: Callable[[int], None] | None = None,
-) -> Iterator[tuple[WordColumns, WordColumns]]:
-    """Read two files side by side; yield the words of stretches that end where a sentence ends in both files.
+) -> Iterator[AlignedWords]:
+    """Read two files side by side; yield their aligned words in stretches, whose scores add up to the file's.
 
-    A stretch has about STRETCH words, so memory does not grow with the files if such places are frequent.
+    A stretch has about STRETCH words, so memory does not grow with the files if sentences often end in both files.
     """
     check = partial(_checked, needs_trees=is_ud, needs_layout=is_ud, format=format, on_bytes=on_bytes)
     ours, theirs = map(check, (gold, system))
+    blocks: Iterator[tuple[list[Sentence], ...]] = _numbered_blocks(ours, theirs)
     if is_ud:
         blocks = even_blocks(ours, theirs, without_spaces, least=STRETCH, title=_GOLD)
-    else:
-        blocks = _numbered_blocks(ours, theirs)
     try:
-        for right, predicted in blocks:
-            yield _columns(right, is_ud=is_ud), _columns(predicted, is_ud=is_ud)
+        for block in blocks:
+            yield _pair(*(_columns(each, is_ud=is_ud) for each in block), is_ud=is_ud)
     except AlignmentError:
         deque(chain(ours, theirs), maxlen=0)  # if a file is damaged further on, that error explains more than this one
         raise
 
 
-def _numbered_blocks(
-    ours: Iterator[Sentence], theirs: Iterator[Sentence]
-) -> Iterator[tuple[list[Sentence], list[Sentence]]]:
-    while True:
-        blocks = [*islice(ours, _STRETCH_SENTENCES)], [*islice(theirs, _STRETCH_SENTENCES)]
+def _numbered_blocks(*sides: Iterator[Sentence]) -> Iterator[tuple[list[Sentence], ...]]:
+    lengths = [_STRETCH_SENTENCES]
+    while min(lengths) == _STRETCH_SENTENCES:
+        blocks = tuple([*islice(side, _STRETCH_SENTENCES)] for side in sides)
         yield blocks
-        if min(map(len, blocks)) < _STRETCH_SENTENCES:
-            return
+        lengths = [*map(len, blocks)]
 
 
 def _checked(
@@ -172,22 +188,24 @@ def compared_labels(labels: Sequence[str], *, is_ud: bool) -> list[str]:
     return [label.partition(":")[0] for label in labels] if is_ud else [*labels]
 
 
-def pair_by_text(gold: WordColumns, system: WordColumns) -> AlignedWords:
-    """Align two files over the same characters as the CoNLL 2018 scorer does.
+def _pair(gold: WordColumns, system: WordColumns, *, is_ud: bool) -> AlignedWords:
+    """Align two files over the same characters as the CoNLL 2018 scorer does; for other corpora, word by word.
 
-    Words outside multiword tokens match if they cover the same characters. Where either file has a multiword token,
-    words are matched by the longest common subsequence of their forms, in lower case.
+    In UD, words outside multiword tokens match if they cover the same characters. Where either file has a multiword
+    token, words are matched by the longest common subsequence of their forms, in lower case.
     """
-    if gold.text != system.text:
+    if not is_ud:
+        _check_same_words(gold, system)
+    elif gold.text != system.text:
         raise text_error(gold, system, _GOLD)
     # If the spans agree, so do the multiword tokens, because only their words share a span.
-    if gold.spans == system.spans and [*map(str.lower, gold.forms)] == [*map(str.lower, system.forms)]:
-        return _aligned(gold, system, ((word, word) for word in range(len(gold))))
-    return _aligned(gold, system, same_words(gold, system))
+    elif gold.spans != system.spans or [*map(str.lower, gold.forms)] != [*map(str.lower, system.forms)]:
+        return _aligned(gold, system, same_words(gold, system))
+    return _aligned(gold, system, ((word, word) for word in range(len(gold))))
 
 
-def pair_by_number(gold: WordColumns, system: WordColumns) -> AlignedWords:
-    """Pair two files word by word, as the CoNLL-X and CoNLL-2009 scorers do; the words must be the same."""
+def _check_same_words(gold: WordColumns, system: WordColumns) -> None:
+    """Raise an error where two files have other words; the CoNLL-X and CoNLL-2009 scorers pair them by number."""
     for ours, theirs in zip(gold.sentence_words(), system.sentence_words(), strict=False):
         for g, s in zip(ours, theirs, strict=False):
             if gold.forms[g] != system.forms[s]:
@@ -200,7 +218,6 @@ def pair_by_number(gold: WordColumns, system: WordColumns) -> AlignedWords:
     if len(gold.sentences) != len(system.sentences):
         more = "fewer" if len(system.sentences) < len(gold.sentences) else "more"
         raise system.error(f"The file has {more} sentences than {gold.name or _GOLD}.", None)
-    return _aligned(gold, system, ((word, word) for word in range(len(gold))))
 
 
 def _aligned(gold: WordColumns, system: WordColumns, pairs: Iterable[tuple[int, int]]) -> AlignedWords:

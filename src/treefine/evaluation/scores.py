@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from functools import partial
 from itertools import compress
 from operator import eq, or_
 from typing import TypeAlias, TypeVar
@@ -18,10 +17,8 @@ from treefine.evaluation.pairing import (
     AlignedWords,
     Treebank,
     WordColumns,
-    load_words,
-    pair_by_number,
-    pair_by_text,
-    paired_stretches,
+    load_pairs,
+    stretches,
 )
 
 # The lists of the CoNLL 2018 shared task, not of the current guidelines, so that scores stay comparable.
@@ -128,28 +125,28 @@ class Score:
     @property
     def precision(self) -> float:
         """The share of the system's items that are right."""
-        correct = self.correct if self.system_correct is None else self.system_correct
-        return correct / self.system if self.system else 0.0
+        return _share(self.correct if self.system_correct is None else self.system_correct, self.system)
 
     @property
     def recall(self) -> float:
         """The share of the gold items that were found."""
-        return self.correct / self.gold if self.gold else 0.0
+        return _share(self.correct, self.gold)
 
     @property
     def f1(self) -> float:
         """The harmonic mean of precision and recall; the attachment score if both files have the same words."""
         if self.system_correct is None:
-            return 2 * self.correct / (self.gold + self.system) if self.gold + self.system else 0.0
-        both = self.precision + self.recall
-        return 2 * self.precision * self.recall / both if both else 0.0
+            return _share(2 * self.correct, self.gold + self.system)
+        return _share(2 * self.precision * self.recall, self.precision + self.recall)
 
     @property
     def aligned_accuracy(self) -> float | None:
         """The share of the aligned words that are right."""
-        if self.aligned is None:
-            return None
-        return self.correct / self.aligned if self.aligned else 0.0
+        return None if self.aligned is None else _share(self.correct, self.aligned)
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
 
 
 def relative_error_reduction(before: float, after: float) -> float | None:
@@ -172,11 +169,12 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The rules of a corpus's official scorer: how it pairs words, which words it ignores, and its metrics."""
+    """The rules of a corpus's official scorer: its metrics, how it pairs words, and which words it ignores."""
 
     metrics: tuple[str, ...]
-    pair: Callable[[WordColumns, WordColumns], AlignedWords]
-    is_ud: bool = False  # needs trees, drops label subtypes and language-specific features
+    is_ud: bool = (
+        False  # pairs words by characters, needs trees, drops label subtypes and language-specific features
+    )
     is_left_out: Callable[[WordColumns, int], bool] | None = None
 
 
@@ -192,10 +190,10 @@ def _is_tagged_punctuation(words: WordColumns, word: int) -> bool:
 _UD_METRICS = ("UPOS", "XPOS", "UFeats", "AllTags", "Lemmas", "UAS", "LAS", "CLAS", "MLAS", "BLEX")
 _ATTACHMENT = ("UAS", "LAS", "LA")
 RULES: Mapping[str, Rule] = {
-    "conll18": Rule(_UD_METRICS, pair_by_text, is_ud=True),
-    "conllx": Rule(_ATTACHMENT, pair_by_number, is_left_out=_is_unicode_punctuation),
-    "ptb": Rule(_ATTACHMENT, pair_by_number, is_left_out=_is_tagged_punctuation),
-    "conll09": Rule(_ATTACHMENT, pair_by_number),
+    "conll18": Rule(_UD_METRICS, is_ud=True),
+    "conllx": Rule(_ATTACHMENT, is_left_out=_is_unicode_punctuation),
+    "ptb": Rule(_ATTACHMENT, is_left_out=_is_tagged_punctuation),
+    "conll09": Rule(_ATTACHMENT),
 }
 
 
@@ -221,7 +219,7 @@ def evaluate(gold: Treebank, system: Treebank, *, rule: str = "conll18") -> dict
     >>> scores["UAS"].f1, scores["LAS"].f1
     (1.0, 0.5)
     """
-    return evaluate_stretches(stretches(gold, system, rule=rule), rule=rule).scores
+    return evaluate_stretches(stretches(gold, system, is_ud=rule_of(rule).is_ud), rule=rule).scores
 
 
 @dataclass
@@ -256,20 +254,6 @@ def _add_scores(total: dict[str, Score], found: Mapping[str, Score]) -> None:
         total[name] = total[name] + score if name in total else score
 
 
-def stretches(
-    gold: Treebank,
-    system: Treebank,
-    *,
-    rule: str = "conll18",
-    format: str | None = None,
-    on_bytes: Callable[[int], None] | None = None,
-) -> Iterator[AlignedWords]:
-    """Read two files side by side; yield their aligned words in stretches, whose scores add up to the file's."""
-    chosen = rule_of(rule)
-    for pair in paired_stretches(gold, system, is_ud=chosen.is_ud, format=format, on_bytes=on_bytes):
-        yield chosen.pair(*pair)
-
-
 def load_pair(
     gold: Treebank,
     system: Treebank,
@@ -279,25 +263,8 @@ def load_pair(
     on_bytes: Callable[[int], None] | None = None,
 ) -> AlignedWords:
     """Read two files and align their words as the rule says."""
-    return load_pairs(gold, {"system": system}, rule=rule, format=format, on_bytes=on_bytes)["system"]
-
-
-def load_pairs(
-    gold: Treebank,
-    systems: Mapping[str, Treebank],
-    *,
-    rule: str = "conll18",
-    format: str | None = None,
-    on_bytes: Callable[[int], None] | None = None,
-) -> dict[str, AlignedWords]:
-    """Read a gold file and several system files, and align each with gold.
-
-    Files that the official scorer of the rule rejects raise an error.
-    """
-    chosen = rule_of(rule)
-    load = partial(load_words, is_ud=chosen.is_ud, format=format, on_bytes=on_bytes)
-    gold_words = load(gold)
-    return {name: chosen.pair(gold_words, load(system)) for name, system in systems.items()}
+    is_ud = rule_of(rule).is_ud
+    return load_pairs(gold, {"system": system}, is_ud=is_ud, format=format, on_bytes=on_bytes)["system"]
 
 
 def all_marks(pair: AlignedWords, *, rule: str = "conll18", metrics: Sequence[str] = ()) -> dict[str, Marks]:

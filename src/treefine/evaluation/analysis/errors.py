@@ -6,13 +6,13 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from operator import add
 
 import numpy as np
 
 from treefine.errors import count
-from treefine.evaluation.pairing import AlignedWords, Treebank, WordColumns, load_words
+from treefine.evaluation.pairing import AlignedWords, Treebank, WordColumns, load_pairs
 from treefine.evaluation.properties import PROPERTIES, Point, Tally, Value, draw_curves, join, merged, tally
 from treefine.evaluation.scores import Score, all_marks, all_scores, head_confusions, label_confusions, rule_of
 from treefine.evaluation.significance import Comparison, Counts, compare_counts, sentence_counts
@@ -97,11 +97,10 @@ def read_parsed(
     Like the official scorer, conll18 rejects a gold file with cycles, no root or several roots. A system's file may
     have them, because the analysis shows its errors. The layout of the files does not matter.
     """
-    chosen = rule_of(rule)
-    read = partial(load_words, is_ud=chosen.is_ud, any_layout=True, format=format, on_bytes=on_bytes)
-    right = read(gold)
-    pairs = {system: chosen.pair(right, read(each, needs_trees=False)) for system, each in systems.items()}
-    return ParsedTreebank(name, rule, pairs)
+    is_ud = rule_of(rule).is_ud
+    return ParsedTreebank(
+        name, rule, load_pairs(gold, systems, is_ud=is_ud, is_strict=False, format=format, on_bytes=on_bytes)
+    )
 
 
 @dataclass(frozen=True, slots=True)
