@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.util
 import io
 import random
+import runpy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
 from treefine import Score, Sentence, TreefineError, evaluate
 
@@ -22,18 +23,13 @@ class RefusedError(Exception):
 
 
 @cache
-def official_script() -> ModuleType:
+def official_script() -> SimpleNamespace:
     """Load conll18_ud_eval.py 1.2, as the shared task published it, from the combo-nlp wheel."""
-    found = importlib.util.find_spec("combo")
+    found = importlib.util.find_spec("combo")  # not imported: it would load a parser
     assert found is not None
     assert found.submodule_search_locations
     path = Path(found.submodule_search_locations[0]) / "evaluation" / "conll18_ud_eval.py"
-    spec = importlib.util.spec_from_file_location("conll18_ud_eval", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(path)))
 
 
 def _counts(scores: dict[str, object]) -> Counts:

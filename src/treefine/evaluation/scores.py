@@ -172,9 +172,7 @@ class Rule:
     """The rules of a corpus's official scorer: its metrics, how it pairs words, and which words it ignores."""
 
     metrics: tuple[str, ...]
-    is_ud: bool = (
-        False  # pairs words by characters, needs trees, drops label subtypes and language-specific features
-    )
+    is_ud: bool = False  # pairs words by characters, needs trees, drops label subtypes and other features
     is_left_out: Callable[[WordColumns, int], bool] | None = None
 
 
