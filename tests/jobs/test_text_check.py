@@ -11,9 +11,8 @@ from tests.segmenter.test_language import SENTENCES
 from tests.support.commands import invoke
 from treefine.jobs.inputs import TextCheck
 from treefine.model.bundled import ABOUT
-from treefine.segmenter.cut import sentences_of
+from treefine.segmenter.cut import Scored, cuts_of, sentences_of
 from treefine.segmenter.language import LanguageCheck
-from treefine.segmenter.line_ends import Scored, cuts_of
 from treefine.segmenter.network import WITHIN
 from treefine.treebank.raw_text import Multiwords
 

@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 
 from tests.support.tiny_segmenter import MULTIWORDS, texts
 from treefine import read_treebank
-from treefine.segmenter import line_ends
+from treefine.segmenter import cut
 from treefine.segmenter.cut import (
     MANY_TOKENS,
     WHOLE_SPANS,
     Cuts,
+    Scored,
     agreeing_rules,
+    cuts_of,
     has_blank_line,
     is_inside,
     sentences_of,
 )
-from treefine.segmenter.line_ends import Scored, cuts_of
 from treefine.segmenter.network import ENDS, ENDS_MULTIWORD, WITHIN
 from treefine.treebank.conllu import cell_faults, text_faults
 from treefine.treebank.raw_text import Multiwords, RawText, text_of
@@ -294,7 +295,7 @@ def test_decisions_do_not_depend_on_the_stretches(lines, places, random):
     parts = [Scored(*(each[a:b] for each in whole)) for a, b in zip(marks, marks[1:], strict=False)]
     with pytest.MonkeyPatch.context() as patch:
         for name, size in (("REACH", 2), ("LONGEST_LINE", 12), ("NARROW_LINE", 8)):
-            patch.setattr(line_ends, name, size)
+            patch.setattr(cut, name, size)
 
         assert joined(cuts_of(parts)) == joined(cuts_of([whole])) == slow(whole, reach=2)
 
@@ -306,15 +307,15 @@ def joined(cuts):
 
 def slow(whole, *, reach):
     """Decide about each line end from all lines at once."""
-    lines = [each for found, _ in line_ends._in_lines([whole]) for each in found]
+    lines = [each for found, _ in cut._in_lines([whole]) for each in found]
     ends, start, is_start = [int(score > 0) for score in whole.sentence], 0, True
     for place, line in enumerate(lines):
-        if is_start and (item := line_ends._ITEM.match(line.text)):
+        if is_start and (item := cut._ITEM.match(line.text)):
             ends[start + item.start(1) : start + item.end(1)] = [0] * len(item[1])
         last, is_start = start + len(line.text.rstrip()) - 1, not line.width
         if line.text.strip():
             first = max(0, place - reach)
-            ends[last] = ends[last] or line_ends._decision(lines[first : place + reach + 1], place - first)
+            ends[last] = ends[last] or cut._decision(lines[first : place + reach + 1], place - first)
             is_start = ends[last] == 1
         start += len(line.text)
     return whole.text, ends

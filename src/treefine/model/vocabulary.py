@@ -103,10 +103,10 @@ class Vocabulary:
     def label_ids(self, labels: Sequence[str]) -> list[int]:
         """Return the id of each label: that of the known label that `read_as` finds for it, or UNSEEN."""
         ids = self._ids["labels"]
-        unknown = set(labels).difference(ids)  # not cached: a server may receive any number of them
+        unknown = set(labels).difference(ids, [BLANK])  # not cached: a server may receive any number of them
         if unknown:
             ids = ids | {label: ids.get(read_as(label, ids), UNSEEN) for label in unknown}
-        return [ids[label] for label in labels]
+        return [ids.get(label, UNSEEN) for label in labels]
 
     def label_id(self, label: str) -> int | None:
         """Return the id of exactly this label, or None if the model has no such label."""

@@ -100,13 +100,15 @@ def mismatch(text: str, languages: Collection[str]) -> str | None:
     n_letters = scripts.total()
     if not wanted or n_letters < _FEWEST_OF_OTHER_SCRIPT:
         return None
-    scores, of_wanted = _scores(text), {script for each in wanted for script in known.scripts[each]}
+    of_wanted = {script for each in wanted for script in known.scripts[each]}
     if 2 * sum(scripts[each] for each in of_wanted) < n_letters:
         (script, _), *_ = scripts.most_common(1)
-        is_rare = 0 < len(scores) <= _FEW_LANGUAGES
+        is_rare = 0 < len(_scores(text)) <= _FEW_LANGUAGES
         return f"looks {known.names[identify(text).language]}" if is_rare else f"is in {script.title()} script"
-    words = words_of(text)
-    if n_letters < _FEWEST_LETTERS or not scores or len(words) > _MOST_REPEATED * len(set(words)):
+    if n_letters < _FEWEST_LETTERS:
+        return None
+    words, scores = words_of(text), _scores(text)
+    if not scores or len(words) > _MOST_REPEATED * len(set(words)):
         return None
     best = max(scores, key=lambda each: scores[each])
     margin = (scores[best] - max(scores.get(each, 0.0) for each in wanted)) / n_letters

@@ -21,8 +21,17 @@ from treefine.cores import on_all_cores, torch_threads
 from treefine.errors import ModelError
 from treefine.model.folder import new_folder, restored, rounded
 from treefine.model.weight_files import check_weights, read_json, read_weights, write_json
-from treefine.segmenter.cut import WHOLE_SPANS, Cuts, Scored, Segmented, is_gap, is_inside, sentences_of
-from treefine.segmenter.line_ends import are_clear, cuts_of
+from treefine.segmenter.cut import (
+    WHOLE_SPANS,
+    Cuts,
+    Scored,
+    Segmented,
+    are_clear,
+    cuts_of,
+    is_gap,
+    is_inside,
+    sentences_of,
+)
 from treefine.segmenter.network import ENDS, WITHIN, Alphabet, CutScores, SegmenterNetwork, Windows
 from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer
 from treefine.treebank.raw_text import Multiwords

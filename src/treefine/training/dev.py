@@ -350,7 +350,7 @@ def fitted(scores: EndScores) -> SentenceEndSettings:
 
     Of the settings that are about as good as the best, the one with the largest margin is chosen: a dev set has few
     sentences that end without punctuation, and text of other kinds has fewer. Line ends are decided by the
-    scores alone, without the rules of `segmenter/line_ends`.
+    scores alone, without the rules for line ends of `segmenter/cut`.
     """
     trials = [SentenceEndSettings(weight, margin) for weight, margin in product(CHAR_WEIGHTS, MARGINS)]
     gold = scores.is_end | scores.is_forced
