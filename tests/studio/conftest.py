@@ -32,8 +32,8 @@ class Studio:
         return self.project.documents[0]
 
     def open(self, **options):
-        """Return the page of the test with the first sentence; with options, a page in a browser of its own."""
-        page = self.pages.new(**options) if options else self.pages.shared
+        """Return a new page with the first sentence."""
+        page = self.pages.new(**options)
         page.goto(self.address)
         page.wait_for_function("() => document.getElementById('place').textContent")
         return page
@@ -52,45 +52,26 @@ class Studio:
 
 
 class Pages:
-    """The pages of the tests of a module. Most tests share one, because opening one takes as long as a test."""
+    """Opens pages, each in a context of its own, and notes what fails in them."""
 
     def __init__(self, browser, address):  # noqa: F811
-        self.address, self.faults = address, []
-        self._browser, self._contexts = browser, []
-        self.shared = self.new()
-        self._contexts.clear()
+        self.browser, self.address, self.contexts, self.faults = browser, address, [], []
 
-    def new(self, *, viewport=SIZE, is_welcomed=True, has_clock=False, **options):
-        """Return a page in a new context. A page with a clock of the test waits for nothing: `page.clock.run_for`."""
-        self._contexts.append(self._browser.new_context(viewport=viewport, **options))
-        self._contexts[-1].add_init_script(f"globalThis.measures = {MEASURES}")
-        if is_welcomed:
-            self._contexts[-1].add_init_script(f"if (origin !== 'null') {WELCOMED}")
+    def new(self, *, viewport=SIZE, has_clock=False, **options):
+        """Return a page. A page with a clock of the test waits for nothing: `page.clock.run_for`."""
+        context = self.browser.new_context(viewport=viewport, **options)
+        self.contexts.append(context)
+        context.add_init_script(f"globalThis.measures = {MEASURES}")
+        context.add_init_script(f"if (origin !== 'null') {WELCOMED}")
         if has_clock:
-            self._contexts[-1].clock.install()
-        return self.watch(self._contexts[-1].new_page())
+            context.clock.install()
+        return self.watch(context.new_page())
 
     def watch(self, page, address=""):
         return watched(page, address or self.address, self.faults)
 
-    def reset(self):
-        """Make everything as it was, and check that nothing failed in a page."""
-        for context in self._contexts:
-            context.close()
-        self._contexts.clear()
-        for page in self.shared.context.pages[1:]:
-            page.close()
-        if self.shared.url != "about:blank":
-            self.shared.unroute_all()
-            self.shared.evaluate("localStorage.clear()")
-            self.shared.set_viewport_size(SIZE)
-            self.shared.goto("about:blank")
-        found = [fault for fault in self.faults if fault != "about:blank"]
-        self.faults.clear()
-        check(found)
 
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def desk():
     """Return the address of a server whose studio each test replaces, and the app."""
     app = Desk()
@@ -98,18 +79,14 @@ def desk():
         yield f"{address}/", app
 
 
-@pytest.fixture(scope="module")
-def pages_of_module(browser, desk):  # noqa: F811
+@pytest.fixture
+def pages(browser, desk):  # noqa: F811
+    """Return the pages; after the test, check that nothing failed in them."""
     pages = Pages(browser, desk[0])
     yield pages
-    pages.shared.context.close()
-
-
-@pytest.fixture
-def pages(pages_of_module):
-    """Return the pages; after the test, check that nothing failed in them."""
-    yield pages_of_module
-    pages_of_module.reset()
+    for context in pages.contexts:
+        context.close()
+    check(pages.faults)
 
 
 @pytest.fixture
