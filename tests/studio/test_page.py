@@ -143,7 +143,7 @@ def test_undo_and_redo_go_to_the_sentence_that_they_change_also_after_a_reload(s
 
 
 def test_what_the_parser_changes_is_shown_and_refused_and_its_suggestions_are_taken(open_studio):
-    stub = Stub(follows={(3, 2): [(3, 2, "obl"), (5, 4, "punct")]}, sure={1: 0.31}, suggests={1: [(4, "det")]})
+    stub = Stub(follows={(3, 2): [(3, 2, "obl"), (5, 4, "punct")]}, confidences={1: 0.31}, suggests={1: [(4, "det")]})
     studio = open_studio(partner=stub)
     page = studio.open()
     drag(page, 3, 2)

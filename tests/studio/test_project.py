@@ -35,7 +35,7 @@ def without_ids(text):
 
 
 def test_the_most_doubtful_sentences_come_first_and_those_that_are_done_last(open_project):
-    project = open_project(partner=Stub(sure={3: 0.5, 7: 0.2}))
+    project = open_project(partner=Stub(confidences={3: 0.5, 7: 0.2}))
     document = project.documents[0]
     until(lambda: None not in [project.doubt(0, key) for key in document.keys])
 

@@ -23,7 +23,7 @@ TOKENS = (
     "3\tmar\tmar\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
 )
 STUB = {
-    "sure": {4: 0.3},
+    "confidences": {4: 0.3},
     "suggests": {4: [(1, "nmod")]},
     "follows": {(4, 1): [(5, 4, "punct")]},
     "parses": [(3, 2, "obj")],

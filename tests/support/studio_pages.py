@@ -83,7 +83,7 @@ def opened(*paths, port=0, **options):
 class Stub:
     """A parser whose answers are written in the test. It has the methods of `treefine.studio.partner.Partner`."""
 
-    sure: dict = field(default_factory=dict)  # the confidence in the arc of a word; all others have 0.97
+    confidences: dict = field(default_factory=dict)  # the confidence in the arc of a word; all others have 0.97
     suggests: dict = field(default_factory=dict)  # by word: head and label
     follows: dict = field(default_factory=dict)  # by the word and head of a correction: arcs that the parser changes
     parses: tuple = ()  # the arcs in which its own tree differs
@@ -123,7 +123,7 @@ class Stub:
         decided = decisions_of(sentence)
         return Advice(
             tuple(
-                None if head is None else 1.0 if word in decided.heads else self.sure.get(word, 0.97)
+                None if head is None else 1.0 if word in decided.heads else self.confidences.get(word, 0.97)
                 for word, head in enumerate(sentence.heads, start=1)
             )
         )

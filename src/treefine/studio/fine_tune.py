@@ -131,7 +131,7 @@ def with_labels(model: ParserModel, labels: Iterable[str]) -> ParserModel:
     if not new:
         return model
     other = "dep" if "dep" in known else known[0]
-    similar = {label: found if (found := read_as(label, known)) in known else other for label in new}
+    similar = {label: main if (main := read_as(label, known)) in known else other for label in new}
     wider = ParserModel(model.settings, replace(model.vocabulary, labels=(*known, *new)), model.subwords)
     old_weights, weights = model.state_dict(), wider.state_dict()
     for name, weight in weights.items():

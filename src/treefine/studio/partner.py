@@ -172,12 +172,13 @@ class Partner:
 
     def _confidence(self, parse: Parse, sentence: Sentence, decided: Constraints, word: int) -> float:
         """Return the probability that an arc of the sentence is right; a decided head or label counts as right."""
-        found = parse.initial_confidences[word - 1]
-        if found is None and self._has_same_arc(parse, sentence, word):
-            found = parse.word_confidences[word - 1]
-        if found is None:
-            return 1.0 if word in decided.heads and word in decided.labels else 0.0
-        return (1.0 if word in decided.heads else found.arc) * (1.0 if word in decided.labels else found.label)
+        confidence = parse.initial_confidences[word - 1]
+        if confidence is None and self._has_same_arc(parse, sentence, word):
+            confidence = parse.word_confidences[word - 1]
+        keeps_head, keeps_label = word in decided.heads, word in decided.labels
+        if confidence is None:
+            return 1.0 if keeps_head and keeps_label else 0.0
+        return (1.0 if keeps_head else confidence.arc) * (1.0 if keeps_label else confidence.label)
 
     def _has_same_arc(self, parse: Parse, sentence: Sentence, word: int) -> bool:
         """Return whether the parser chose the arc of the sentence; an unknown subtype counts as its main type."""

@@ -454,8 +454,8 @@ def model_of(
         needs_language = model == EXTRA_MODEL and model_for(identified) is not None
         return model, language or (identified if needs_language else None)
     language = language or identified
-    if language and (found := model_for(language)) is not None:
-        name, code = found
+    if language and (bundled := model_for(language)) is not None:
+        name, code = bundled
         return name, None if name == "en" else code
     what = f"the language {language}" if language else "this language"
     warn(f"No installed model knows {what}, so the files open without a parser. Name one with --model.")

@@ -77,7 +77,7 @@ CHANGES = [  # a word, keys (or a text in quotation marks), and what the file ha
 @pytest.fixture
 def studio(open_studio):
     """Return a studio with a parser and two annotators."""
-    stub = Stub(sure={3: 0.3, 5: 0.4}, suggests={3: [(2, "obl")]}, parses=((4, 1, "dep"),))
+    stub = Stub(confidences={3: 0.3, 5: 0.4}, suggests={3: [(2, "obl")]}, parses=((4, 1, "dep"),))
     return open_studio(TREES, partner=stub, references=[reference(TREES, "A.conllu"), reference(OF_B, "B.conllu")])
 
 
@@ -151,7 +151,7 @@ def test_keys_are_for_the_words_on_which_they_were_pressed_also_while_the_parser
 
 
 def test_the_answer_of_the_parser_does_not_disturb_a_person_who_types(open_studio):
-    stub = Stub(sure={3: 0.2})
+    stub = Stub(confidences={3: 0.2})
     studio = open_studio(partner=stub)
     stub.may_answer.clear()
     page = studio.open()
@@ -314,7 +314,7 @@ def test_a_sentence_from_right_to_left_starts_at_the_right(open_studio):
 
 
 def test_on_a_phone_the_page_is_not_wider_than_the_screen_and_taps_attach_a_word(open_studio):
-    studio = open_studio(TREES, partner=Stub(sure={3: 0.2}, suggests={3: [(2, "obl")]}))
+    studio = open_studio(TREES, partner=Stub(confidences={3: 0.2}, suggests={3: [(2, "obl")]}))
     page = studio.open(viewport=PHONE, has_touch=True, is_mobile=True)
     page.wait_for_selector("#suggestions .take")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
@@ -334,7 +334,7 @@ def test_on_a_phone_the_page_is_not_wider_than_the_screen_and_taps_attach_a_word
 
 
 def test_all_controls_have_names_and_are_at_least_24_pixels_high(open_studio):
-    page = open_studio(TREES, RAIN, partner=Stub(sure={4: 0.2}, suggests={4: [(3, "obl")]})).open()
+    page = open_studio(TREES, RAIN, partner=Stub(confidences={4: 0.2}, suggests={4: [(3, "obl")]})).open()
     page.wait_for_selector("#suggestions .take")
     go_to(page, 3)
     press(page, "s")

@@ -25,7 +25,7 @@ from treefine.studio.learn import LearningState
 
 
 def test_the_most_doubtful_sentences_come_first_and_the_arcs_that_are_left_are_counted(open_studio):
-    page = open_studio(partner=Stub(sure={3: 0.5, 7: 0.1})).open(has_clock=True)  # only one has a seventh word
+    page = open_studio(partner=Stub(confidences={3: 0.5, 7: 0.1})).open(has_clock=True)  # only one has a seventh word
     page.clock.run_for(POLL)
     page.wait_for_selector("#counted >> text=about 3 wrong arcs left")
     page.select_option("#order", "doubt")
@@ -79,7 +79,7 @@ def test_progress_time_and_actions_are_counted(studio):
 
 
 def test_a_parser_that_is_loaded_later_gives_advice_then_and_a_better_model_is_offered(open_studio):
-    stub = Stub(sure={3: 0.3}, is_ready=False, fault="The model is damaged.")
+    stub = Stub(confidences={3: 0.3}, is_ready=False, fault="The model is damaged.")
     learner = SimpleNamespace(state=LearningState("better", "The new model has 91.0 LAS."))
     learner.adopt = lambda load: load("learned") or setattr(learner, "state", LearningState()) or "learned"
     learner.consider = learner.stop = lambda *_: None

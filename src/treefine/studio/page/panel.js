@@ -115,17 +115,17 @@ export function showWord(sentence, number, advice, onCell) {
   if (!word) return;
   const { keeps_head: keepsHead, keeps_label: keepsLabel, not_heads: notHeads, not_labels: notLabels, head } = word;
   const isDecided = keepsHead || keepsLabel;
-  const sure = advice?.confidence[number - 1] ?? null;
+  const confidence = advice?.confidence[number - 1] ?? null;
   const parts = [
     isDecided ? `You decided ${!keepsLabel ? "the head" : keepsHead ? "this arc" : "the label"}.` : "",
-    sure === null ? "" : `This arc is right with probability ${Math.round(100 * sure)}%.`,
+    confidence === null ? "" : `This arc is right with probability ${Math.round(100 * confidence)}%.`,
     ...notHeads.map((other) => `Not the head ${other}.`),
     ...notLabels.map((other) => `Not the label ${other}.`),
   ];
   const labelOf = (command, text) => { document.querySelector(`[data-do=${command}]`).textContent = text; };
   const isInToken = sentence.tokens.some(({ first, last }) => first <= number && number <= last);
   $("word-title").textContent = `${word.number} ${word.form}`;
-  $("word-sure").textContent = parts.filter(Boolean).join(" ");
+  $("word-confidence").textContent = parts.filter(Boolean).join(" ");
   if (document.activeElement !== $("head")) $("head").value = head ?? "";
   $("head-form").textContent = head === null ? "" : head ? sentence.words[head - 1].form : "ROOT";
   labelOf("confirm", isDecided || notHeads.length || notLabels.length ? "Free" : "Confirm");
@@ -165,8 +165,8 @@ export function showSuggestions(sentence, advice, { onTake, onChoose }) {
   $("suggestions-part").hidden = !suggestions.length;
   $("suggestions").replaceChildren(...suggestions.map((each) => {
     const word = sentence.words[each.word - 1];
-    const sure = advice.confidence[each.word - 1];
-    const now = `${arcText(sentence, word)}${sure === null ? "" : `, ${Math.round(100 * sure)}%`}`;
+    const confidence = advice.confidence[each.word - 1];
+    const now = `${arcText(sentence, word)}${confidence === null ? "" : `, ${Math.round(100 * confidence)}%`}`;
     const item = element("li");
     item.append(button("link", `${word.number} ${word.form}`, () => onChoose(each.word)), element("span", "hint", ` ${now}`));
     item.append(button("take", `→ ${arcText(sentence, each)}`, () => onTake(each), "t"));

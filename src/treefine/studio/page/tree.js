@@ -95,7 +95,7 @@ export class Tree {
 
   #word(word) {
     const { selected, last, target, marks, advice, cells } = this.state;
-    const sure = advice?.confidence[word.number - 1];
+    const confidence = advice?.confidence[word.number - 1];
     const classes = ["word", ...(marks.get(word.number) ?? [])];
     const [low, high] = [Math.min(selected, last || selected), Math.max(selected, last || selected)];
     if (selected && word.number >= low && word.number <= high) classes.push("selected");
@@ -110,7 +110,7 @@ export class Tree {
       box.id = `word-${word.number}`;
       box.setAttribute("role", "option");
       box.setAttribute("aria-selected", String(word.number === selected));
-      box.setAttribute("aria-label", this.#described(word, sure));
+      box.setAttribute("aria-label", this.#described(word, confidence));
     }
     const token = this.sentence.tokens.find(({ first, last }) => first <= word.number && word.number <= last);
     if (token) {
@@ -135,11 +135,11 @@ export class Tree {
     return box;
   }
 
-  #described(word, sure) {
+  #described(word, confidence) {
     const head = word.head === null ? "no head" : `${word.label} of ${word.head ? this.sentence.words[word.head - 1].form : "ROOT"}`;
     const parts = [`${word.number} ${word.form}`, word.upos === "_" ? "" : word.upos, head];
     if (word.keeps_head || word.keeps_label) parts.push("decided");
-    if (sure !== undefined && sure !== null) parts.push(`${Math.round(100 * sure)}% sure`);
+    if (confidence !== undefined && confidence !== null) parts.push(`${Math.round(100 * confidence)}% sure`);
     return parts.filter(Boolean).join(", ");
   }
 
