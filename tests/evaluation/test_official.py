@@ -95,3 +95,20 @@ def test_an_empty_node_inside_a_multiword_token_is_accepted_unlike_in_the_2018_s
     with pytest.raises(RefusedError):
         official(text, text)
     assert ours(text, text)["LAS"][2] == 2
+
+
+def test_words_of_a_multiword_token_are_aligned_by_their_forms():
+    gold = "1-2\tab" + "\t_" * 8 + "\n1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n2\tb\t_\t_\t_\t_\t1\tdep\t_\t_\n\n"
+    system = gold.replace("\tb\t", "\tx\t")
+
+    assert ours(gold, system) == official(gold, system)
+    assert ours(gold, system)["Words"] == (2, 2, 1, None)
+
+
+def test_the_layout_of_sentences_in_memory_does_not_matter():
+    text = "\n" + text_of(sample(DATA / "en_ewt-sample.conllu"))
+    sentences = list(read_treebank(io.BytesIO(text.encode())))
+
+    assert evaluate(sentences, sentences)["LAS"].f1 == 1
+    with pytest.raises(RefusedError):
+        ours(text, text)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.toy_treebanks import toy_treebanks
 from treefine.errors import ConfigError
-from treefine_paper.plan import ReproductionRequest, TrainingRun, make_plan, scaled, time_table
+from treefine_paper.plan import ReproductionRequest, TrainingRun, make_plan, time_table
 from treefine_paper.systems import MULTI, SYSTEMS
 from treefine_paper.treebanks import CHINESE, JAPANESE, MULTILINGUAL, TREEBANKS
 
@@ -116,16 +116,6 @@ def test_what_each_system_refines(request_all):
     assert initial("files-rngtr").train[0].endswith("tr_imst-ud-train.conllu")
 
 
-def test_the_longer_syntr_has_as_many_epochs_as_rngtr_has_updates_per_batch(request_all):
-    for settings in ("paper", "by-size"):
-        found = {
-            system: recipe(request_all, "tr_imst", system, settings=settings)
-            for system in ("syntr-rngtr", "syntr-long")
-        }
-        refined = found["syntr-rngtr"]
-        assert found["syntr-long"].training.epochs == refined.training.epochs * refined.refine.max_steps
-
-
 def test_starting_from_multi(request_all):
     plan = make_plan(replace(request_all, start="multi", encoders={"zh_gsd": "other"}))
 
@@ -180,10 +170,3 @@ def test_the_table_of_times_has_six_systems_for_each_treebank(request_all):
     assert all(":" in str(rows[code][title]) for code in UD for title in titles)
     assert str(rows["tr_imst"]["Files+RNGTr"]).endswith("*")
     assert "needs the files of another parser" in table.note
-
-
-def test_estimates_are_scaled_to_what_was_measured():
-    one, two = TrainingRun("tr_imst", "syntr", 1), TrainingRun("tr_imst", "syntr", 2)
-
-    assert scaled({one: 10.0, two: 20.0}, {}) == {one: 10.0, two: 20.0}
-    assert scaled({one: 10.0, two: 20.0}, {one: 5.0}) == {one: 5.0, two: 10.0}

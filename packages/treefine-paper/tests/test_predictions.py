@@ -68,12 +68,6 @@ def test_the_file_has_no_words_and_stores_only_changes(steps, tmp_path):
     assert (tmp_path / "all.xz").stat().st_size < 1.5 * (tmp_path / "last.xz").stat().st_size
 
 
-def test_the_same_trees_give_the_same_file(steps, tmp_path):
-    predictions = predictions_of(sample(), steps, first=0)
-
-    assert save_predictions(predictions, tmp_path / "a.xz") == save_predictions(predictions, tmp_path / "b.xz")
-
-
 @pytest.mark.parametrize("content", [b"no xz", lzma.compress(b"no JSON\n"), lzma.compress(b'{"format": 2}\n'), b""])
 def test_a_damaged_file_is_an_error(content, tmp_path):
     (tmp_path / "trees.xz").write_bytes(content)

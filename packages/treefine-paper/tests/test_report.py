@@ -331,29 +331,6 @@ def test_table_5_has_the_reduction_of_each_step_by_dependency_type(made, tables,
     assert "table-5-files-rngtr" in tables
 
 
-def test_table_6_has_the_reduction_of_each_step_by_projectivity(made, tables, results):
-    def is_projective(sentence, label):
-        return sentence.graph.is_projective
-
-    scores = [f_score(made, results, "multi-rngtr", t, is_projective) for t in range(4)]
-
-    found = row(tables["table-6"], model="Multi+RNGTr", **{"tree type": "projective"})
-    assert [found[f"t = {t}"] for t in (1, 2, 3)] == [removed(scores[t - 1], scores[t]) for t in (1, 2, 3)]
-    printed = row(tables["table-6"], model="SynTr+RNGTr", source="paper", **{"tree type": "projective"})
-    assert printed["t = 2"] == "+0.61%"
-
-
-def test_figures_are_files_with_a_line_for_each_system(report):
-    properties = ("dependency-length", "distance-to-root", "sentence-length")
-    names = [f"figure-3-{each}" for each in properties] + [f"figure-4-{each}" for each in properties[:2]]
-
-    pictures = {path.stem: path.read_text() for path in report.glob("*.svg")}
-    assert sorted(pictures) == sorted(names)
-    systems = ("Multi", "Multi+RNGTr", "Files", "Files+RNGTr", "SynTr", "SynTr+RNGTr", "Empty+RNGTr")
-    assert all(f"> {name}</text>" in pictures["figure-3-sentence-length"] for name in systems)
-    assert "Empty" not in pictures["figure-4-dependency-length"]
-
-
 def test_at_equal_cost_says_how_much_of_the_gain_is_left(tables, results):
     table = tables["equal-cost"]
     means = {
@@ -419,16 +396,6 @@ def test_the_seed_with_the_best_dev_score_is_the_tested_one(results):
 
     assert ResultCollection((best, other, *test)).tested("ko_gsd", "syntr") == test[0]
     assert ResultCollection((best, other, test[1])).tested("ko_gsd", "syntr") == test[1]
-
-
-def test_gains_compare_the_same_seeds(results):
-    both = [replace(each, LAS=0.5 + each.seed / 10) for each in dev(results, "ko_gsd", "syntr")]
-    one = [replace(each, LAS=0.65) for each in dev(results, "ko_gsd", "syntr-rngtr") if each.seed == 1]
-
-    found = ResultCollection((*both, *one))
-
-    assert found.gain("ko_gsd", "syntr", "syntr-rngtr") == pytest.approx(5.0)
-    assert found.gain("ko_gsd", "syntr", "syntr-long") is None
 
 
 def test_a_seed_that_is_better_than_the_tested_one_is_named(results):

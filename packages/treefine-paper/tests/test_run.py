@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -213,18 +212,6 @@ def test_systems_can_start_from_multi(toys, tmp_path):
     assert state.is_measured(TrainingRun("multi", "multi", 1))
 
 
-def test_a_model_that_was_removed_is_trained_again_if_another_system_needs_it(toys, tmp_path):
-    run(toys, tmp_path / "out", only=("tr_imst", "syntr"))
-    model = tmp_path / "out" / "runs" / "tr_imst" / "syntr" / "seed1" / "model"
-    shutil.rmtree(model)
-
-    state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr-rngtr"))
-
-    assert not state.failed
-    assert model.exists()
-    assert state.is_measured(TrainingRun("tr_imst", "syntr-rngtr", 1))
-
-
 def test_a_test_that_fails_is_no_failed_training(toys, tmp_path, monkeypatch):
     measure = Trainer._measure
 
@@ -287,20 +274,6 @@ class DyingTrainer(Trainer):
         if task.run.treebank == "tr_imst":
             os._exit(9)
         return super().run(task)
-
-
-def test_a_job_that_fails_does_not_stop_the_others(toys, tmp_path):
-    shutil.copytree(toys / "data", tmp_path / "others")
-    dev = next((tmp_path / "others").rglob("tr_imst-ud-dev.conllu"))
-    dev.write_text(dev.read_text().split("\n\n")[0] + "\n\n")
-    only = ("tr_imst", "ja_gsd", "files-rngtr", "syntr")
-
-    state, said = run(toys, tmp_path / "out", only=only, files=str(tmp_path / "others"))
-
-    assert {job.name for job in state.failed} == {"tr_imst-files-rngtr-seed1"}
-    assert state.is_measured(TrainingRun("ja_gsd", "files-rngtr", 1))
-    assert state.is_measured(TrainingRun("tr_imst", "syntr", 1))
-    assert any(line.startswith("tr_imst Files+RNGTr, seed 1 failed: ") for line in said)
 
 
 def test_a_job_whose_initial_parser_failed_is_reported(toys, tmp_path):
