@@ -6,7 +6,7 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise, starmap
+from itertools import accumulate, pairwise, product, starmap
 from typing import TYPE_CHECKING
 
 from treefine.errors import AlignmentError
@@ -91,7 +91,6 @@ class WordSpans:
         return words
 
     def __len__(self) -> int:
-        """Return the number of words."""
         return len(self.forms)
 
     @property
@@ -207,9 +206,8 @@ def same_words(ours: WordSpans, theirs: WordSpans) -> Iterator[tuple[int, int]]:
     Words outside multiword tokens are the same if their spans are equal. Where either side has a multiword token, words
     are matched by the longest common subsequence of their forms, in lower case.
     """
-    n_ours, n_theirs = len(ours.forms), len(theirs.forms)
     a = b = 0
-    while a < n_ours and b < n_theirs:
+    while a < len(ours) and b < len(theirs):
         if ours.in_multiword[a] or theirs.in_multiword[b]:
             left, right = _multiword_stretch(ours, theirs, a, b)
             yield from _same_by_form(ours, theirs, left, right)
@@ -258,12 +256,9 @@ def _same_by_form(ours: WordSpans, theirs: WordSpans, left: range, right: range)
     a = [ours.forms[index].lower() for index in left]
     b = [theirs.forms[index].lower() for index in right]
     longest = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]  # longest[i][j]: of a[i:] and b[j:]
-    for i in reversed(range(len(a))):
-        for j in reversed(range(len(b))):
-            if a[i] == b[j]:
-                longest[i][j] = longest[i + 1][j + 1] + 1
-            else:
-                longest[i][j] = max(longest[i + 1][j], longest[i][j + 1])
+    for i, j in product(reversed(range(len(a))), reversed(range(len(b)))):
+        is_same = a[i] == b[j]
+        longest[i][j] = longest[i + 1][j + 1] + 1 if is_same else max(longest[i + 1][j], longest[i][j + 1])
     i = j = 0
     while i < len(a) and j < len(b):
         if a[i] == b[j]:

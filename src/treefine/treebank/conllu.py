@@ -525,9 +525,8 @@ def validate(
 def tree_faults(sentence: Sentence, *, needs_one_root: bool) -> Iterator[TreebankError]:
     """Yield the faults that make the heads an invalid tree: blanks, cycles, no root, or too many roots."""
     heads = sentence.heads
-    blank = [number for number, head in enumerate(heads, start=1) if head is None]
-    if blank:
-        for number in blank:
+    if None in heads:
+        for number in [number for number, head in enumerate(heads, start=1) if head is None]:
             yield sentence.error("HEAD is blank.", word=number, hint="Fill it in, or parse the file first.")
         return
     for cycle in find_cycles((0, *[head or 0 for head in heads])):

@@ -21,8 +21,6 @@ _HINT = (
     "Write Keep=Arc, Keep=Head, Keep=Label, NotHead=2,5 or NotLabel=obj,iobj; "
     "if it is not meant as a mark, use --keep nothing."
 )
-
-
 _EXAMPLES = {  # of each field of Constraints
     "heads": "{4: 0}",
     "labels": '{2: "obj"}',
@@ -49,7 +47,7 @@ class Constraints:
             hint = f"Write {name}={example}, with words numbered from 1."
             if not isinstance(by_word, Mapping):
                 raise TreefineError(f"{name} must be a dictionary, not {described(by_word)}.", hint=hint)
-            what, is_valid = ("head", is_whole_number) if name.endswith("heads") else ("label", _is_label)
+            what = name.removeprefix("not_").removesuffix("s")
             for word, value in by_word.items():
                 if not is_whole_number(word):
                     raise TreefineError(f"{name} has {described(word)} where it needs a word number.", hint=hint)
@@ -57,7 +55,7 @@ class Constraints:
                     listed = f"Give a list: {name}={{{word}: [{value!r}]}}."
                     raise TreefineError(f"{name} of word {word} must be a list, not {value!r}.", hint=listed)
                 for each in value if name.startswith("not_") else (value,):
-                    if not is_valid(each):
+                    if not (is_whole_number(each) if what == "head" else each and isinstance(each, str)):
                         raise TreefineError(f"{name} of word {word}: {described(each)} is not a {what}.", hint=hint)
 
     @classmethod
@@ -79,7 +77,6 @@ class Constraints:
         return cls(**given)
 
     def __bool__(self) -> bool:
-        """Return whether there are any decisions."""
         return bool(self.heads or self.labels or self.not_heads or self.not_labels)
 
     def put_into(self, arcs: Arcs) -> Arcs:
@@ -120,10 +117,6 @@ class Constraints:
                 yield f"{name}={','.join(map(str, forbidden[word]))}"
 
 
-def _is_label(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
-
-
 class UnknownLabel(NamedTuple):
     """A label in a constraint that the model does not know."""
 
@@ -152,10 +145,6 @@ def unknown_labels(constraints: Constraints, known: Collection[str]) -> Iterator
 
     A required label may also be a subtype of a known label, or a name from another scheme (see `read_as`). A forbidden
     label must be known, because forbidding any other label has no effect.
-
-    >>> constraints, known = Constraints(labels={1: "nsbj", 2: "obj:lvc"}, not_labels={2: ["dobj"]}), ("nsubj", "obj")
-    >>> [(each.word, each.label, each.nearest(known)) for each in unknown_labels(constraints, known)]
-    [(1, 'nsbj', 'nsubj'), (2, 'dobj', 'obj')]
     """
     for word, label in constraints.labels.items():
         if read_as(label, known) not in known:

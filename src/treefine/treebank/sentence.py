@@ -82,7 +82,8 @@ _SHOWN = 60  # characters of the text in the repr
 class Sentence:
     r"""One sentence of a treebank, with every line of its file. Changing one column leaves the others as they are.
 
-    `for word in sentence` and `sentence[0]` give its words. Create sentences with `read_treebank` or `of_words`.
+    `len(sentence)`, `for word in sentence` and `sentence[0]` (word 1) are about its words. Create sentences with
+    `read_treebank` or `of_words`.
 
     >>> sentence = Sentence.of_words(["Dogs", "bark"], upos=["NOUN", "VERB"])
     >>> parsed = sentence.with_graph(Graph.of_words([2, 0], ["nsubj", "root"]))
@@ -127,15 +128,12 @@ class Sentence:
         return bare.with_tags(upos=upos, xpos=xpos, feats=feats, lemma=lemma)
 
     def __len__(self) -> int:
-        """Return the number of words."""
         return len(self.word_lines)
 
     def __iter__(self) -> Iterator[Word]:
-        """Yield the words."""
         return iter(self.words)
 
     def __getitem__(self, index: int) -> Word:
-        """Return a word; index 0 is word 1."""
         return self.words[index]
 
     def __repr__(self) -> str:
@@ -377,11 +375,7 @@ def sentences_in(given: object, what: str) -> Iterator[Sentence]:
 
 
 def is_list_like(value: object) -> TypeIs[Iterable[Any]]:
-    """Return whether a value can be a list of words, texts or sentences: an iterable, but not a string or a mapping.
-
-    >>> is_list_like(["A", "dog"]), is_list_like(iter(())), is_list_like("A dog"), is_list_like({"A": 1})
-    (True, True, False, False)
-    """
+    """Return whether a value can be a list of words, texts or sentences: an iterable, but not a string or a mapping."""
     return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
 
 
