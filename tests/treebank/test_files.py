@@ -2,7 +2,6 @@ import errno
 import io
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -145,15 +144,6 @@ def test_equal_content_is_compressed_to_equal_bytes(tmp_path):
         stream.write(b"x" * 1000)
 
     assert (tmp_path / "a.conllu.gz").read_bytes()[3:8] == bytes(5)  # no name and no time in the header
-
-
-def test_a_dash_is_standard_input_and_output(data):
-    content = (data / "constructs.conllu").read_bytes()
-    code = "from treefine import read_treebank, write_treebank; write_treebank(read_treebank('-'), '-')"
-
-    done = subprocess.run([sys.executable, "-c", code], input=content, capture_output=True, check=True)
-
-    assert done.stdout == content
 
 
 @pytest.mark.parametrize("suffix", ["", *PACK])

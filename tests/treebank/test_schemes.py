@@ -3,8 +3,6 @@
 import io
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.support.tiny import sample
 from treefine import TreebankError
@@ -52,13 +50,6 @@ def test_a_fault_in_a_label_map_is_reported_with_its_line(text, message):
         read_label_map(file(text), UD)
 
     assert str(error.value).startswith(f"labels.tsv:{message}")
-
-
-@given(st.dictionaries(st.text("ab:", min_size=1, max_size=3), st.sampled_from(["obj", "_", "case"])))
-def test_a_written_label_map_is_read_back(names):
-    text = "".join(f"{old}\t{new}\n" for old, new in names.items())
-
-    assert read_label_map(file(text), UD) == names
 
 
 # The rules of UD on which tags a label allows
