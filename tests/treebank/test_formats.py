@@ -40,6 +40,8 @@ def test_conll09_is_read_with_gold_or_predicted_tags(data):
     assert predicted.xpos == ("ART", "NE", "VVFIN", "$.")
     assert (gold.lemma[2], predicted.lemma[2]) == ("schlafen", "schlaf")
     assert convert(predicted, CONLLU).to_conllu().split("\n")[1] == "2\tKatze\tKatze\t_\tNE\t*\t3\tSB\t_\t_"
+    assert convert(predicted, CONLL09) is predicted
+    assert losses(predicted, CONLLU)["LEMMA"] == losses(gold, CONLLU)["PLEMMA"]
     assert dict(losses(gold, CONLLU)) == {"PLEMMA": 2, "PPOS": 1, "PFEAT": 1, "FILLPRED": 1, "PRED": 1, "APRED": 1}
 
 

@@ -66,6 +66,14 @@ def test_an_unknown_form_is_decided_by_its_longest_known_ending_in_the_same_case
     assert lemma_of("oboes", script_by_rule(rules, "oboes", "NNS")) == "oboe"
     for form, tag in (("Taxes", "NNS"), ("taxes", "VBZ"), ("is", "NNS")):
         assert script_by_rule(rules, form, tag) is None
+    assert lemma_of("ox", "L|0|3y") == "ox"  # the script does not apply
+
+
+@pytest.mark.parametrize(("endings", "script"), [(("3axes", "2xes"), "L|0|1"), (("3xes", "2axes"), "L|0|2")])
+def test_the_lemma_of_a_capitalised_form_is_decided_by_the_longer_of_both_endings(endings, script):
+    rules = {f"NNS\t{ending}": rule for ending, rule in zip(endings, ("L|0|1", "L|0|2"), strict=True)}
+
+    assert script_by_rule(rules, "Taxes", "NNS") == script
 
 
 words = st.tuples(similar, st.sampled_from(["A", "B"]), st.sampled_from(["L|0|0", "L|0|1", "K|0|0", "=be"]))
