@@ -227,18 +227,13 @@ def convert(sentence: Sentence, to: Format) -> Sentence:
     for index, column in values.items():
         columns[index] = column
         if to.has_more_columns:
-            columns[_twin(index)] = column
+            columns[index ^ 1] = column  # the predicted column of a gold one is its neighbour, and the reverse
     comments, words = sentence.comments if to.is_ud else (), range(len(sentence))
     return replace(sentence, comments=comments, columns=tuple(columns), word_lines=words, format=to, layout=PLAIN)
 
 
 def _only_tag(sentence: Sentence) -> tuple[str, ...]:
     return tuple([x if x != BLANK else u for x, u in zip(sentence.xpos, sentence.upos, strict=True)])
-
-
-def _twin(index: int) -> int:
-    """Return the predicted column of a gold column in CoNLL-2009, or the reverse; the two are neighbours."""
-    return index ^ 1
 
 
 def losses(sentence: Sentence, to: Format) -> Counter[str]:
@@ -254,8 +249,8 @@ def losses(sentence: Sentence, to: Format) -> Counter[str]:
         lost["DEPS"], lost["MISC"] = (_filled(sentence, column) for column in (source.deps, source.misc))
     elif source.has_more_columns:
         for kept in (source.lemma, source.xpos, source.feats, source.head, source.deprel):
-            pairs = zip(sentence.column(kept), sentence.column(_twin(kept)), strict=True)
-            lost[_NAMES_2009[_twin(kept)]] = sum(twin not in (BLANK, value) for value, twin in pairs)
+            pairs = zip(sentence.column(kept), sentence.column(kept ^ 1), strict=True)
+            lost[_NAMES_2009[kept ^ 1]] = sum(twin not in (BLANK, value) for value, twin in pairs)
         lost["FILLPRED"], lost["PRED"] = (_filled(sentence, column) for column in (12, 13))
         lost["APRED"] = sum(_filled(sentence, column) for column in range(14, len(sentence.columns)))
     else:

@@ -184,7 +184,11 @@ def marks_of(sentence: Sentence) -> Constraints:
     together = "" if misc is None else "|".join(set(sentence.columns[misc])).lower()
     if misc is None or not any(name in together for name in _LOWER):
         return FREE
-    _check_lines_without_words(sentence, misc)
+    for line in sorted({*range(len(sentence.columns[misc]))} - {*sentence.word_lines}):
+        note = sentence.columns[misc][line]
+        if any(mark.partition("=")[0].lower() in _LOWER for mark in note.split("|")):
+            hint = "Mark the words themselves."
+            raise sentence.error(f"{note} is on the line of a multiword token or empty node.", line=line, hint=hint)
     heads, labels = dict[int, int](), dict[int, str]()
     not_heads, not_labels = dict[int, tuple[int, ...]](), dict[int, tuple[str, ...]]()
     for word, (head, label, note) in enumerate(zip(*sentence.arcs, sentence.column(misc), strict=True), start=1):
@@ -213,12 +217,3 @@ def marks_of(sentence: Sentence) -> Constraints:
                     raise sentence.error(f"{mark} is not a list of labels.", word=word, hint=_HINT)
                 not_labels[word] = values
     return Constraints(heads, labels, not_heads, not_labels)
-
-
-def _check_lines_without_words(sentence: Sentence, misc: int) -> None:
-    """Raise an error if a mark is on the line of a multiword token or an empty node."""
-    words = set(sentence.word_lines)
-    for line, note in enumerate(sentence.columns[misc]):
-        if line not in words and any(mark.partition("=")[0].lower() in _LOWER for mark in note.split("|")):
-            hint = "Mark the words themselves."
-            raise sentence.error(f"{note} is on the line of a multiword token or empty node.", line=line, hint=hint)

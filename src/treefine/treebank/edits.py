@@ -237,12 +237,13 @@ def _rebuilt(sentence: Sentence, rows: Sequence[_Row], comments: tuple[str, ...]
     """Return the sentence with these rows, which are numbered, and these comments in place of its own."""
     rows = _numbered(sentence, rows)
     comments = sentence.comments if comments is None else comments
-    words = tuple([line for line, row in enumerate(rows) if row[0].isdecimal()])
+    lines = [line for line, row in enumerate(rows) if row[0].isdecimal()]
+    words = tuple(lines) if len(lines) < len(rows) else range(len(rows))
     layout, n_lines = sentence.layout, len(comments) + len(rows)
     if n_lines != len(sentence.comments) + len(sentence.columns[0]):
         layout = layout._replace(newlines=_newline(sentence) if n_lines > 1 else "\n")
-    changed = replace(sentence, comments=comments, columns=tuple(zip(*rows, strict=True)), layout=layout)
-    return replace(changed, word_lines=words if len(words) < len(rows) else range(len(rows)))
+    columns = tuple(zip(*rows, strict=True))
+    return replace(sentence, comments=comments, columns=columns, word_lines=words, layout=layout)
 
 
 def _newline(sentence: Sentence) -> str:

@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 from treefine.errors import TreefineError, described, shortened
 from treefine.treebank.schemes import UPOS
@@ -75,7 +75,7 @@ class Match:
         return tuple(sorted({word for _, word in self.nodes if word}))
 
 
-def read_query(query: str) -> Query:
+def read_query(query: str) -> TextQuery | TreeQuery:
     """Read a query (see the module). Raises TreefineError if it is not valid.
 
     A query is a text unless it has braces, an arrow, `=` or `<`, or is only a universal tag, `/lemma/`, `[…]`, ROOT or
@@ -115,9 +115,6 @@ def read_query(query: str) -> Query:
                 reader.expect("}", "; or }", _CLAUSE_HINT)
                 break
     return _tree_query(reader, pattern, without)
-
-
-Query: TypeAlias = "TextQuery | TreeQuery"
 
 
 @dataclass(frozen=True, slots=True)
