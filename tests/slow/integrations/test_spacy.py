@@ -321,7 +321,7 @@ def test_given_tags_are_read_from_the_doc_and_stay_as_do_those_that_the_model_la
     upos, xpos, feats = ["PRON", "VERB", "PRON"], ["PRP", "VBD", "PRP"], ["Case=Nom", "Tense=Past", ""]
     lemmas = ["she", "see", "it"]
     doc = doc_of(given_tags, words, starts=starts, pos=upos, tags=xpos, morphs=feats, lemmas=lemmas)
-    other = doc_of(untagged, words, starts=starts, tags=xpos)
+    other = doc_of(untagged, words, starts=starts, tags=xpos, morphs=feats)
 
     (sentence,) = read_treebank(io.BytesIO(to_conllu(doc).encode()))
 
@@ -331,7 +331,7 @@ def test_given_tags_are_read_from_the_doc_and_stay_as_do_those_that_the_model_la
     own = nlp.using(tags="given").parse(sentence)
     assert arcs_of(doc) == (own.heads, own.labels)
     assert tags_of(doc) == (tuple(upos), tuple(xpos), ("Case=Nom", "Tense=Past", "_"), tuple(lemmas))
-    assert [(token.tag_, token.pos_) for token in other] == [(tag, "") for tag in xpos]
+    assert [(token.tag_, token.pos_, str(token.morph)) for token in other] == [*zip(xpos, [""] * 3, feats, strict=True)]
 
 
 # CoNLL-U
