@@ -9,7 +9,7 @@ from tests.support.studio_files import until
 from tests.support.studio_pages import DOG, RAIN, STARS, TREES, Stub, arc_of, decided
 from treefine.errors import TreefineError
 from treefine.studio.actions import Action, UnknownLabelError
-from treefine.studio.project import Queue, Reference
+from treefine.studio.project import ChangeRequest, Queue, Reference
 from treefine.treebank.conllu import read_treebank
 
 INVALID = "# sent_id = bad\n1\tno\n\n"
@@ -20,7 +20,11 @@ def reference(text, name="B"):
 
 
 def edit(project, action, *, key=1, id="one", **options):
-    return project.edit(0, key, project.documents[0].version(key), id, action, **options)
+    return project.edit(asked(id, key, project.documents[0].version(key), action=action, **options))
+
+
+def asked(id, key=1, version=0, **options):
+    return ChangeRequest(id=id, key=key, version=version, **options)
 
 
 def keys(project, **options):
@@ -133,16 +137,16 @@ def test_the_parser_follows_a_correction_once(open_project):
     document = project.documents[0]
     edit(project, Action("arc", word=4, head=1), id="a")
 
-    change = project.follow(0, 1, 1, "b")
+    change = project.follow(asked("b", 1, 1))
 
     assert change.is_follow_up
     assert arc_of(document, 5) == (4, "punct")
-    assert project.follow(0, 1, 1, "b") == change  # the answer was lost
-    assert project.follow(0, 1, 2, "c") is None  # nothing follows from a follow-up
-    assert project.follow(0, 2, 0, "c") is None  # another sentence
-    project.undo(0, "d")
+    assert project.follow(asked("b", 1, 1)) == change  # the answer was lost
+    assert project.follow(asked("c", 1, 2)) is None  # nothing follows from a follow-up
+    assert project.follow(asked("c", 2, 0)) is None  # another sentence
+    project.undo(asked("d"))
     assert document.text(1) == STARS
-    assert project.undo(0, "e", is_redo=True).is_follow_up
+    assert project.undo(asked("e", is_redo=True)).is_follow_up
     assert (arc_of(document, 4), arc_of(document, 5)) == ((1, "obj"), (4, "punct"))
 
 
@@ -155,7 +159,7 @@ def test_a_person_who_is_faster_than_the_parser_wins(open_project):
     project = open_project(partner=Slow(follows={(4, 1): [(5, 4, "punct")]}))
     edit(project, Action("arc", word=4, head=1), id="a")
 
-    assert project.follow(0, 1, 1, "b") is None
+    assert project.follow(asked("b", 1, 1)) is None
     assert arc_of(project.documents[0], 1) == (2, "obl")
     assert arc_of(project.documents[0], 5) == (2, "punct")
 
@@ -164,30 +168,30 @@ def test_parsing_again_replaces_the_tree_except_what_is_decided(open_project):
     project = open_project(partner=Stub(parses=[(4, 1, "nmod"), (3, 2, "obj")]))
     edit(project, Action("keep", words=(3,)), id="a")
 
-    change = project.parse(0, 1, 1, "b")
+    change = project.parse(asked("b", 1, 1))
 
     assert change.what == "parse"
     assert (arc_of(project.documents[0], 3), arc_of(project.documents[0], 4)) == ((4, "nummod"), (1, "nmod"))
-    assert project.parse(0, 1, 2, "c") is None
+    assert project.parse(asked("c", 1, 2)) is None
 
 
 def test_the_studio_works_without_a_parser(open_project):
     project = open_project()
     edit(project, Action("arc", word=4, head=1), id="a")
 
-    assert project.follow(0, 1, 1, "b") is None
+    assert project.follow(asked("b", 1, 1)) is None
     assert keys(project, order="doubt") == [1, 2, 3]
     with pytest.raises(TreefineError, match="No parser reads this file. Name one with --model."):
-        project.parse(0, 1, 1, "c")
+        project.parse(asked("c", 1, 1))
 
 
 def test_a_file_in_another_language_is_edited_without_the_parser(open_project):
     stub = Stub(follows={(4, 1): [(5, 4, "punct")]})
     project = open_project(TREES, STARS.replace("two", "dos"), partner=stub, languages=["en", "es"])
     until(lambda: project.doubt(0, 3) is not None)
-    project.edit(1, 1, 0, "a", Action("arc", word=4, head=1))
+    project.edit(asked("a", file=1, action=Action("arc", word=4, head=1)))
 
-    assert project.follow(1, 1, 1, "b") is None
+    assert project.follow(asked("b", 1, 1, file=1)) is None
     assert project.advise(1, 1) == (1, None)
     assert project.doubt(1, 1) is None
 

@@ -17,11 +17,11 @@ from treefine.errors import is_right_to_left
 from treefine.evaluation.agreement import differences, tag_differences
 from treefine.serving.gate import Gate, add_error_handlers, static_routes
 from treefine.serving.limits import ServerLimits
-from treefine.studio.actions import Action, decisions_of
+from treefine.studio.actions import decisions_of
 from treefine.studio.checks import check
 from treefine.studio.document import Document, Revision
 from treefine.studio.partner import DOUBTFUL
-from treefine.studio.project import Order, Project, Show
+from treefine.studio.project import ChangeRequest, Order, Project, Show
 from treefine.treebank.conllu import Unreadable
 from treefine.treebank.sentence import Sentence, own_text
 from treefine.version import __version__
@@ -39,22 +39,6 @@ class SpentRequest(BaseModel):
     key: int = 0
     seconds: float = Field(ge=0, le=100_000)
     actions: int = Field(ge=0, le=100_000)
-
-
-class ChangeRequest(BaseModel):
-    """A change of a sentence; the route says which fields it needs."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    file: int = 0
-    key: int = 0
-    version: int = 0
-    id: str = Field(min_length=1, max_length=100)  # chosen by the page; the same id is never applied twice
-    action: Action = Action("")  # of a person
-    confirms: bool = False  # the words before it, too
-    is_redo: bool = False
-    is_refusal: bool = False  # of what the parser changed
-    revision: int | None = None  # the last one that the page knows; undo of another one is refused
 
 
 def create_studio(project: Project, *, token: str = "") -> FastAPI:
@@ -104,22 +88,20 @@ def _routes(project: Project) -> APIRouter:
         return JSONResponse(_change_json(project, request, change))
 
     @router.post("/edit")
-    def edit(body: ChangeRequest) -> Response:
-        place = body.file, body.key, body.version, body.id
-        return changed(body, project.edit(*place, body.action, confirms=body.confirms))
+    def edit(request: ChangeRequest) -> Response:
+        return changed(request, project.edit(request))
 
     @router.post("/follow")
-    def follow(body: ChangeRequest) -> Response:
-        return changed(body, project.follow(body.file, body.key, body.version, body.id))
+    def follow(request: ChangeRequest) -> Response:
+        return changed(request, project.follow(request))
 
     @router.post("/parse")
-    def parse(body: ChangeRequest) -> Response:
-        return changed(body, project.parse(body.file, body.key, body.version, body.id))
+    def parse(request: ChangeRequest) -> Response:
+        return changed(request, project.parse(request))
 
     @router.post("/undo")
-    def undo(body: ChangeRequest) -> Response:
-        options = body.model_dump(include={"is_redo", "is_refusal", "revision"})
-        return changed(body, project.undo(body.file, body.id, **options))
+    def undo(request: ChangeRequest) -> Response:
+        return changed(request, project.undo(request))
 
     @router.post("/spent")
     def spent(body: SpentRequest) -> Response:

@@ -20,6 +20,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from treefine.cores import use_threads
 from treefine.errors import TreebankError, TreefineError
 from treefine.evaluation.agreement import Agreement, agreement_of_pairs, differences, sentence_pairs, tag_differences
@@ -89,6 +91,22 @@ class Queue:
     n_different: int | None  # sentences about which the annotators differ, if they were sorted by that
 
 
+class ChangeRequest(BaseModel):
+    """A change of a sentence, as the page asks for it; the methods of a Project say which fields they need."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    file: int = 0
+    key: int = 0
+    version: int = 0
+    id: str = Field(min_length=1, max_length=100)  # chosen by the page; the same id is never applied twice
+    action: Action = Action("")  # of a person
+    confirms: bool = False  # the words before it, too
+    is_redo: bool = False
+    is_refusal: bool = False  # of what the parser changed
+    revision: int | None = None  # the last one that the page knows; undo of another one is refused
+
+
 class Project:
     """The files that a person works on. There may be references: the trees of other annotators."""
 
@@ -135,21 +153,20 @@ class Project:
 
     # Changing
 
-    def edit(
-        self, file: int, key: int, version: int, id: str, action: Action, *, confirms: bool = False
-    ) -> Revision | None:
+    def edit(self, request: ChangeRequest) -> Revision | None:
         """Make a change. With `confirms`, a person who attaches a word has read and accepted all words before it."""
-        document, labels = self.document(file), self.values(file)["labels"]
+        document, labels = self.document(request.file), self.values(request.file)["labels"]
+        action = request.action
         with document.lock:
-            if id in document.changes:
-                return document.changes[id]
+            if request.id in document.changes:
+                return document.changes[request.id]
             self._last_asked = monotonic()
-            if document.version(key) != version:
+            if document.version(request.key) != request.version:
                 raise StaleError("This sentence was changed in another tab.", hint="It is shown as it is now.")
-            keys, sentences = act(document, key, action, labels=self.known_labels(file))
-            if confirms and action.do in ("arc", "label") and action.word:
+            keys, sentences = act(document, request.key, action, labels=self.known_labels(request.file))
+            if request.confirms and action.do in ("arc", "label") and action.word:
                 sentences = [confirmed(sentences[0], range(1, action.word))]
-            change = document.replace(keys, sentences, what=action.do, id=id)
+            change = document.replace(keys, sentences, what=action.do, id=request.id)
         used = {label for sentence in sentences for label in sentence.labels}  # also from lines or another annotator
         labels += sorted(used - {*labels, BLANK})
         self._has_unrated.set()
@@ -160,9 +177,10 @@ class Project:
         of_model = self.partner.labels if self.partner is not None else ()
         return frozenset([*self.values(file)["labels"], *of_model, *_UNIVERSAL])
 
-    def follow(self, file: int, key: int, version: int, id: str) -> Revision | None:
+    def follow(self, request: ChangeRequest) -> Revision | None:
         """Let the parser change what follows from the last change of a sentence; return None if nothing does."""
-        document, partner = self.document(file), self.partner_of(file)
+        document, partner = self.document(request.file), self.partner_of(request.file)
+        key, version, id = request.key, request.version, request.id
         with document.lock:
             if id in document.changes:
                 return document.changes[id]
@@ -182,30 +200,28 @@ class Project:
                 return document.replace([key], [followed], what=last.what, id=id, versions=[version], is_follow_up=True)
         return None
 
-    def parse(self, file: int, key: int, version: int, id: str) -> Revision | None:
+    def parse(self, request: ChangeRequest) -> Revision | None:
         """Replace the tree of a sentence by the parser's own; decided arcs stay."""
-        document, partner = self.document(file), self.partner_of(file)
+        document, partner = self.document(request.file), self.partner_of(request.file)
         if partner is None:
             if self.partner is None or self.partner.is_ready:
                 raise TreefineError("No parser reads this file.", hint="Name one with --model.")
             raise TreefineError("The parser is not loaded yet.", hint=self.partner.fault or "Wait a few seconds.")
-        parsed = partner.parse(document.valid_sentence(key))
+        parsed = partner.parse(document.valid_sentence(request.key))
         if parsed is None:
             raise TreefineError("No tree satisfies all decisions.", hint="Remove one of them.")
-        return document.replace([key], [parsed], what="parse", id=id, versions=[version])
+        return document.replace([request.key], [parsed], what="parse", id=request.id, versions=[request.version])
 
-    def undo(
-        self, file: int, id: str, *, is_redo: bool = False, is_refusal: bool = False, revision: int | None = None
-    ) -> Revision | None:
+    def undo(self, request: ChangeRequest) -> Revision | None:
         """Take back the last change of a file, or make it again. Refuse that if `revision` is not the newest one.
 
         With `is_refusal`, take back what the parser changed, but not the correction that it followed.
         """
-        document = self.document(file)
+        document, id = self.document(request.file), request.id
         with document.lock:
-            if revision not in (None, document.revision) and id not in document.changes:
+            if request.revision not in (None, document.revision) and id not in document.changes:
                 raise StaleError("The file was changed in another tab.", hint="Look at it before you undo.")
-            change = document.redo(id) if is_redo else document.undo(id, is_refusal=is_refusal)
+            change = document.redo(id) if request.is_redo else document.undo(id, is_refusal=request.is_refusal)
         self._has_unrated.set()
         return change
 
@@ -376,9 +392,7 @@ def opened(paths: Sequence[str], options: SessionOptions, warn: Callable[[str], 
     with ExitStack() as stack:
         references, edited = _references(paths or [stack.enter_context(_example())], options)
         documents = [stack.enter_context(closing(Document(path, has_marks=options.has_marks))) for path in edited]
-        for document in documents:
-            _check_has_sentence(document)
-        languages = [options.language or _language_of(document) for document in documents]
+        languages = [_language_of(document, options.language) for document in documents]
         partner = learner = None
         if (chosen := model_of(options.model, options.language, languages[0], warn)) is not None:
             name, code = chosen
@@ -431,17 +445,15 @@ def _reference(path: str, name: str) -> Reference:
     return Reference(name, tuple(read_treebank(path)))
 
 
-def _check_has_sentence(document: Document) -> None:
-    """Raise an error if no block of lines is a valid sentence: the file is probably not CoNLL-U."""
-    if next(document.sentences(), None) is None:
+def _language_of(document: Document, known: str | None) -> str:
+    """Identify the language, if it is not known. Raise an error if the file has no valid sentence."""
+    sample = [own_text(sentence) for _, sentence in islice(document.sentences(), _SAMPLE)]
+    if not sample:
         first = document.sentence(document.keys[0])
         assert isinstance(first, Unreadable)
         fault, hint = first.faults[0], "If this is a text, parse it first: treefine parse FILE -o FILE.conllu"
         raise TreebankError(fault.message, path=str(document.path), line=fault.line, hint=hint)
-
-
-def _language_of(document: Document) -> str:
-    return identify(" ".join(own_text(sentence) for _, sentence in islice(document.sentences(), _SAMPLE))).language
+    return known or identify(" ".join(sample)).language
 
 
 def model_of(
