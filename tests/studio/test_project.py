@@ -8,7 +8,7 @@ import pytest
 from tests.support.studio_files import until
 from tests.support.studio_pages import DOG, RAIN, STARS, TREES, Stub, arc_of, decided
 from treefine.errors import TreefineError
-from treefine.studio.actions import Action, UnknownLabelError
+from treefine.studio.actions import Action
 from treefine.studio.project import ChangeRequest, Queue, Reference
 from treefine.treebank.conllu import read_treebank
 
@@ -104,11 +104,8 @@ def test_the_agreement_is_that_of_the_annotators(open_project):
 # Changes of a person
 
 
-def test_an_unknown_label_is_refused_and_known_to_the_file_once_a_person_insists(open_project):
+def test_an_unknown_label_is_known_to_the_file_once_a_person_insists(open_project):
     project = open_project(TREES, RAIN)
-    with pytest.raises(UnknownLabelError, match="Did you mean obj?"):
-        edit(project, Action("label", word=4, label="obj1"))
-
     edit(project, Action("label", word=4, label="obj1", is_new=True), id="a")
     edit(project, Action("label", word=7, label="obj1"), key=2, id="b")
 
