@@ -55,14 +55,13 @@ class Accuracy:
     @classmethod
     def mean(cls, by_source: Mapping[str, Accuracy]) -> Accuracy:
         """Return the unweighted mean over the sources of G⁰."""
-        first, *others = by_source.values()
+        first, *others = sources = list(by_source.values())
         if not others:
             return first
-        sources = list(by_source.values())
-        by_step = (float(np.mean(some)) for some in zip(*(one.las_by_step for one in sources), strict=True))
-        uas, las = (float(np.mean([getattr(one, name) for one in sources])) for name in ("uas", "las"))
-        tags = {name: float(np.mean([one.tags[name] for one in sources])) for name in first.tags}
-        return cls(tuple(by_step), uas, las, {name: one.las for name, one in by_source.items()}, tags)
+        by_step = tuple(np.mean([source.las_by_step for source in sources], axis=0).tolist())
+        uas, las = np.mean([(source.uas, source.las) for source in sources], axis=0).tolist()
+        tags = {name: float(np.mean([source.tags[name] for source in sources])) for name in first.tags}
+        return cls(by_step, uas, las, {name: source.las for name, source in by_source.items()}, tags)
 
 
 class DevScorer:
@@ -75,64 +74,58 @@ class DevScorer:
         ids = {label: number for number, label in enumerate(dict.fromkeys([*ours, *words.labels]))}
         self.sentences = sentences
         self.of_label = np.array([ids[label] for label in ours])  # for each label of the model: its id in the scoring
-        counts = np.ones(len(words), dtype=bool)
+        self.heads = np.array([head for sentence in sentences for head in sentence.heads])
+        self.labels = np.array([ids[label] for label in words.labels])
+        self.counts = np.ones(len(words), dtype=bool)
         if chosen.is_left_out is not None:
-            counts = np.array([not chosen.is_left_out(words, word) for word in range(len(words))], dtype=bool)
-        ends = np.cumsum([len(sentence) for sentence in sentences])[:-1]
-        self.heads = [np.array(sentence.heads) for sentence in sentences]
-        self.labels = np.split(np.array([ids[label] for label in words.labels]), ends)
-        self.counts = np.split(counts, ends)
-        self.total = max(1, int(counts.sum()))
+            self.counts = np.array([not chosen.is_left_out(words, word) for word in range(len(words))], dtype=bool)
+        self.starts = np.cumsum([0, *map(len, sentences)]).tolist()
 
-    def right(self, sentence: int, heads: np.ndarray, labels: np.ndarray) -> tuple[int, int]:
-        """Count the words of a sentence with the correct head, and those with the correct head and label."""
-        has_head = (heads == self.heads[sentence]) & self.counts[sentence]
-        has_both = has_head & (self.of_label[labels] == self.labels[sentence])
-        return int(has_head.sum()), int(has_both.sum())
+    def shares(self, heads: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return UAS and LAS of parses of all sentences; each row of the tables is a parse."""
+        has_head = (heads == self.heads) & self.counts
+        has_both = has_head & (self.of_label[labels] == self.labels)
+        total = max(1, int(self.counts.sum()))
+        return has_head.sum(-1) / total, has_both.sum(-1) / total
 
     @torch.no_grad()
     def accuracy(
         self, model: ParserModel, arcs: Sequence[Arcs], *, max_steps: int, batch_pieces: int, device: torch.device
     ) -> Accuracy:
         """Refine these initial graphs with a model that is in evaluation mode on the device, and score each step."""
-        settings, decoder = model.settings, Decoder.of(model)
+        settings, decoder, cpu = model.settings, Decoder.of(model), torch.device("cpu")
         columns = settings.tags.predicted
-        places = [settings.tags.columns.index(column) for column in columns]
+        parses = np.zeros((2, max_steps + 1, len(self.heads)), dtype=np.int64)  # heads and labels by step, and of trees
+        right_tags = np.zeros((len(columns), len(self.sentences)), dtype=np.int64)
 
-        def right_words(numbers: Sequence[int]) -> list[np.ndarray]:
-            """Count for each sentence: LAS by step, then the tree's UAS and LAS, then the tags of each column."""
-            counted = np.zeros((len(numbers), max_steps + 2 + len(columns)), dtype=np.int64)
+        def score(numbers: Sequence[int]) -> list[None]:
             chosen = [self.sentences[number] for number in numbers]
             batch, tags = model.batch_of(chosen).to(device), input_tags(model, chosen, device)
             for step in refined(model, batch, [arcs[number] for number in numbers], tags, max_steps=max_steps):
                 is_last = step.t == max_steps
                 ending = {row for row, done in enumerate(step.converged.tolist()) if done or is_last}
-                trees = decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
-                graphs, trees = (some.to(torch.device("cpu")) for some in (step.graphs, trees))
-                has_tags = bool(columns) and (step.t == 1 or settings.tags.refined)
+                trees = decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending).to(cpu)
+                graphs, has_tags = step.graphs.to(cpu), bool(columns) and (step.t == 1 or settings.tags.refined)
                 names = predicted_tags(step, model, [chosen[row] for row in step.sentences]) if has_tags else []
                 for row, (place, length) in enumerate(zip(step.sentences, step.batch.lengths, strict=True)):
-                    number = numbers[place]
-                    counted[place, step.t - 1 : max_steps] = self.right(number, *graphs.words(row, length))[1]
+                    words = slice(start := self.starts[numbers[place]], start + length)
+                    parses[:, step.t - 1 : max_steps, words] = np.stack(graphs.words(row, length))[:, None]
                     if row in ending:
-                        counted[place, max_steps : max_steps + 2] = self.right(number, *trees.words(row, length))
-                    if has_tags:
-                        counted[place, max_steps + 2 :] = [
-                            sum(map(eq, names[row][column], getattr(chosen[place], name)))
-                            for column, name in zip(places, columns, strict=True)
-                        ]
-            return list(counted)
+                        parses[:, max_steps, words] = trees.words(row, length)
+                    for number, column in enumerate(columns if has_tags else ()):
+                        ours = names[row][settings.tags.columns.index(column)]
+                        right_tags[number, numbers[place]] = sum(map(eq, ours, getattr(chosen[place], column)))
+            return [None] * len(numbers)
 
         sizes = [model.n_pieces(sentence) for sentence in self.sentences]
-        total = np.zeros(max_steps + 2 + len(columns), dtype=np.int64)
         for numbers in batches(sizes, batch_pieces, settings.encoder.n_positions):
-            total += np.sum(retry_in_halves(numbers, right_words, partial(no_memory, self.sentences)), axis=0)
-        *by_step, uas, las = (total[: max_steps + 2] / self.total).tolist()
-        right = zip(columns, total[max_steps + 2 :].tolist(), strict=True)
-        tags = {name.upper(): number / self._n_tagged(name) for name, number in right}
+            retry_in_halves(numbers, score, partial(no_memory, self.sentences))
+        uas, las = (shares.tolist() for shares in self.shares(*parses))
+        right = zip(columns, right_tags.sum(-1).tolist(), strict=True)
+        tags = {column.upper(): number / self._n_tagged(column) for column, number in right}
         if model.finds_sentences:
             tags["Sentences"] = encoder_f1(model, self.sentences)
-        return Accuracy(tuple(by_step), uas, las, tags=tags)
+        return Accuracy(tuple(las[:-1]), uas[-1], las[-1], tags=tags)
 
     def _n_tagged(self, column: str) -> int:
         """Count the words with a tag in this column; at least 1."""
@@ -254,14 +247,12 @@ def _with_sentences(parser: Parser, dev: Sequence[Sentence], settings: Confidenc
     def best_scale(log_slope: float) -> float:
         return golden_section_minimum(lambda log_scale: penalised_loss(log_scale, np.exp(log_slope)), -far, far)
 
-    log_slope = golden_section_minimum(
-        lambda log: penalised_loss(best_scale(log), np.exp(log)),
-        np.log(MIN_TEMPERATURE),
-        np.log(MAX_TEMPERATURE),
-    )
-    return replace(
-        settings, sentence_scale=float(np.exp(best_scale(log_slope))), sentence_slope=float(np.exp(log_slope))
-    )
+    def best_loss(log_slope: float) -> float:
+        return penalised_loss(best_scale(log_slope), np.exp(log_slope))
+
+    log_slope = golden_section_minimum(best_loss, np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE))
+    scale, slope = np.exp(best_scale(log_slope)), np.exp(log_slope)
+    return replace(settings, sentence_scale=float(scale), sentence_slope=float(slope))
 
 
 def golden_section_minimum(value: Callable[[float], float], low: float, high: float) -> float:
@@ -290,20 +281,16 @@ def encoder_f1(model: ParserModel, sentences: Sequence[Sentence]) -> float:
 
     With several treebanks, return the mean of their F1.
     """
-    treebanks = by_treebank(sentences)
-    return sum(_encoder_f1(model, some, code) for code, some in treebanks.items()) / max(1, len(treebanks))
-
-
-def _encoder_f1(model: ParserModel, sentences: Sequence[Sentence], treebank: str) -> float:
-    windows = windows_of(raw_text(sentences))
-    ends: list[bool] = []
-    for first in range(0, len(windows), BATCH_WINDOWS):
-        some = windows[first : first + BATCH_WINDOWS]
-        for scores in model.sentence_end_scores([window.tokens for window in some], treebank):
-            ends += (scores > 0).tolist()
-    gold = [end for window in windows for end in window.ends]
-    ends[-1] = gold[-1] = True  # the text ends here
-    return sentence_f1(np.array(ends), np.array(gold))
+    found = []
+    for treebank, some in by_treebank(sentences).items():
+        windows, ends = windows_of(raw_text(some)), list[bool]()
+        for first in range(0, len(windows), BATCH_WINDOWS):
+            tokens = [window.tokens for window in windows[first : first + BATCH_WINDOWS]]
+            ends += [bool(score > 0) for scores in model.sentence_end_scores(tokens, treebank) for score in scores]
+        gold = [end for window in windows for end in window.ends]
+        ends[-1] = gold[-1] = True  # the text ends here
+        found.append(sentence_f1(np.array(ends), np.array(gold)))
+    return sum(found) / max(1, len(found))
 
 
 def fitted_ends(parser: Parser, dev: Sequence[Sentence]) -> SentenceEndSettings:
@@ -373,7 +360,6 @@ def sentence_f1(ends: np.ndarray, gold: np.ndarray) -> float:
     >>> sentence_f1(np.array([True, False, True, True]), np.array([True, False, False, True]))
     0.4
     """
-    ours, theirs = (
-        set(pairwise([-1, *np.flatnonzero(some).tolist()])) for some in (ends, gold)
-    )  # the token before each sentence, and its last token
+    # of each sentence, the token before it and its last token
+    ours, theirs = (set(pairwise([-1, *np.flatnonzero(some).tolist()])) for some in (ends, gold))
     return 2 * len(ours & theirs) / max(1, len(ours) + len(theirs))

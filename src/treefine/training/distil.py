@@ -160,14 +160,14 @@ def compute_targets(
     parsed = list(unlabelled)
 
     def parse(numbers: Sequence[int]) -> list[None]:
-        parses = _MeanParses.of(teachers, [sentences[number] for number in numbers], max_steps, device)
-        ids, probabilities = parses.targets([number < len(labelled) for number in numbers])
+        chosen, is_labelled = [sentences[number] for number in numbers], [number < len(labelled) for number in numbers]
+        ids, probabilities, trees = mean_parses(teachers, chosen, is_labelled, max_steps, device)
         for row, number in enumerate(numbers):
             first, length = targets.starts[number], len(sentences[number])
             targets.ids[first : first + length] = ids[row, 1 : length + 1]
             targets.probabilities[first : first + length] = probabilities[row, 1 : length + 1]
             if number >= len(labelled):
-                parsed[number - len(labelled)] = parses.sentence(row)
+                parsed[number - len(labelled)] = trees[row]
         return [None] * len(numbers)
 
     def steps() -> Iterator[float]:
@@ -184,70 +184,54 @@ def compute_targets(
 _Table: TypeAlias = Float[Tensor, "step batch word choice"]
 
 
-@dataclass(frozen=True)
-class _MeanParses:
-    """The parses of one batch by teachers that refine independently of each other, and the means of their scores.
+@torch.no_grad()
+def mean_parses(
+    teachers: Sequence[ParserModel],
+    sentences: Sequence[Sentence],
+    is_labelled: Sequence[bool],
+    max_steps: int,
+    device: torch.device,
+) -> tuple[np.ndarray, np.ndarray, list[Sentence]]:
+    """Let each teacher refine one batch from an empty graph, independently of the others.
 
+    Return the most likely heads, labels and tags by their mean probabilities, these probabilities, and the sentences;
+    unlabelled ones have their mean trees and tags. Labels are those of the tree of a labelled sentence, and of the
+    mean tree of others.
     After the last step of a sentence by a teacher, its probabilities are those of that step.
     """
-
-    sentences: Sequence[Sentence]
-    model: ParserModel  # one of the teachers
-    runs: list[list[BatchStep]]  # the steps of each teacher
-    arcs: _Table
-    tags: list[_Table]
-    heads: Int[Tensor, "batch word"]  # of the mean trees
-    labels: Int[Tensor, "batch word"]
-
-    @classmethod
-    @torch.no_grad()
-    def of(
-        cls, teachers: Sequence[ParserModel], sentences: Sequence[Sentence], max_steps: int, device: torch.device
-    ) -> _MeanParses:
-        """Let each teacher parse the sentences from an empty graph."""
-        runs = []
-        for teacher in teachers:
-            padded_to = fast.batch_shape(teacher, device, BATCH_PIECES).padded_to
-            batch = teacher.batch_of(sentences, padded_to=padded_to).to(device)
-            tags = input_tags(teacher, sentences, device)
-            runs.append(list(refined(teacher, batch, list(empty(sentences)), tags, max_steps=max_steps)))
-        arcs = _mean(runs, max_steps, lambda step: step.scores.arcs)
-        of_tags = [
-            _mean(runs, max_steps, lambda step, column=column: step.scores.tags[column])  # type: ignore[misc]
-            for column in range(len(runs[0][0].scores.tags))
-        ]
-        decoder = Decoder.of(teachers[0])
-        heads = torch.zeros(arcs.shape[1:3], dtype=torch.long, device=device)
-        for row, sentence in enumerate(sentences):
-            n_words = len(sentence) + 1
-            best = decoder.best_heads(arcs[-1, row, :n_words, :n_words].log())
-            heads[row, :n_words] = torch.from_numpy(best).to(device).clamp(min=0)
-        labels = _mean(runs, max_steps, lambda step: _labels(step, heads))[-1].log()
-        return cls(sentences, teachers[0], runs, arcs, of_tags, heads, decoder.obeying(labels, heads).argmax(-1))
-
-    @torch.no_grad()
-    def targets(self, is_labelled: Sequence[bool]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the most likely heads, labels and tags of each word at each step, and their probabilities.
-
-        Labels are those of the tree of a labelled sentence, and of the mean tree of others.
-        """
-        device = self.heads.device
-        gold = Graphs.of([sentence.arcs for sentence in self.sentences], self.model.vocabulary).to(device)
-        heads = torch.where(torch.tensor(is_labelled, device=device)[:, None], gold.heads, self.heads)
-        labels = _mean(self.runs, len(self.arcs), lambda step: _labels(step, heads))
-        kinds = [most_likely(table) for table in (self.arcs, labels, *self.tags)]  # in the order of HEADS, LABELS, …
-        ids, probabilities = (torch.stack(some, dim=3).movedim(0, 2).cpu() for some in zip(*kinds, strict=True))
-        return ids.numpy().astype(np.int16), probabilities.numpy().astype(np.float16)  # [batch, word, step, kind, kept]
-
-    def sentence(self, row: int) -> Sentence:
-        """Return a sentence with its mean tree and tags: those of the last step if later steps correct tags."""
-        model, sentence = self.model, self.sentences[row]
-        settings, places = model.settings.tags, slice(1, len(sentence) + 1)
-        heads, labels = self.heads[row, places].tolist(), self.labels[row, places].tolist()
-        arcs = Arcs(tuple(heads), tuple(model.vocabulary.labels[label] for label in labels))
-        columns = settings.columns if self.tags else ()
-        best = [best_tag(table[-1 if settings.refined else 0, row, places]).tolist() for table in self.tags]
-        return with_parse(sentence, arcs, columns, tag_names(model.vocabulary, columns, best, sentence))
+    runs, model = [], teachers[0]
+    for teacher in teachers:
+        padded_to = fast.batch_shape(teacher, device, BATCH_PIECES).padded_to
+        batch = teacher.batch_of(sentences, padded_to=padded_to).to(device)
+        tags = input_tags(teacher, sentences, device)
+        runs.append(list(refined(teacher, batch, list(empty(sentences)), tags, max_steps=max_steps)))
+    arcs = _mean(runs, max_steps, lambda step: step.scores.arcs)
+    of_tags = [
+        _mean(runs, max_steps, lambda step, column=column: step.scores.tags[column])  # type: ignore[misc]
+        for column in range(len(runs[0][0].scores.tags))
+    ]
+    decoder, tree_heads = Decoder.of(model), torch.zeros(arcs.shape[1:3], dtype=torch.long, device=device)
+    for row, sentence in enumerate(sentences):
+        n_words = len(sentence) + 1
+        best = decoder.best_heads(arcs[-1, row, :n_words, :n_words].log())
+        tree_heads[row, :n_words] = torch.from_numpy(best).to(device).clamp(min=0)
+    label_scores = _mean(runs, max_steps, lambda step: _labels(step, tree_heads))[-1].log()
+    tree_labels = decoder.obeying(label_scores, tree_heads).argmax(-1)
+    gold = Graphs.of([sentence.arcs for sentence in sentences], model.vocabulary).to(device)
+    heads = torch.where(torch.tensor(is_labelled, device=device)[:, None], gold.heads, tree_heads)
+    labels = _mean(runs, max_steps, lambda step: _labels(step, heads))
+    kinds = [most_likely(table) for table in (arcs, labels, *of_tags)]  # in the order of HEADS, LABELS, …
+    ids, probabilities = (torch.stack(some, dim=3).movedim(0, 2).cpu() for some in zip(*kinds, strict=True))
+    settings, trees = model.settings.tags, list(sentences)
+    columns = settings.columns if of_tags else ()
+    for row in (row for row, is_known in enumerate(is_labelled) if not is_known):
+        sentence, places = sentences[row], slice(1, len(sentences[row]) + 1)
+        names = tuple(model.vocabulary.labels[label] for label in tree_labels[row, places].tolist())
+        # later steps may correct tags
+        best_tags = [best_tag(table[-1 if settings.refined else 0, row, places]).tolist() for table in of_tags]
+        tagged = tag_names(model.vocabulary, columns, best_tags, sentence)
+        trees[row] = with_parse(sentence, Arcs(tuple(tree_heads[row, places].tolist()), names), columns, tagged)
+    return ids.numpy().astype(np.int16), probabilities.numpy().astype(np.float16), trees  # [batch, word, step, kind, …]
 
 
 def _labels(step: BatchStep, heads: Int[Tensor, "batch word"]) -> Float[Tensor, "batch word label"]:

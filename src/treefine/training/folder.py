@@ -134,10 +134,7 @@ def _change(key: str, before: object, now: object) -> str:
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield each value with its key, which includes the names of the sections."""
     for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
+        yield from _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(prefix + key, value)]
 
 
 @contextmanager

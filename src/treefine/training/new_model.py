@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -150,20 +150,16 @@ def copy_rows(new: Tensor, old: Tensor, new_names: list[str] | None, old_names: 
                 new[row] = old[place[name]]
 
 
-def _decided_kinds(model: ParserModel) -> Iterator[str]:
-    """Yield names for the kinds of decided arcs, in the order of `decided_kinds`."""
-    if model.settings.relations.decided:
-        yield from (f"{what} {label}" for what in ("decided", "decided label") for label in model.vocabulary.labels)
-        yield "decided head"
-
-
 def row_names(weight: str, model: ParserModel) -> list[str] | None:
     """Return the labels or tags of the rows of a weight, or None if its rows have other meanings."""
     labels = list(model.vocabulary.labels)
     if weight == "scorer.label_weight":
         return labels
     if weight.endswith((".relations.keys", ".relations.values")) and model.settings.relations.graph == "labelled":
-        kinds = [*labels, *_decided_kinds(model), ""]  # "" is the relation of a word's first piece and its others
+        kinds = list(labels)
+        if model.settings.relations.decided:  # in the order of `decided_kinds`
+            kinds += [f"{what} {label}" for what in ("decided", "decided label") for label in labels] + ["decided head"]
+        kinds.append("")  # the relation of a word's first piece and its others
         return ["NONE", *(f"down {kind}" for kind in kinds), *(f"up {kind}" for kind in kinds)]
     found = _TAG_COLUMN.match(weight)
     column = None if found is None else _inputs(model)[int(found[2])]
