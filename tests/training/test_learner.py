@@ -297,6 +297,14 @@ def test_only_pieces_of_words_are_masked(sentences, share, seed):
     assert (found.lengths, after.row_lengths) == (batch.lengths, before.row_lengths)
 
 
+def test_a_masked_piece_is_the_mask_token_or_else_the_unknown_token():
+    without_mask = tiny_model()
+    without_mask.subwords.mask_id = None
+
+    assert learner_of(tiny_model(), SHORT).mask_piece == MASK
+    assert learner_of(without_mask, SHORT).mask_piece == without_mask.subwords.unk_id != MASK
+
+
 def test_pieces_are_masked_in_training_but_not_in_scoring():
     train, dev = SENTENCES[:20], SENTENCES[20:30]
 

@@ -277,6 +277,14 @@ def test_a_file_that_is_not_toml_is_reported(written, content):
     assert fault.startswith("run.toml: This is not valid TOML: ")
 
 
+def test_shares_may_sum_to_one_in_spite_of_rounding():
+    shares = (0.1, 0.7, 0.2, 0.0)
+    mix = {f"source{number}": MixedSettings("empty", share) for number, share in enumerate(shares[:3])}
+
+    assert sum(shares, 1e-12) > 1
+    assert InitialSettings(mix=mix, noised_share=1e-12).mix == mix
+
+
 sections = {each.name: get_type_hints(Recipe)[each.name] for each in fields(Recipe)}
 keys = sorted({each.name for kind in sections.values() if is_dataclass(kind) for each in fields(kind)})
 contents = st.dictionaries(

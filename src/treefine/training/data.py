@@ -292,6 +292,11 @@ def by_treebank(sentences: Iterable[Sentence]) -> dict[str, list[Sentence]]:
     return treebanks
 
 
+def words_by_treebank(sentences: Iterable[Sentence]) -> dict[str, int]:
+    """Return the number of words of each treebank, in the order of the sentences."""
+    return {code: sum(map(len, some)) for code, some in by_treebank(sentences).items()}
+
+
 def balanced_shares(n_words: Sequence[int], balance: float) -> list[float]:
     """Return how often a sentence of each treebank is drawn per epoch, on average; the sum of words stays the same.
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,7 +14,7 @@ from treefine.model.create import PieceChoice, create_parser_model, root_label_o
 from treefine.model.folder import fetch, is_model_folder, load_model
 from treefine.model.parser_model import ParserModel
 from treefine.model.vocabulary import Vocabulary, language_of
-from treefine.training.data import Data, balanced_shares
+from treefine.training.data import Data, balanced_shares, words_by_treebank
 from treefine.training.recipe import Recipe, expand
 from treefine.treebank.sentence import Sentence
 
@@ -37,22 +35,22 @@ def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase |
 
     Its weights come from `base`, or from the encoder or model that the recipe names.
     """
-    encoder, tags, scorer, seed = recipe.encoder, _tags(recipe), recipe.scorer, recipe.training.seed
     decode = replace(recipe.decode, root_label=root_label_of(sentences))
-    if is_model_folder(found := fetch(base.folder if base is not None else expand(encoder.start))):
-        model = _continued(load_model(found), found, replace(recipe, decode=decode), sentences)
+    folder = fetch(base.folder if base is not None else expand(recipe.encoder.start))
+    if is_model_folder(folder):
+        model = _continued(load_model(folder), replace(recipe, decode=decode), sentences)
     else:
         model = create_parser_model(
-            found,
+            folder,
             sentences,
             relations=recipe.relations,
-            tags=tags,
-            scorer=scorer,
+            tags=_tags(recipe),
+            scorer=recipe.scorer,
             decode=decode,
             sentence_layers=recipe.segmenter.encoder_layers,
             pieces=_pieces(recipe, sentences),
             fewest=recipe.tags.fewest,
-            seed=seed,
+            seed=recipe.training.seed,
         )
     steps, languages = recipe.refine.max_steps, recipe.card.language
     main = main_treebanks(sentences, recipe.treebank.main)
@@ -62,19 +60,14 @@ def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase |
 
 def main_treebanks(sentences: Sequence[Sentence], chosen: Sequence[str]) -> tuple[str, ...]:
     """Return the treebank that each language stands for: a chosen one, or else its largest. Empty without codes."""
-    n_words: Counter[str] = Counter()
-    for each in sentences:
-        n_words[each.treebank] += len(each)
-    by_size = sorted(filter(None, n_words), key=lambda code: n_words[code])  # the last one of a language counts
+    n_words = words_by_treebank(sentences)
+    by_size = sorted(filter(None, n_words), key=n_words.__getitem__)  # the last one of a language counts
     return tuple(sorted({language_of(code): code for code in (*by_size, *chosen)}.values()))
 
 
 def _pieces(recipe: Recipe, sentences: Sequence[Sentence]) -> PieceChoice:
     """Return the choice of pieces; those of a treebank that is drawn more often count more."""
-    encoder = recipe.encoder
-    n_words: Counter[str] = Counter()
-    for each in sentences:
-        n_words[each.treebank] += len(each)
+    encoder, n_words = recipe.encoder, words_by_treebank(sentences)
     shares = dict(zip(n_words, balanced_shares(list(n_words.values()), recipe.treebank.balance), strict=True))
     n_frequent = encoder.n_frequent if encoder.pieces == "cut" else None
     return PieceChoice(n_frequent, encoder.most_pieces, encoder.table_bits, shares)
@@ -87,7 +80,7 @@ def _tags(recipe: Recipe) -> TagSettings:
     return TagSettings(tags.source, tags.columns, tags.case, tags.refined, double, tags.given, tags.unread)
 
 
-def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequence[Sentence]) -> ParserModel:
+def _continued(old: ParserModel, recipe: Recipe, sentences: Sequence[Sentence]) -> ParserModel:
     """Create a model with all weights of an old model that fit.
 
     Rows of labels and tags are matched by name. Weights that the old model lacks are random.

@@ -32,7 +32,7 @@ from treefine.segmenter.network import (
 )
 from treefine.segmenter.segmenter import Segmenter, TokenizationRules
 from treefine.segmenter.sentence_ends import ends_finally
-from treefine.training.data import balanced_shares, by_treebank
+from treefine.training.data import balanced_shares, by_treebank, words_by_treebank
 from treefine.training.optimiser import rate_factor, update_ema
 from treefine.training.recipe import SegmenterTraining
 from treefine.treebank.graph import Graph
@@ -105,14 +105,13 @@ class TreebankTexts:
     """The documents of one or more treebanks. Small treebanks are drawn more often if `balance` is below 1."""
 
     def __init__(self, train: Sequence[Sentence], balance: float = 1.0) -> None:
-        treebanks = by_treebank(train)
-        self.documents = {code: Documents.of(some) for code, some in treebanks.items()}
-        shares = balanced_shares([sum(map(len, some)) for some in treebanks.values()], balance)
-        self.shares = dict(zip(treebanks, shares, strict=True))
+        self.shares = balanced_shares(list(words_by_treebank(train).values()), balance)
+        self.documents = {code: Documents.of(some) for code, some in by_treebank(train).items()}
 
     def draw(self, settings: SegmenterTraining, rng: np.random.Generator) -> list[tuple[str, RawText]]:
         """Return one text per treebank, with the code of the treebank."""
-        return [(code, some.draw(settings, rng, share=self.shares[code])) for code, some in self.documents.items()]
+        pairs = zip(self.documents.items(), self.shares, strict=True)
+        return [(code, some.draw(settings, rng, share=share)) for (code, some), share in pairs]
 
 
 def without_some(codes: Sequence[str], unnamed: float, rng: np.random.Generator) -> list[str]:
