@@ -156,3 +156,28 @@ def test_averaged_weights_are_restored_even_after_an_error():
     assert not any(torch.equal(within[name], before[name]) for name in before)
     with optimiser.averaged():
         assert are_equal(weights_of(model), within)
+
+
+def test_updates_after_loading_a_state_are_bit_for_bit_the_same():
+    settings = OptimiserSettings(learning_rate=0.1, encoder_learning_rate=0.01, ema=0.9)
+    unused = "encoder.layers.0.attention.relations.keys"  # has no gradient when the state is saved
+    model, other = tiny_model(seed=1), tiny_model(seed=2)
+    optimiser, resumed = Optimiser(model, settings), Optimiser(other, settings)
+    for number in (1, 2):
+        set_gradients(model, number, without=[unused])
+        optimiser.update(0.1)
+    set_gradients(other, 7)
+    resumed.update(0.1)  # loading must discard this update
+
+    state = {name: each.clone() for name, each in optimiser.state().items()}
+    copy = {name: each.clone() for name, each in state.items()}
+    other.load_state_dict(model.state_dict())
+    resumed.load_state(state)
+    for each, mover in ((model, optimiser), (other, resumed)):
+        for number in (3, 4):
+            set_gradients(each, number)
+            mover.update(0.2)
+
+    assert are_equal(weights_of(model), weights_of(other))
+    assert are_equal(optimiser.state(), resumed.state())
+    assert are_equal(state, copy)  # the state of the caller is unchanged

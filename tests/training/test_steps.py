@@ -60,6 +60,12 @@ def test_half_of_the_sentences_are_decided_up_to_some_place():
             assert decided == [ARC] * n_read + [NOTHING] * (length - n_read)
 
 
+def test_a_root_is_decided_with_its_label_or_by_its_head():
+    first = torch.cat([drawn(seed, decided_share=1.0).first[GOLD.heads == 0] for seed in range(5)])
+
+    assert LABEL not in first.tolist()
+
+
 def test_decided_arcs_are_read_and_nothing_else_may_be_chosen():
     decided = torch.zeros_like(GOLD.heads)
     decided[:, 1], decided[:, 2], decided[:, 3] = ARC, HEAD, LABEL
