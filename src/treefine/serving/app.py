@@ -125,7 +125,7 @@ def _api_routes(models: Models, metrics: ServerMetrics) -> APIRouter:
         return [
             {
                 "name": server.name,
-                "is_default": server is models.default,
+                "is_default": server is models.find(),
                 "languages": _languages(server),
                 "labels": list(server.parser.model.vocabulary.labels),
                 "max_steps": server.parser.max_steps,

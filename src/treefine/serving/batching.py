@@ -242,20 +242,16 @@ class ModelServer:
         for _ in range(self._n_workers):
             self.parsers.append(self._new_parser())
             self._close.callback(self.parsers[-1].close)
-        (first,) = ParseRequest(sentences=(Sentence.of_words(["."] * 60),)).segment(self.parser)
+        first = list(ParseRequest(sentences=(Sentence.of_words(["."] * 60),)).segment(self.parser))
         try:
             with ThreadPoolExecutor(self._n_workers) as pool:
-                list(
-                    pool.map(lambda each: each.parse("parses", ParserOptions(), [first], [Constraints()]), self.parsers)
-                )
+                list(pool.map(lambda each: each.parse("parses", ParserOptions(), first, [Constraints()]), self.parsers))
         except Exception:
             self.stop()
             raise
-        self._workers = [
-            Thread(target=self._run, args=[each], name=f"treefine {self.name}", daemon=True) for each in self.parsers
-        ]
-        for worker in self._workers:
-            worker.start()
+        for parser in self.parsers:
+            self._workers.append(Thread(target=self._run, args=[parser], name=f"treefine {self.name}", daemon=True))
+            self._workers[-1].start()
 
     def stop(self) -> None:
         """Answer the open requests, then stop the workers. Give up after the time limit of a request."""
@@ -484,11 +480,6 @@ class Models(dict[str, ModelServer]):
             (name, ModelServer(name, parser, limits, metrics, workers=workers)) for name, parser in parsers.items()
         )
 
-    @property
-    def default(self) -> ModelServer:
-        """The model for requests without a model."""
-        return next(iter(self.values()))
-
     def find(self, name: str = "", *, language: str | None = None) -> ModelServer:
         """Return the model of this name, else the first one that knows the language, else the default one.
 
@@ -500,7 +491,7 @@ class Models(dict[str, ModelServer]):
                 raise ServingError(message, hint=f"Choose {' or '.join(self)}.", status=404, models=[*self])
             return self[name]
         if language is None:
-            return self.default
+            return next(iter(self.values()))
         for each in self.values():
             with suppress(TreefineError):
                 each.languages(language)

@@ -93,7 +93,7 @@ def udpipe_routes(models: Models) -> APIRouter:
 
         The parameters can also be in the body of a POST request, as a form.
         """
-        wanted = UDPipeRequest(await _parameters(request, models.default.limits.max_bytes))
+        wanted = UDPipeRequest(await _parameters(request, models.find().limits.max_bytes))
         name, treebank = model_meant(wanted.model, choices)
         server = models.find(name)
         wanted.model = udpipe_name(treebank) if treebank else server.name
@@ -112,7 +112,7 @@ def udpipe_routes(models: Models) -> APIRouter:
             for treebank in choices[name].treebanks:
                 if model_meant(udpipe_name(treebank), choices) == (name, treebank):  # not of another model in the list
                     stages[udpipe_name(treebank)] = stages[name]
-        return {"models": stages, "default_model": models.default.name}
+        return {"models": stages, "default_model": models.find().name}
 
     described: dict[str, Any] = {"responses": ERRORS, "openapi_extra": {"parameters": _QUERY}}
     for path, answer, description in (("/process", process, described), ("/models", list_models, {})):

@@ -315,8 +315,8 @@ def test_a_white_space_head_is_replaced_by_its_ancestor(pipe):
     assert (sentence.heads, sentence.labels) == ((2, 0, 2), ("det", "root", "obj"))
 
 
-def test_given_tags_are_read_from_the_doc_and_stay_as_do_those_that_the_model_lacks(text_model, refine_model, nlp):
-    given_tags, untagged = pipeline(text_model, tags="given"), pipeline(refine_model)
+def test_given_tags_are_read_from_the_doc_and_stay_and_without_tags_those_of_the_doc_stay(text_model, nlp):
+    given_tags, untagged = pipeline(text_model, tags="given"), pipeline(text_model, tags="none")
     words, starts = ["She", "saw", "it"], [True, False, False]
     upos, xpos, feats = ["PRON", "VERB", "PRON"], ["PRP", "VBD", "PRP"], ["Case=Nom", "Tense=Past", ""]
     lemmas = ["she", "see", "it"]
