@@ -1,12 +1,12 @@
 import json
 from dataclasses import asdict, fields
-from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from treefine.config import (
+    ConfidenceSettings,
     DecodeSettings,
     ModelSettings,
     RelationSettings,
@@ -23,51 +23,20 @@ ENCODER = {"encoder": SHAPES}
 FAMILIES = 'choose "bert" or "roberta" or "electra" or "mpnet"'
 
 
-# Round trips
-
-
-def values_of(kind):
-    """Draw a value of the type of a field."""
-    if get_origin(kind) is Literal:
-        return st.sampled_from(get_args(kind))
-    if get_origin(kind) is tuple:
-        return st.lists(values_of(get_args(kind)[0]), min_size=1, max_size=2).map(tuple)
-    rates = st.floats(0, 1, exclude_max=True)
-    return {int: st.integers(4, 10**6), float: rates, str: st.text(), bool: st.booleans()}[kind]
-
-
-@st.composite
-def settings_of(draw, kind):
-    values = {name: draw(values_of(each)) for name, each in get_type_hints(kind).items()}
-    if kind is TransformerSettings:
-        values["n_attention_heads"] %= 9
-        values["n_attention_heads"] += 1
-        values["width"] *= values["n_attention_heads"]
-        values["embedding_width"] = 32 * (values["embedding_width"] % 1000 + 1)  # whole blocks of four bits
-    if "n_layers" in values:
-        values["n_layers"] = values["n_layers"] % 1000 + 1
-    if "n_buckets" in values:
-        values["n_buckets"] = values["n_buckets"] % 508 + 4
-    if "columns" in values:
-        values["columns"] = tuple(dict.fromkeys(values["columns"]))
-        is_predicted = values["source"] == "predicted"
-        values["given"] = tuple(each for each in values["columns"] if is_predicted and each in values["given"])
-        values["unread"] = tuple(set(values["unread"]) & set(values["columns"]) - set(values["given"])) * is_predicted
-    return kind(**values)
-
-
-@st.composite
-def model_settings(draw):
-    encoder = draw(settings_of(TransformerSettings))
-    relations = draw(settings_of(RelationSettings))
-    rest = [draw(settings_of(kind)) for kind in (TagSettings, ScorerSettings, DecodeSettings)]
-    return ModelSettings(encoder, relations, *rest)
-
-
 PARTS = [TransformerSettings, RelationSettings, TagSettings, ScorerSettings, DecodeSettings]
+OTHER = ModelSettings(
+    SHAPE,
+    RelationSettings("none", key_norm=False),
+    TagSettings("predicted", ("upos", "feats"), given=("feats",), unread=("upos",)),
+    ScorerSettings(arc_width=7, slope=0.0),
+    DecodeSettings("ROOT", first_graph="tree"),
+    sentence_layers=1,
+    languages=("en",),
+    calibration={"en_ewt": ConfidenceSettings(arc_temperature=2.0), "": ConfidenceSettings()},
+)
 
 
-@given(settings=model_settings())
+@pytest.mark.parametrize("settings", [ModelSettings(SHAPE), OTHER])
 def test_the_settings_of_a_model_as_json_are_read_back(settings):
     read = read_settings(ModelSettings, json.loads(json.dumps(asdict(settings))))
 

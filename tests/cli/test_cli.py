@@ -137,6 +137,23 @@ def test_the_extension_or_to_selects_the_format_of_convert(files, name, start):
     assert all(form in printed for form in forms if form.isalnum())
 
 
+def test_draw_shows_words_without_a_head_and_the_sentences_that_are_chosen(files, data):
+    Path("blank.conllu").write_text("1\tDogs\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\tbark\t_\t_\t_\t_\t_\t_\t_\t_\n\n")
+    invoke("convert", data / "en_ewt-sample.conllu", "many.conllu")
+    names = [sentence.sent_id for sentence in read_treebank("many.conllu")]
+
+    out = invoke("draw", "many.conllu", "--sentence", names[4], "--sentence", "2").stdout
+
+    assert [line for line in out.splitlines() if line in names] == [names[1], names[4]]
+    assert invoke("draw", "blank.conllu").stdout == "1\nDogs bark\n1   ╭─> Dogs  2 nsubj\n2   ╰── bark  _ _\n"
+    assert failed(invoke, "draw", "blank.conllu", "--sentence", "3", "-o", "x.svg") == (
+        "blank.conllu: There is no sentence 3. Give the number or the sent_id of a sentence."
+    )
+    assert not Path("x.svg").exists()
+    invoke("draw", "blank.conllu", "-o", "x.svg")
+    assert Path("x.svg").read_text() == invoke("draw", "blank.conllu", "--format", "svg").stdout
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["parse", "-h"], ["models"]])
 def test_every_command_ends_with_code_0_if_its_reader_has_stopped(monkeypatch, arguments):
     def stopped(*_, **__):

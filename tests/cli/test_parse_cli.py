@@ -1,5 +1,6 @@
-"""The parse and refine commands."""
+"""The parse and refine commands with treebanks."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -8,11 +9,11 @@ import pytest
 from tests.support.commands import failed, invoke, read
 from tests.support.data import DATA
 from tests.support.tiny import sample, tiny_model
-from treefine import read_treebank
+from treefine import Constraints, read_treebank
 from treefine.config import RelationSettings, TagSettings
 from treefine.parsing.initial import given
 from treefine.parsing.parser import Parser
-from treefine.treebank.conllu import write_treebank
+from treefine.treebank.conllu import validate, write_treebank
 
 INITIAL = ["empty", "syntr", "in.conllu", "tagger"]
 
@@ -97,3 +98,53 @@ def test_missing_tags_are_reported_once(models):
     for tags in ([], ["--tags", "given"]):  # a model that predicts tags does not need them
         assert invoke("parse", "--model", "tagger", *tags, "--from", "words", "-", input="A dog\n").stderr == ""
     assert invoke("parse", "--model", "rngtr", "in.conllu").stderr == ""
+
+
+# --keep (decisions of a user) and --k (several trees per sentence)
+
+
+def marked(decided):
+    """Write four sentences with these decisions, and return them."""
+    sentences = [each for each in sample() if 5 < len(each) < 20][:4]
+    write_treebank([each.mark(sentence) for sentence, each in zip(sentences, decided, strict=True)], "marked.conllu")
+    return sentences
+
+
+def test_marked_arcs_and_their_marks_are_kept(models):
+    marked([Constraints(heads={1: 2}, labels={1: "obj"}, not_heads={3: [4]})] * 4)
+
+    invoke("parse", "marked.conllu", "--model", "rngtr", "-o", "out.conllu")
+
+    for sentence in read_treebank("out.conllu"):
+        assert sentence.graph.is_tree
+        assert (sentence.heads[0], sentence.labels[0]) == (2, "obj")
+        assert sentence.heads[2] != 4
+        assert "Keep=Arc" in sentence.column(9)[0]
+        assert "NotHead=4" in sentence.column(9)[2]
+
+
+def test_an_unknown_label_in_a_mark_is_kept_with_one_warning(models):
+    marked([Constraints(labels={1: "obj:lvc"}), Constraints(labels={2: "nsbj"}, not_labels={3: ["zzz"]})] * 2)
+
+    result = invoke("parse", "marked.conllu", "--model", "rngtr", "-o", "out.conllu")
+
+    first, second, *_ = read_treebank("out.conllu")
+    assert (first.labels[0], second.labels[1]) == ("obj:lvc", "nsbj")
+    (warning,) = re.findall(r"warning: .*", result.stderr)
+    assert warning.startswith("warning: marked.conllu:")
+    assert warning.endswith("word 2) The model has no label 'nsbj'. It is kept; did you mean nsubj?")
+    assert "warning" not in invoke("parse", "marked.conllu", "--model", "rngtr", "--keep", "nothing").stderr
+
+
+def test_k_trees_are_k_sentences_of_a_valid_treebank(models):
+    invoke("parse", "in.conllu", "--model", "rngtr", "--k", "3", "-o", "out.conllu")
+
+    found = list(read_treebank("out.conllu"))
+    assert [each.comment("tree") for each in found[:3]] == ["1 of 3", "2 of 3", "3 of 3"]
+    assert found[1].sent_id == f"{found[0].sent_id}-tree2"
+    probabilities = [float(each.comment("probability")) for each in found[:3]]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert all("Agree=" in note for each in found for note in each.column(9))
+    assert list(validate("out.conllu")) == []
+    best = [each.graph for each in found if each.comment("tree").startswith("1 of")]
+    assert best == [each.graph for each in read(invoke("parse", "in.conllu", "--model", "rngtr").stdout)]

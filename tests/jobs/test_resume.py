@@ -25,8 +25,6 @@ def run(text_model, tmp_path, monkeypatch):
 
 KINDS = {
     "conllu": ("in.txt", "--from", "words", "-o", "out.conllu"),
-    "confidence": ("in.txt", "--from", "words", "-o", "out.conllu", "--confidence"),
-    "json": ("in.txt", "--from", "words", "-o", "out.json"),
     "text": ("short.txt", "-o", "out.json"),
     "several files": ("short.txt", "in.txt", "-o", "out.conllu"),
     "compressed": ("in.txt", "--from", "words", "-o", "out.json.xz"),
