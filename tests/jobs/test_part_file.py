@@ -45,6 +45,15 @@ def test_a_treebank_cut_at_any_byte_is_resumed_to_the_same_bytes(tmp_path_factor
     assert names_in(target.parent) == ["out.conllu"]
 
 
+def test_blank_lines_at_the_start_are_written_once(tmp_path):
+    sentences = list(read_treebank(io.BytesIO(b"\n\n" + WHOLE)))
+    (tmp_path / "out.part").write_bytes(b"\n\n" + SENTENCES[0].to_conllu().encode())
+
+    write(tmp_path / "out", sentences, is_resumed=True)
+
+    assert (tmp_path / "out").read_bytes() == b"\n\n" + WHOLE
+
+
 def test_blank_lines_before_a_second_file_are_also_dropped_after_a_resume(tmp_path):
     second = list(read_treebank(io.BytesIO(b"\xef\xbb\xbf\n" + WHOLE)))
     whole = "".join(texts_in_file([*SENTENCES, *second])).encode()
