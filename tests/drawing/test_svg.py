@@ -32,7 +32,6 @@ class Line(NamedTuple):
     start: float
     end: float
     height: float
-    ground: float
     kind: str
 
     @property
@@ -73,11 +72,11 @@ def lines_and_boxes(picture: ElementTree.Element) -> tuple[list[Line], list[Box]
             boxes.append(Box(x, y, x + width, y + height, all_text(group.find(SVG + "text"))))
             continue
         line, head = (path.get("d") for path in group.findall(SVG + "path"))
-        end, ground = map(float, NUMBER.findall(head)[:2])
+        end = float(NUMBER.findall(head)[0])
         start, first, second = map(float, NUMBER.findall(line)[:3])
         # An arrow from ROOT goes straight down; any other line goes up, with a corner.
         height = first if "q" not in line else second + float(NUMBER.findall(line)[4])
-        lines.append(Line(start, end, height, ground, kind))
+        lines.append(Line(start, end, height, kind))
     return lines, boxes
 
 

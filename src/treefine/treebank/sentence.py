@@ -258,9 +258,9 @@ class Sentence:
         columns = self.format
         heads, labels = tuple([BLANK if head is None else str(head) for head in arcs.heads]), arcs.labels
         changed = {columns.head: heads, columns.deprel: labels}
-        if columns.deps is not None:
-            before = (self.column(columns.deps), self.column(columns.head), self.labels)
-            changed[columns.deps] = tuple(map(follow_tree, *before, heads, labels))
+        deps = self.column(columns.deps)
+        if columns.deps is not None and {*deps} != {BLANK}:
+            changed[columns.deps] = tuple(map(follow_tree, deps, self.column(columns.head), self.labels, heads, labels))
         return self._with_columns(changed)
 
     def with_tags(
