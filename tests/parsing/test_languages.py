@@ -160,15 +160,6 @@ def test_text_in_another_language_gives_one_warning():
     assert seen[0].filename == __file__
 
 
-@pytest.mark.parametrize("languages", [(), ["German"], ["en", "de"], ["Klingon"]])
-def test_text_in_a_language_of_the_model_or_an_unknown_model_gives_no_warning(languages):
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        of_languages(*languages)(GERMAN)
-
-    assert not seen
-
-
 # The model `multi`
 
 

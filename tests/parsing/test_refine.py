@@ -24,6 +24,8 @@ from treefine.parsing.refine import expected_stability, refine
 from treefine.parsing.results import timed_steps
 from treefine.training.recipe import OptimiserSettings, TrainingSettings
 
+TAGGER = TagSettings("predicted", ("upos", "xpos"))
+
 
 def run(model, sentences, arcs, *, max_steps, tags=None, predict_tags=False):
     """Return the steps of each sentence in one batch as (t, graph, converged)."""
@@ -85,39 +87,32 @@ def test_a_batch_takes_the_steps_that_each_sentence_takes_alone(start, graph):
 
 
 def test_tags_predicted_in_the_first_step_are_read_in_the_later_ones():
-    model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
-    sentences = sample(4)
-    read, lengths = [], []
+    model, sentences, read = tiny_model(tags=TAGGER), sample(4), []
     original = model.forward
 
     def forward(batch, graphs=None, tags=None, **rest):
         scores = original(batch, graphs, tags, **rest)
-        read.append((tags, [each.argmax(-1) + 1 for each in scores.tags]))
-        lengths.append(batch.lengths)
+        read.append((batch.lengths, tags, torch.stack([each.argmax(-1) + 1 for each in scores.tags], dim=-1)))
         return scores
 
     model.forward = forward
     run(model, sentences, blank(sentences), max_steps=3, predict_tags=True)
 
-    (first, predicted), (second, _), (third, repeated) = read
+    (_, first, predicted), (lengths, second, _), (remaining, third, repeated) = read
     assert first is None
-    for row, length in enumerate(lengths[2]):  # these still change; their tags are not predicted again
-        before = lengths[1].index(length)
-        assert torch.equal(third[row, : length + 1], second[before, : length + 1])
-        assert (
-            repeated[0][row, 1 : length + 1] != predicted[0][before, 1 : length + 1]
-        ).any()  # though they would differ
     for row, sentence in enumerate(sentences):
         words = slice(1, len(sentence) + 1)
-        for column in (0, 1):
-            assert second[row, words, column].tolist() == predicted[column][row, words].tolist()
-        assert (second[row, 0] == 0).all()
-        assert (second[row, len(sentence) + 1 :] == 0).all()
+        assert torch.equal(second[row, words], predicted[row, words])
+        assert not second[row, 0].any()
+        assert not second[row, len(sentence) + 1 :].any()
+    for row, length in enumerate(remaining):  # these still change; their tags are not predicted again
+        words, before = slice(length + 1), lengths.index(length)
+        assert torch.equal(third[row, words], second[before, words])
+        assert (repeated[row, words] != predicted[before, words]).any()  # though they would differ
 
 
 # Learning with the loop
 
-TAGGER = TagSettings("predicted", ("upos", "xpos"))
 KINDS = {
     "rngtr": lambda: tiny_model(scale=1.0),
     "syntr": lambda: tiny_model(relations=RelationSettings(graph="none"), scale=1.0),

@@ -27,6 +27,9 @@ from treefine.treebank.graph import ROOT, non_projective_words
 ArcScores = NDArray[Any]  # [dep, head], both 0..n with ROOT at 0; row 0 and the diagonal are not read
 Weights = NDArray[np.float64]  # [dep, head]; -inf for an impossible arc
 Heads = NDArray[np.int64]  # [word]; heads[0] is 0
+WordMask = Bool[Tensor, "batch word"]
+WordHeads = Int[Tensor, "batch word"]
+LabelScores = Float[Tensor, "batch word label"]  # for one head of each word
 HUGE = 1e280  # sums of larger scores could overflow
 
 
@@ -45,7 +48,7 @@ class Decoder:
         root_label = model.vocabulary.label_id(settings.root_label) if settings.root_rule == "exact" else None
         return cls(root_label, settings.tree_over, is_projective)
 
-    def graphs(self, scores: Scores, is_word: Bool[Tensor, "batch word"], *, as_trees: Collection[int] = ()) -> Graphs:
+    def graphs(self, scores: Scores, is_word: WordMask, *, as_trees: Collection[int] = ()) -> Graphs:
         """Return the best head of each word with its best label; the graphs may have cycles and several roots.
 
         The sentences in `as_trees` get their highest-scoring trees instead.
@@ -53,15 +56,15 @@ class Decoder:
         graphs = labelled(scores.best_heads, self.best_labels(scores), is_word)
         return self.trees(scores, graphs, is_word, rows=as_trees) if as_trees else graphs
 
-    def best_labels(self, scores: Scores) -> Float[Tensor, "batch word label"]:
+    def best_labels(self, scores: Scores) -> LabelScores:
         """Return the label scores for the best heads, with -inf for labels that the root label rule forbids."""
         return self.obeying(scores.best_labels, scores.best_heads)
 
-    def allowed_labels(self, scores: Scores, heads: Int[Tensor, "batch word"]) -> Float[Tensor, "batch word label"]:
+    def allowed_labels(self, scores: Scores, heads: WordHeads) -> LabelScores:
         """Return the label scores for these heads, with -inf for labels that the root label rule forbids."""
         return self.obeying(scores.labels(heads), heads)
 
-    def labels_of(self, scores: Scores, graphs: Graphs) -> Float[Tensor, "batch word label"]:
+    def labels_of(self, scores: Scores, graphs: Graphs) -> LabelScores:
         """Return `allowed_labels` for the heads of graphs; faster if most sentences have their best heads."""
         heads = graphs.heads.clamp(min=0)
         differs = ((heads != scores.best_heads) & (graphs.heads >= 0)).any(1).tolist()
@@ -85,12 +88,7 @@ class Decoder:
         return labels.masked_fill(is_root_label != (heads == ROOT)[..., None], -math.inf)
 
     def trees(
-        self,
-        scores: Scores,
-        graphs: Graphs,
-        is_word: Bool[Tensor, "batch word"],
-        *,
-        rows: Collection[int] | None = None,
+        self, scores: Scores, graphs: Graphs, is_word: WordMask, *, rows: Collection[int] | None = None
     ) -> Graphs:
         """Return the highest-scoring tree with one root for each sentence (or those in `rows`).
 
@@ -141,7 +139,7 @@ class Decoder:
         """Return the heads of the tree with the largest sum of weights."""
         return projective_tree(weights) if self.is_projective else maximum_tree(weights)
 
-    def are_trees(self, graphs: Graphs, is_word: Bool[Tensor, "batch word"]) -> Bool[Tensor, " batch"]:
+    def are_trees(self, graphs: Graphs, is_word: WordMask) -> Bool[Tensor, " batch"]:
         """Return whether each sentence's graph is a tree with one root, and projective if it must be."""
         is_tree = are_trees(graphs.heads, is_word)
         if not self.is_projective:
@@ -154,9 +152,7 @@ class Decoder:
         return is_tree & ~torch.tensor([bool(words) for words in crosses], device=is_tree.device)
 
 
-def labelled(
-    heads: Int[Tensor, "batch word"], labels: Float[Tensor, "batch word label"], is_word: Bool[Tensor, "batch word"]
-) -> Graphs:
+def labelled(heads: WordHeads, labels: LabelScores, is_word: WordMask) -> Graphs:
     """Return the graphs with these heads and the highest-scoring label for each."""
     is_dependent = dependents(is_word)
     labels = labels.argmax(-1)
@@ -171,7 +167,7 @@ def made_trees(model: ParserModel, initial: Graphs) -> list[int]:
     return rows
 
 
-def are_trees(heads: Int[Tensor, "batch word"], is_word: Bool[Tensor, "batch word"]) -> Bool[Tensor, " batch"]:
+def are_trees(heads: WordHeads, is_word: WordMask) -> Bool[Tensor, " batch"]:
     """Return whether each sentence's heads form a tree with one root.
 
     In a tree every word reaches ROOT. Each pass doubles the length of the paths that are followed.
@@ -184,7 +180,7 @@ def are_trees(heads: Int[Tensor, "batch word"], is_word: Bool[Tensor, "batch wor
     return has_one_root & (above == ROOT).all(1)
 
 
-def dependents(is_word: Bool[Tensor, "batch word"]) -> Bool[Tensor, "batch word"]:
+def dependents(is_word: WordMask) -> WordMask:
     """Return the mask of words without ROOT and padding."""
     is_dependent = is_word.clone()
     is_dependent[:, ROOT] = False

@@ -16,14 +16,18 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.model.batch import Arriving, Batch, Graphs, sent
 from treefine.model.scorer import Scores, best_tag
-from treefine.parsing.decode import Decoder, dependents, labelled
+from treefine.parsing.decode import Decoder, LabelScores, WordMask, dependents, labelled
 
 TOLERANCE = 1e-4  # the smallest safe lead of the best score, relative to the largest score
 LONGEST_SEARCH = 100  # words; scoring a longer sentence again may be faster than the search
+Mask = Bool[Tensor, " batch"]
+Stabilities = Float[Tensor, " batch"]  # the expected stability of each sentence
+HeadScores = Float[Tensor, "batch word head"]
+WordNumbers = Float[Tensor, "batch word"]
 Tags = Int[Tensor, "batch word column"]
 Scorer = Callable[[Batch, Graphs, Tags | None, int], Scores]  # the int, here and below, is t
 Decode = Callable[[Scores, Batch, int], Graphs]
-Stability = Callable[[Scores, Batch, Bool[Tensor, "batch word"]], Float[Tensor, " batch"]]  # the mask: unchanged words
+Stability = Callable[[Scores, Batch, WordMask], Stabilities]  # the mask: unchanged words
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,8 @@ class BatchStep:
     scores: Scores
     graphs: Graphs  # Gᵗ
     tags: Tags | None  # those that the next step reads
-    converged: Bool[Tensor, " batch"]  # sentences whose next step would repeat this one
-    ended: Bool[Tensor, " batch"]  # sentences for which this is the last step
+    converged: Mask  # sentences whose next step would repeat this one
+    ended: Mask  # sentences for which this is the last step
 
 
 Correct = Callable[[BatchStep], tuple[Batch, Graphs]]
@@ -104,12 +108,8 @@ def refine(
 
 
 def stopping(
-    is_same: Bool[Tensor, "batch word"],
-    has_new_tags: Bool[Tensor, " batch"] | None,
-    stability: Float[Tensor, " batch"] | None,
-    *,
-    stop_above: float,
-) -> tuple[Bool[Tensor, " batch"], Bool[Tensor, " batch"]]:
+    is_same: WordMask, has_new_tags: Mask | None, stability: Stabilities | None, *, stop_above: float
+) -> tuple[Mask, Mask]:
     """Return which sentences have converged, and which stop, apart from those that have reached T.
 
     A sentence has converged if each word repeats the head and label that the step read (`is_same`, true for ROOT and
@@ -122,12 +122,7 @@ def stopping(
     return converged, converged if stability is None else converged | (stability > stop_above)
 
 
-def expected_stability(
-    arcs: Float[Tensor, "batch dep head"],
-    labels: Float[Tensor, "batch dep label"],
-    is_dependent: Bool[Tensor, "batch dep"],
-    is_same: Bool[Tensor, "batch dep"],
-) -> Float[Tensor, " batch"]:
+def expected_stability(arcs: HeadScores, labels: LabelScores, is_dependent: WordMask, is_same: WordMask) -> Stabilities:
     """Return the share of each sentence's words that a further step is expected to leave unchanged.
 
     A word counts with the probability of its best head and label, or as 1 if the step read the same head and label
@@ -145,9 +140,7 @@ def log_best(scores: Float[Tensor, "*place choice"]) -> Float[Tensor, "*place"]:
     return scores.amax(-1) - scores.logsumexp(-1)
 
 
-def mean_of_words(
-    of_words: Float[Tensor, "batch dep"], is_dependent: Bool[Tensor, "batch dep"]
-) -> Float[Tensor, " batch"]:
+def mean_of_words(of_words: WordNumbers, is_dependent: WordMask) -> Stabilities:
     """Return the mean over each sentence's words, without ROOT and padding."""
     return torch.where(is_dependent, of_words, 0).sum(1) / is_dependent.sum(1).clamp(min=1)
 
@@ -206,24 +199,19 @@ def leads_clearly(scores: Scores, decoder: Decoder) -> bool:
     return decoder.lead(scores.arcs[0]) > float(_least_lead(scores.arcs)[0, 1:].sum())
 
 
-def _is_close(scores: Float[Tensor, "batch word choice"]) -> Bool[Tensor, "batch word"]:
+def _is_close(scores: Float[Tensor, "batch word choice"]) -> WordMask:
     if scores.shape[-1] < 2:
         return torch.zeros(scores.shape[:-1], dtype=torch.bool, device=scores.device)
     best, second = scores.topk(2, dim=-1).values.unbind(-1)
     return ~(best - second > _least_lead(scores))  # written so that NaN counts as close
 
 
-def _least_lead(scores: Float[Tensor, "batch word choice"]) -> Float[Tensor, "batch word"]:
+def _least_lead(scores: Float[Tensor, "batch word choice"]) -> WordNumbers:
     """Return the lead that each word's best choice needs."""
     return TOLERANCE * scores.masked_fill(scores.isinf(), 0).abs().amax(-1).clamp(min=1)
 
 
-def unsteadiness(
-    arcs: Float[Tensor, "batch dep head"],
-    labels: Float[Tensor, "batch dep label"],
-    is_dependent: Bool[Tensor, "batch dep"],
-    is_same: Bool[Tensor, "batch dep"],
-) -> Float[Tensor, " batch"]:
+def unsteadiness(arcs: HeadScores, labels: LabelScores, is_dependent: WordMask, is_same: WordMask) -> Stabilities:
     """Return how much the expected stability can change if score differences within a word change by the least lead x.
 
     The probability p of a best choice then changes by at most x eˣ (1 - p).
