@@ -126,11 +126,6 @@ class Plan:
         return settings.given if self.tags != "none" else ()
 
     @property
-    def reads_inputs(self) -> bool:
-        """Whether the encoder reads anything of the words besides their pieces."""
-        return bool(self.read_columns or self.model.settings.tags.case or self.model.vocabulary.treebanks)
-
-    @property
     def needed_columns(self) -> tuple[Column, ...]:
         """The columns of tags that the model reads from the input and has not learned to predict."""
         predicted = self.model.settings.tags.predicted
@@ -323,6 +318,35 @@ def refine_inputs(plan: Plan, inputs: Sequence[ParseInput], *, wants_trees: bool
     With `wants_trees`, the caller reads the trees of every step, not only of the last. Sentences then stop only when
     they have converged.
     """
+    batch, initial, tags = _batch_of(plan, inputs)
+    decoder, first_trees = plan.decoder, made_trees(plan.model, initial)
+    stop_above, score_once = 1.0 if wants_trees else plan.stop_above, partial(_score, plan)
+
+    def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
+        needs_trees = wants_trees or t == plan.max_steps or (t == 1 and bool(first_trees))
+        return stable_scores(score_once, decoder, batch, graphs, tags, needs_trees=needs_trees, stop_above=stop_above)
+
+    def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
+        return decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
+
+    def stability(scores: Scores, batch: Batch, is_same: Tensor) -> Tensor:
+        return expected_stability(scores.arcs, decoder.best_labels(scores), dependents(batch.is_word), is_same)
+
+    return refine(
+        score,
+        batch,
+        initial,
+        max_steps=plan.max_steps,
+        decode=decode,
+        tags=tags,
+        predict_tags=plan.predicts_tags,
+        stability=stability if stop_above < 1 else None,
+        stop_above=stop_above,
+    )
+
+
+def _batch_of(plan: Plan, inputs: Sequence[ParseInput]) -> tuple[Batch, Graphs, Tags | None]:
+    """Return the sentences as a batch with their constraints and evidence, and their initial graphs and tags."""
     model, vocabulary = plan.model, plan.model.vocabulary
     sentences, constraints = [each.sentence for each in inputs], [each.constraints for each in inputs]
     initial = Graphs.of([each.constraints.put_into(each.initial) for each in inputs], vocabulary)
@@ -338,41 +362,9 @@ def refine_inputs(plan: Plan, inputs: Sequence[ParseInput], *, wants_trees: bool
         heads, labels = (torch.stack([getattr(each, name) for each in graphs]) for name in ("heads", "labels"))
         evidence = Evidence(heads, labels, weights)
     batch = model.batch_of(sentences, [each.pieces for each in inputs], padded_to=plan.shape.padded_to)
+    batch = replace(batch, allowed=allowed, evidence=evidence).to(plan.device)
     tags = model.tag_inputs(sentences, read=plan.read_columns)
-    batch = replace(batch, allowed=allowed, evidence=evidence)
-    return refine_batch(plan, batch, initial, tags, wants_trees=wants_trees)
-
-
-def refine_batch(
-    plan: Plan, batch: Batch, initial: Graphs, tags: Tags | None, *, wants_trees: bool
-) -> Iterator[BatchStep]:
-    """Yield the refinement steps of sentences that are already a batch."""
-    decoder, first_trees = plan.decoder, made_trees(plan.model, initial)
-    stop_above = 1.0 if wants_trees else plan.stop_above
-
-    def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
-        needs_trees = wants_trees or t == plan.max_steps or (t == 1 and bool(first_trees))
-        return stable_scores(
-            partial(_score, plan), decoder, batch, graphs, tags, needs_trees=needs_trees, stop_above=stop_above
-        )
-
-    def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
-        return decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
-
-    def stability(scores: Scores, batch: Batch, is_same: Tensor) -> Tensor:
-        return expected_stability(scores.arcs, decoder.best_labels(scores), dependents(batch.is_word), is_same)
-
-    return refine(
-        score,
-        batch.to(plan.device),
-        initial.to(plan.device),
-        max_steps=plan.max_steps,
-        decode=decode,
-        tags=None if tags is None else tags.to(plan.device),
-        predict_tags=plan.predicts_tags,
-        stability=stability if stop_above < 1 else None,
-        stop_above=stop_above,
-    )
+    return batch, initial.to(plan.device), None if tags is None else tags.to(plan.device)
 
 
 def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None) -> Scores:
