@@ -57,26 +57,24 @@ def run(
     *,
     constraints: Iterable[Constraints] | None = None,
     skip: int = 0,
-    one_by_one: bool = False,
 ) -> Iterator[tuple[Sentence, Result]]:
     """Yield each sentence with its result of `work`, in order. `constraints` replace those that the plan keeps.
 
     The first `skip` sentences are left out, and most of them are not parsed. The others stay in the same batches, so
-    their scores are the same to the last digit as without `skip`. With `one_by_one`, batches are not parsed at the same
-    time on a CPU, so that `work` can measure its time.
+    their scores are the same to the last digit as without `skip`.
     """
-    return run_inputs(plan, parse_inputs(plan, sentences, constraints), work, skip=skip, one_by_one=one_by_one)
+    return run_inputs(plan, parse_inputs(plan, sentences, constraints), work, skip=skip)
 
 
 def run_inputs(
-    plan: Plan, inputs: Iterable[ParseInput], work: Work[Result], *, skip: int = 0, one_by_one: bool = False
+    plan: Plan, inputs: Iterable[ParseInput], work: Work[Result], *, skip: int = 0
 ) -> Iterator[tuple[Sentence, Result]]:
     """Do the same as `run` for sentences whose initial parses and constraints are known."""
     for chunk in _chunks(plan, inputs):
         if skip >= len(chunk):
             skip -= len(chunk)
             continue
-        results = parsed_chunk(plan, chunk, work, one_by_one=one_by_one)
+        results = parsed_chunk(plan, chunk, work)
         for each, result in islice(zip(chunk, results, strict=True), skip, None):
             yield each.sentence, result
         skip = 0
@@ -101,13 +99,11 @@ def _chunks(plan: Plan, inputs: Iterable[ParseInput]) -> Iterator[list[ParseInpu
         yield chunk
 
 
-def parsed_chunk(
-    plan: Plan, chunk: Sequence[ParseInput], work: Work[Result], *, one_by_one: bool = False
-) -> list[Result]:
+def parsed_chunk(plan: Plan, chunk: Sequence[ParseInput], work: Work[Result]) -> list[Result]:
     """Return the result of each sentence of a chunk. On a CPU, each core parses a batch."""
     results: dict[int, Result] = {}
     sizes = [plan.size(each.sentence, each.pieces) for each in chunk]
-    n_threads = thread_count() if plan.device.type == "cpu" and not one_by_one else 1
+    n_threads = thread_count() if plan.device.type == "cpu" and not plan.is_timed else 1
     most = min(plan.shape.most_pieces, max(_SMALLEST_SHARE, -(-sum(sizes) // n_threads)))  # work for all threads
     longest = min(plan.model.settings.encoder.n_positions, plan.most_words)
     groups = batches(sizes, most, longest, with_padding=plan.shape.with_padding)

@@ -66,6 +66,7 @@ class Plan:
     shape: fast.BatchShape
     most_words: int  # a longer sentence is parsed in parts
     language: LanguageChoice
+    is_timed: bool = False  # whether batches are parsed one by one on a CPU too, so that their time can be measured
 
     @classmethod
     def of(

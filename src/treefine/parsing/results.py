@@ -315,8 +315,8 @@ def timed_steps(
         on_sentences(len(inputs))
         return results
 
-    plan = replace(plan, initial=lambda _: iter(arcs), trust=())
-    steps = [result for _, result in run(plan, sentences, timed, one_by_one=True)]
+    plan = replace(plan, initial=lambda _: iter(arcs), trust=(), is_timed=True)
+    steps = [result for _, result in run(plan, sentences, timed)]
     has_initial = any(head is not None for each in arcs for head in each.heads)
     trees = [[each[min(t, len(each) - 1)][0] for each in steps] for t in range(n_steps)]
     stopped = [len(each) for each in steps if each[-1][1]]

@@ -219,10 +219,9 @@ def _word_cells(sentence: Sentence, spans: Sequence[Span], number: int) -> _Cell
     # The bytes of a file name that are not UTF-8 are spelled out: Arrow cannot hold them.
     path = sentence.path.encode(errors="backslashreplace").decode()
     tokens: list[CellValue] = [None] * n_words
-    if len(sentence.columns[0]) > n_words:  # not all lines are words
-        for token in sentence.tokens():
-            if len(token.words) > 1:
-                tokens[token.words[0] - 1 : token.words[-1]] = [token.form] * len(token.words)
+    for token in sentence.tokens() if len(sentence.columns[0]) > n_words else ():  # not all lines are words
+        if len(token.words) > 1:
+            tokens[token.words[0] - 1 : token.words[-1]] = [token.form] * len(token.words)
     return {
         "file": [path] * n_words,
         "sentence": [number] * n_words,
@@ -230,10 +229,7 @@ def _word_cells(sentence: Sentence, spans: Sequence[Span], number: int) -> _Cell
         "text": [own_text(sentence)] * n_words,
         "word": range(1, n_words + 1),
         "form": forms,
-        "lemma": sentence.lemma,
-        "upos": sentence.upos,
-        "xpos": sentence.xpos,
-        "feats": sentence.feats,
+        **{column: getattr(sentence, column) for column in COLUMNS},
         "head": sentence.heads,
         "head_form": [forms[head - 1] if head else None for head in sentence.heads],
         "label": sentence.labels,
