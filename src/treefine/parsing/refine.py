@@ -20,7 +20,7 @@ from treefine.parsing.decode import Decoder, LabelScores, WordMask, dependents, 
 
 TOLERANCE = 1e-4  # the smallest safe lead of the best score, relative to the largest score
 LONGEST_SEARCH = 100  # words; scoring a longer sentence again may be faster than the search
-Mask = Bool[Tensor, " batch"]
+SentenceMask = Bool[Tensor, " batch"]
 Stabilities = Float[Tensor, " batch"]  # the expected stability of each sentence
 HeadScores = Float[Tensor, "batch word head"]
 WordNumbers = Float[Tensor, "batch word"]
@@ -40,8 +40,8 @@ class BatchStep:
     scores: Scores
     graphs: Graphs  # Gᵗ
     tags: Tags | None  # those that the next step reads
-    converged: Mask  # sentences whose next step would repeat this one
-    ended: Mask  # sentences for which this is the last step
+    converged: SentenceMask  # sentences whose next step would repeat this one
+    ended: SentenceMask  # sentences for which this is the last step
 
 
 Correct = Callable[[BatchStep], tuple[Batch, Graphs]]
@@ -108,8 +108,8 @@ def refine(
 
 
 def stopping(
-    is_same: WordMask, has_new_tags: Mask | None, stability: Stabilities | None, *, stop_above: float
-) -> tuple[Mask, Mask]:
+    is_same: WordMask, has_new_tags: SentenceMask | None, stability: Stabilities | None, *, stop_above: float
+) -> tuple[SentenceMask, SentenceMask]:
     """Return which sentences have converged, and which stop, apart from those that have reached T.
 
     A sentence has converged if each word repeats the head and label that the step read (`is_same`, true for ROOT and
