@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+from itertools import islice
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,7 @@ WHOLE = "".join(texts_in_file(SENTENCES)).encode()
 
 def write(target, sentences, *, is_resumed):
     with open_part(target, is_json=False, is_resumed=is_resumed) as part:
-        for text in texts_in_file(sentences[part.skip :], is_start=not part.skip):
+        for text in texts_in_file(islice(sentences, part.skip, None), is_start=not part.skip):
             part.write(text)
         return part.skip
 
@@ -119,25 +120,24 @@ def test_a_part_file_of_different_sentences_is_rejected_and_stays(tmp_path, sent
     assert not (tmp_path / "out").exists()
 
 
+HOW = "The finished sentences are in out.part. To continue, run again with --resume."
+
+
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (
-            TreebankError("Bad.", hint="Fix it."),
-            "Bad. Fix it. The finished sentences are in out.part. To continue, run again with --resume.",
-        ),
+        (TreebankError("Bad.", hint="Fix it."), f"Bad. Fix it. {HOW}"),
         (AlignmentError("Different words."), "Different words."),  # resuming would not help
         (RuntimeError("A bug."), "A bug."),
     ],
 )
 def test_an_error_leaves_the_part_file_and_says_how_to_resume(tmp_path, error, message):
-    def fail():
-        with open_part(tmp_path / "out", is_json=False, is_resumed=False) as part:
-            part.write(SENTENCES[0].to_conllu())
-            raise error
+    def sentences():
+        yield SENTENCES[0]
+        raise error
 
     with pytest.raises(type(error)) as raised:
-        fail()
+        write(tmp_path / "out", sentences(), is_resumed=False)
 
     assert str(raised.value) == message
     assert (tmp_path / "out.part").read_text() == SENTENCES[0].to_conllu()
@@ -151,10 +151,7 @@ def test_a_full_disk_leaves_the_part_file_and_says_how_to_resume(tmp_path):
         write(tmp_path / "out", sentences, is_resumed=False)
     write(tmp_path / "out", sentences, is_resumed=True)
 
-    assert str(error.value) == (
-        f"{tmp_path}/out: The output could not be written: File too large. "
-        "The finished sentences are in out.part. To continue, run again with --resume."
-    )
+    assert str(error.value) == (f"{tmp_path}/out: The output could not be written: File too large. {HOW}")
     assert (tmp_path / "out").read_bytes() == "".join(texts_in_file(sentences)).encode()
 
 

@@ -49,14 +49,9 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("text", LISTS.values(), ids=LISTS)
-def test_a_text_with_one_sentence_per_line_is_reported(text):
-    assert warnings(text) == [ADVICE]
-
-
-@pytest.mark.parametrize("text", OTHERS.values(), ids=OTHERS)
-def test_other_text_is_not_reported(text):
-    assert warnings(text) == []
+@pytest.mark.parametrize("name", [*LISTS, *OTHERS])
+def test_only_a_text_with_one_sentence_per_line_is_reported(name):
+    assert warnings((LISTS | OTHERS)[name]) == [ADVICE] * (name in LISTS)
 
 
 def test_each_warning_comes_once_for_all_inputs():
