@@ -14,12 +14,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks.options import MODEL, ROWS_FILE, command, count, option
 from benchmarks.rows import ROOT, model_fields, save_row
@@ -30,18 +30,8 @@ from treefine.treebank.raw_text import text_of
 
 COMMANDS = ("parse", "refine", "train", "serve")
 SAMPLE = ROOT / "tests" / "data" / "en_ewt-sample.conllu"
-INTERVAL = 0.002  # seconds between two looks at the output folder
-MOST_KILLS = 4  # of one run
-MOST_SECONDS = 300.0  # a run that takes longer hangs
-
-
-class Undisturbed(NamedTuple):
-    """A command whose outputs are in the folder `out`, and what it does if nothing disturbs it."""
-
-    arguments: Sequence[str]
-    files: dict[str, str]  # checksum by name
-    seconds: float
-    changes: int  # how often the set of files changed
+INTERVAL, MOST_SECONDS = 0.002, 300.0  # between two looks at the output folder; of a run, which otherwise hangs
+MOST_KILLS, MOST_CHANGES = 4, 8  # of one run, and of its files before a kill
 
 
 @command(
@@ -58,10 +48,9 @@ def measure_kills(options: argparse.Namespace) -> None:
     python -m benchmarks kills --workers 16
     python -m benchmarks kills --moments 4 --rows scratch/rows.jsonl    # a trial run
 
-    SIGKILL ends a run one to four times: after a random time, or when a file appears or disappears in its output
-    folder. The last run continues to its end. Its files must be those of an undisturbed run, byte for byte, with
-    nothing left over. A killed server restarts, and its clients repeat the requests that failed; each must get the
-    trees of a parser in this process.
+    SIGKILL ends a run one to four times, after a random time or change of its output folder; the last run continues to
+    its end. Its files must be those of an undisturbed run, byte for byte. A killed server restarts, and its clients
+    repeat the requests that failed; each must get the trees of a parser in this process.
     """
     result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
@@ -94,24 +83,21 @@ def command_lines(folder: Path, model: str) -> dict[str, list[list[str]]]:
     }
 
 
-def killed_often(
-    name: str, lines: Sequence[Sequence[str]], scratch: Path, options: argparse.Namespace
-) -> dict[str, Any]:
+def killed_often(name: str, lines: Sequence[Sequence[str]], scratch: Path, options: argparse.Namespace) -> Any:
     """Run the commands in turn, killing each run a few times, until there were as many kills as wanted.
 
     Return the numbers of runs and kills, what differed in each differing run, and the files that were left over.
     """
-    ways = [undisturbed([name, *line], scratch) for line in lines]
-    different: list[str] = []
-    left_over: list[str] = []
+    ways = [([name, *line], *undisturbed([name, *line], scratch)) for line in lines]
+    different, left_over = list[str](), list[str]()
 
     def run(number: int) -> int:
-        way, rng = ways[number % len(ways)], random.Random(f"{options.seed} {name} {number}")
+        (arguments, expected, seconds), rng = ways[number % len(ways)], random.Random(f"{options.seed} {name} {number}")
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
-            kills, fault = killed_run(way, Path(folder), rng)
+            kills, fault = killed_run(arguments, seconds, Path(folder), rng)
             files = {} if fault else checksums(Path(folder, "out"))
-        differing = sorted(each for each, checksum in way.files.items() if files.get(each) != checksum)
-        left_over.extend(sorted(files.keys() - way.files.keys()))
+        differing = sorted(each for each, checksum in expected.items() if files.get(each) != checksum)
+        left_over.extend(sorted(files.keys() - expected.keys()))
         if fault or differing:
             different.append(fault or ", ".join(differing))
         return kills
@@ -124,49 +110,36 @@ def killed_often(
     return {"runs": runs, "kills": kills, "different": different, "left_over": left_over}
 
 
-def undisturbed(arguments: Sequence[str], scratch: Path) -> Undisturbed:
-    """Run a command to its end."""
+def undisturbed(arguments: Sequence[str], scratch: Path) -> tuple[dict[str, str], float]:
+    """Run a command to its end; return the checksums of its files in the folder `out`, and its seconds."""
     with tempfile.TemporaryDirectory(dir=scratch) as name:
         folder, started = Path(name), time.perf_counter()
         process = started_run(arguments, folder)
-        changes = sum(changes_in(folder, process))
-        if process.returncode:
+        if process.wait():
             raise TreefineError(f"treefine {arguments[0]} failed without being killed.", hint=_last_line(folder))
-        return Undisturbed(arguments, checksums(folder / "out"), time.perf_counter() - started, changes)
+        return checksums(folder / "out"), time.perf_counter() - started
 
 
-def killed_run(way: Undisturbed, folder: Path, rng: random.Random) -> tuple[int, str]:
+def killed_run(arguments: Sequence[str], seconds: float, folder: Path, rng: random.Random) -> tuple[int, str]:
     """Run a command with some kills, then to its end; return the number of kills, and the error of the last run."""
     n_kills = rng.randint(1, MOST_KILLS)
     for number in range(n_kills + 1):
-        process = started_run([*way.arguments, *(["--resume"] if number else [])], folder)
-        end, left = time.perf_counter() + rng.uniform(0, way.seconds), float("inf")
+        process = started_run([*arguments, *(["--resume"] if number else [])], folder)
+        end, left = time.perf_counter() + rng.uniform(0, seconds), float("inf")
         if number == n_kills:
             end = time.perf_counter() + MOST_SECONDS
         elif rng.random() < 0.5:  # at a change of files
-            end, left = float("inf"), rng.randint(1, max(1, way.changes))
-        for is_changed in changes_in(folder, process):
-            left -= is_changed
-            if not left or time.perf_counter() >= end:
-                break
+            end, left = float("inf"), rng.randint(1, MOST_CHANGES)
+        files = names = set[str]()
+        while process.poll() is None and left and time.perf_counter() < end:
+            names, files = files, {f"{place}/{name}" for place, _, some in os.walk(folder / "out") for name in some}
+            left -= names != files  # files appeared in the output folder or disappeared
+            time.sleep(INTERVAL)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         if (code := process.wait()) != -signal.SIGKILL:
             return number, f"exit code {code}: {_last_line(folder)}" if code else ""
     return n_kills, f"no end after {MOST_SECONDS:.0f} s"
-
-
-def changes_in(folder: Path, process: subprocess.Popen[bytes]) -> Iterator[bool]:
-    """Yield repeatedly, while a process runs, whether files appeared in its output folder or disappeared."""
-
-    def names() -> set[str]:
-        return {f"{place}/{name}" for place, _, names in os.walk(folder / "out") for name in names}
-
-    after = names()
-    while process.poll() is None:
-        before, after = after, names()
-        yield before != after
-        time.sleep(INTERVAL)
 
 
 def started_run(arguments: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:

@@ -59,16 +59,6 @@ def brier_score(confidences: Numbers, is_right: Truths) -> float:
     return float(np.mean((confidences - is_right) ** 2)) if len(confidences) else 0.0
 
 
-def reliability_bins(confidences: Numbers, is_right: Truths) -> list[list[float]]:
-    """Return start, end, size, mean confidence and accuracy of each bin, for a figure."""
-    bins = bins_of(confidences)
-    counts = np.bincount(bins, minlength=N_BINS)
-    sums = [np.bincount(bins, weights=each, minlength=N_BINS) for each in (confidences, is_right)]
-    means = [(each / np.maximum(1, counts)).round(6).tolist() for each in sums]
-    edges = [round(number / N_BINS, 6) for number in range(N_BINS + 1)]
-    return [list(each) for each in zip(edges, edges[1:], counts.tolist(), *means, strict=False)]
-
-
 REVIEW = 0.8  # the limit of `treefine parse --review` in our example
 
 
@@ -140,7 +130,6 @@ def reliability(confidences: Numbers, is_right: Truths) -> dict[str, Any]:
         "error": {"10 bins": round(calibration_error(confidences, is_right), 6)},
         "error_by_chance": {"10 bins": round(chance_error(confidences), 6)},
         "brier": round(brier_score(confidences, is_right), 6),
-        "bins": reliability_bins(confidences, is_right),
     }
 
 
