@@ -15,7 +15,7 @@ from tests.support.generated_inputs import LABELS, inputs_of, words_in_pieces
 from tests.support.tiny import TOKENIZERS, tiny_shape, write_encoder
 from treefine.config import RelationSettings
 from treefine.model.batch import ROOT_PIECE, Graphs, PieceInputs
-from treefine.model.encoder import TagEmbedding, TransformerEncoder
+from treefine.model.encoder import TransformerEncoder
 from treefine.model.hf_weights import fill, load_encoder
 from treefine.model.subwords import Subwords
 
@@ -144,15 +144,6 @@ def test_activations_equal_the_reference_library(activation, tmp_path):
 
 
 # Tags and specials
-
-
-def test_tag_0_has_the_zero_vector_and_other_tags_have_learned_vectors():
-    table = TagEmbedding(3, 4)
-
-    vectors = table(torch.tensor([[0, 1], [2, 3]]))
-
-    assert not vectors[0, 0].any()
-    assert torch.equal(vectors.flatten(0, 1)[1:], table.weight)
 
 
 @torch.no_grad()

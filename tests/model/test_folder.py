@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from tests.support.messages import assert_message
-from tests.support.tiny import sample, tiny_model, tiny_syntr
+from tests.support.tiny import ALL_TAGS, sample, tiny_model, tiny_syntr
 from treefine.config import DecodeSettings, RelationSettings, TagSettings
 from treefine.errors import ModelError, TreefineError
 from treefine.model import folder as pretrained
@@ -29,6 +29,7 @@ KINDS = {
     "unlabelled": lambda: tiny_model(relations=RelationSettings("unlabelled", key_norm=False, none="zero")),
     "released": lambda: tiny_model(decode=DecodeSettings("root", "none", "tree", "probabilities")),
     "mpnet": lambda: tiny_model(family="mpnet"),
+    "all tags": lambda: tiny_model(tags=ALL_TAGS, sentence_layers=1),
 }
 
 

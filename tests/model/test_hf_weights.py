@@ -90,17 +90,6 @@ def test_older_folders_name_their_norms_gamma_and_beta(tmp_path):
     assert_same_weights(weights, expected)
 
 
-def test_the_token_types_become_part_of_the_positions(tmp_path):
-    reference = write_encoder(tmp_path, "bert")
-
-    _, weights = load_encoder(tmp_path)
-
-    embeddings = reference.embeddings
-    expected = embeddings.position_embeddings.weight + embeddings.token_type_embeddings.weight[0]
-    torch.testing.assert_close(weights["positions.weight"], expected.detach())
-    assert "token_types.weight" not in weights
-
-
 # Faulty folders
 
 NO_FILE = "There is no such file. Weights are read from safetensors files."

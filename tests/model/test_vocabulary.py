@@ -18,7 +18,6 @@ from treefine.model.vocabulary import (
     tag_names,
     tags_in,
 )
-from treefine.parsing.parser import Parser
 from treefine.training.segmenter import windows_of
 from treefine.treebank.graph import Graph
 from treefine.treebank.lemmas import lemma_of
@@ -26,7 +25,6 @@ from treefine.treebank.raw_text import gap_kinds, raw_text
 from treefine.treebank.sentence import BLANK, Sentence
 
 names = st.lists(st.text(min_size=1), unique=True)
-KINDS = ("labels", "upos", "xpos", "feats", "lemma", "treebanks")
 SING, PLUR = "Number=Sing", "Number=Plur"
 GRAPH = Graph.of_words([0], ["dep"])
 
@@ -135,28 +133,6 @@ def test_each_token_has_one_score_for_ending_a_sentence_whatever_is_beside_it(ta
     assert not np.allclose(model.sentence_end_scores([otherwise])[0], together[0], atol=1e-3)
 
 
-def untagged(sentences):
-    return [Sentence.of_words(each.forms) for each in sentences]
-
-
-@pytest.mark.parametrize("family", ["bert", "mpnet", "electra"])
-def test_a_saved_model_gives_the_same_features_and_lemmas(tmp_path, family):
-    model = tiny_model(tags=ALL_TAGS, sentence_layers=1, family=family)
-    Parser(model, device="cpu").save(tmp_path / "model")
-
-    loaded = Parser.from_pretrained(tmp_path / "model", device="cpu")
-
-    assert loaded.model.settings == model.settings
-    assert loaded.model.vocabulary == model.vocabulary
-    assert loaded.model.vocabulary.lemma_rules
-    found = loaded.parse(untagged(short(5)))
-    assert found == Parser(model, device="cpu").parse(untagged(short(5)))
-    assert any(feats not in (BLANK, "") for each in found for feats in each.sentence.feats)
-    windows = [window.tokens for window in windows_of(raw_text(short(5)))]
-    ours, theirs = (each.sentence_end_scores(windows)[0] for each in (loaded.model, model))
-    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
-
-
 @given(labels=names.filter(bool), upos=names, xpos=names)
 def test_ids_are_positions_in_the_vocabulary_and_tag_ids_start_at_1(labels, upos, xpos):
     vocabulary = Vocabulary(labels=tuple(labels), upos=tuple(upos), xpos=tuple(xpos))
@@ -179,18 +155,6 @@ def test_the_vocabulary_of_a_treebank_is_sorted_and_leaves_blanks_out():
     vocabulary = Vocabulary.of_treebank(treebank)
 
     assert vocabulary == Vocabulary(labels=("det", "nsubj", "root"), upos=("DET", "X"), xpos=("a", "b"))
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ({"labels": ()}, "there is no label"),
-        *[({kind: ("a", "b", "a")}, f"a name occurs twice in {kind}") for kind in KINDS],
-    ],
-)
-def test_a_vocabulary_without_labels_or_with_duplicates_is_an_error(names, message):
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        Vocabulary(**{"labels": ("root",)} | names)
 
 
 def test_a_treebank_without_labels_is_an_error():

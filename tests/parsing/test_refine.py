@@ -205,8 +205,8 @@ def scored_alone(arcs, labels, tags, initial, *, needs_trees, stop_above=1.0):
             found[row, 1 : lengths[row] + 1] = 0
     batch, asked_for = Batch.of(words, lengths), {"needs_trees": needs_trees, "stop_above": stop_above}
     scores = stable.stable_scores(score, Decoder(), batch, Graphs(heads, found), None, **asked_for)
-    assert set(scores.alone) == {row for rows in asked[1:] for row in rows}
-    return sorted(scores.alone)
+    assert set(scores.rescored_rows) == {row for rows in asked[1:] for row in rows}
+    return sorted(scores.rescored_rows)
 
 
 def test_only_sentences_with_close_heads_labels_or_tags_are_scored_alone():

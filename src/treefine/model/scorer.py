@@ -26,7 +26,9 @@ class Scores:
     label_head: Float[Tensor, "batch head width"]
     label_weight: Float[Tensor, "label width width"]
     tags: tuple[Float[Tensor, "batch word _"], ...] = ()  # one score per tag, one tensor per column
-    alone: Mapping[int, Scores] = field(default_factory=dict)  # sentences scored on their own (`parsing.refine`)
+    rescored_rows: Mapping[int, Scores] = field(
+        default_factory=dict
+    )  # scored on their own (`parsing.refine`)
     allowed: Bool[Tensor, "batch dep label"] | None = None  # a mask of labels; None allows all
     evidence: Evidence | None = None  # other parsers' labels, which add to the label scores
     words: Int[Tensor, " place"] | None = None  # flat indices of the words, if label scores skip padding
@@ -54,7 +56,7 @@ class Scores:
             labels = labels + self.evidence.of_labels(heads, labels.shape[-1])
         if self.allowed is not None:
             labels = labels.masked_fill(~self.allowed, -math.inf)
-        for row, other in self.alone.items():
+        for row, other in self.rescored_rows.items():
             n_words = other.arcs.shape[1]
             labels[row, :n_words] = other.labels(heads[row : row + 1, :n_words])[0]
         return labels
@@ -69,8 +71,8 @@ class Scores:
 
     def only(self, row: int, n_words: int) -> Scores:
         """Return the scores of one sentence, cut to its words, ROOT included."""
-        if row in self.alone:
-            return self.alone[row]
+        if row in self.rescored_rows:
+            return self.rescored_rows[row]
         part, evidence = (slice(row, row + 1), slice(n_words)), self.evidence
         if evidence is not None:
             evidence = evidence.select(torch.tensor([row], device=evidence.heads.device), n_words)
@@ -80,7 +82,7 @@ class Scores:
             label_dep=self.label_dep[part],
             label_head=self.label_head[part],
             tags=tuple(each[part] for each in self.tags),
-            alone={},
+            rescored_rows={},
             allowed=None if self.allowed is None else self.allowed[part],
             evidence=evidence,
             words=None,
@@ -106,8 +108,8 @@ class Scores:
             dep[row, :n_words], head[row, :n_words] = other.label_dep[0], other.label_head[0]
             for whole, part in zip(tags, other.tags, strict=True):
                 whole[row, :n_words] = part[0]
-        alone = {**self.alone, **rows}
-        merged = replace(self, arcs=arcs, label_dep=dep, label_head=head, tags=tuple(tags), alone=alone)
+        rescored = {**self.rescored_rows, **rows}
+        merged = replace(self, arcs=arcs, label_dep=dep, label_head=head, tags=tuple(tags), rescored_rows=rescored)
         if "best_labels" in vars(self):  # the other sentences' labels are already computed
             labels = self.best_labels.clone()
             for row, other in rows.items():
