@@ -26,9 +26,7 @@ class Scores:
     label_head: Float[Tensor, "batch head width"]
     label_weight: Float[Tensor, "label width width"]
     tags: tuple[Float[Tensor, "batch word _"], ...] = ()  # one score per tag, one tensor per column
-    rescored_rows: Mapping[int, Scores] = field(
-        default_factory=dict
-    )  # scored on their own (`parsing.refine`)
+    rescored_rows: Mapping[int, Scores] = field(default_factory=dict)  # scored on their own (`parsing.refine`)
     allowed: Bool[Tensor, "batch dep label"] | None = None  # a mask of labels; None allows all
     evidence: Evidence | None = None  # other parsers' labels, which add to the label scores
     words: Int[Tensor, " place"] | None = None  # flat indices of the words, if label scores skip padding
