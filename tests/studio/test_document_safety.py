@@ -136,6 +136,19 @@ def test_a_kill_in_the_middle_of_a_record_loses_only_the_change_that_was_not_ack
     assert open_file(copy).content() == document.content()
 
 
+def test_a_kill_in_the_first_record_keeps_the_original_if_the_file_is_gone(unsaved, path, tmp_path, open_file):
+    document = open_file()
+    change(document, DONE)
+    copy = as_left_by_a_kill(document, tmp_path / "killed")
+    (copy.with_name("trees.conllu.annotation") / "journal.jsonl").write_bytes(b'{"record"')
+    copy.unlink()
+
+    with pytest.raises(TreebankError, match="There is no such file"):
+        Document(copy)
+
+    assert (copy.with_name("trees.conllu.annotation") / "original.bak").read_text() == TREES
+
+
 class Camera:
     """Copies the file and its folder at each step of each write, with the states that a restart may have then."""
 

@@ -485,7 +485,7 @@ class Document:
             self._wants_saving.set()
             self._saver.join()
             self.save()
-        if not self._journal.has_records:
+        if not self._journal.has_records and self.path.exists():
             with suppress(OSError):
                 for path in (self.folder / "token", self._journal.path, self._original, self.folder / "lock"):
                     path.unlink(missing_ok=True)
