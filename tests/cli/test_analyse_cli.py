@@ -87,21 +87,6 @@ def test_all_outputs_contain_the_same_numbers():
     assert values["differences"] == []
 
 
-def test_files_without_labels_and_graphs_that_are_no_trees_are_noted():
-    bare = [each.with_graph(Graph.of_words([0] * len(each), ["_"] * len(each))) for each in sample(2)]
-    write_treebank(bare, "bare.conllu")
-    write_treebank(sample(2), "two.conllu")
-
-    result = run("two.conllu", "bare.conllu")
-
-    assert result.stderr.splitlines() == [
-        "bare.conllu: The file has no labels, so only heads are scored (UAS instead of LAS). "
-        "Add labels to score them too.",
-        "bare.conllu: 2 sentences with several roots; evaluate may reject this file.",
-    ]
-    assert "UAS by dependency length" in result.stdout
-
-
 ONE_WORD = "1\ta\t_\t_\t_\t_\t{}\t{}\t_\t_\n\n"
 
 

@@ -52,8 +52,9 @@ class _Commands(TyperGroup):
         return [*super().list_commands(ctx), *plugged_in()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in plugged_in():
-            return super().get_command(ctx, cmd_name)
+        command = super().get_command(ctx, cmd_name)
+        if command is not None or cmd_name not in plugged_in():
+            return command
         plugin = typer.Typer(add_completion=False, rich_markup_mode=None)
         plugin.command(cmd_name, cls=_Command)(plugged_in()[cmd_name].load())
         return typer.main.get_command(plugin)
