@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fuzz import commands, endpoints
+from benchmarks.fuzz import commands
 from benchmarks.fuzz.commands import Call, Outcome
-from benchmarks.fuzz.endpoints import Answer, Sent
 from benchmarks.fuzz.run import LAST_INPUT, Fuzzer, Plan, Tried, run_all
 
 ONE = b"1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
@@ -46,21 +45,6 @@ def test_a_short_run_over_all_commands_and_routes_finds_no_faults(tmp_path, monk
 )
 def test_the_outcome_of_a_command_is_checked(outcome, kind):
     assert getattr(commands.check(CONVERT, outcome), "kind", None) == kind
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "kind"),
-    [
-        (200, b'{"model": "m", "sentences": []}', "lost"),
-        (422, b"not JSON", "other"),
-        (422, b'{"error": {"status": 422, "message": "m"}}', None),
-        (500, b"", "crash"),
-    ],
-)
-def test_the_answer_of_a_server_is_checked(status, body, kind):
-    sent = Sent("POST", "/v1/parse", words=[["a"]])
-
-    assert getattr(endpoints.check(sent, Answer(status, b"application/json", body)), "kind", None) == kind
 
 
 @dataclass(frozen=True)
