@@ -27,13 +27,9 @@ def test_the_summary_has_the_changes_the_most_frequent_labels_and_the_steps(run_
     old, new, number = re.fullmatch(r"(\S+) → (\S+) (\d+)", first).groups()
     assert sum((a.label, b.label) == (old, new) for a, b in words) == int(number)
     assert re.search(r", and \d+ more$", printed["old and new label"])
-    parses = list(refiner.stream(damaged(sample(10))))
-    last = max(len(each.steps) for each in parses)
-    n_open = sum(not each.converged for each in parses)
-    assert n_open
-    assert printed["converged"].endswith(f"{10 * n_open}.0% not within {last} steps")
-    shares = [float(share) for share in re.findall(r"([\d.]+)%", printed["converged"])]
-    assert sum(shares) == pytest.approx(100)
+    n_open = sum(not each.converged for each in refiner.stream(damaged(sample(10))))
+    assert re.search(rf"{10 * n_open}\.0% not within \d+ steps$", printed["converged"])
+    assert sum(float(percent) for percent in re.findall(r"([\d.]+)%", printed["converged"])) == pytest.approx(100)
 
 
 @pytest.mark.parametrize("shape", ["tree", "svg", "html"])

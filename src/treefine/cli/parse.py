@@ -145,16 +145,6 @@ def refine_command(
     _run(inputs, chosen, replace(options, initial="given"), changes=changes, is_refined=True)
 
 
-def chosen_model(model: str | None, language: str | None) -> tuple[str, str | None]:
-    """Return the model, and the code of the language if one is named; by default the bundled model of the language."""
-    if model is not None or not language:
-        return model or "en", language
-    found = model_for(language)
-    if found is None:
-        raise unknown_language(language, LANGUAGES_OF_MULTI, model=EXTRA_MODEL)
-    return found
-
-
 def _run(
     inputs: list[Input],
     chosen: RunOptions,
@@ -165,7 +155,12 @@ def _run(
     is_refined: bool = False,
 ) -> None:
     """Plan the outputs, load the parser, and write what is not finished yet."""
-    model, language = chosen_model(chosen.model, options.language)
+    model, language = chosen.model or "en", options.language
+    if chosen.model is None and language:  # the bundled model of the language
+        found = model_for(language)
+        if found is None:
+            raise unknown_language(language, LANGUAGES_OF_MULTI, model=EXTRA_MODEL)
+        model, language = found
     wanted = OutputOptions(
         steps=chosen.show_steps,
         confidence=chosen.confidence,
