@@ -124,6 +124,16 @@ def test_selected_graphs_are_those_of_the_selected_sentences(data):
     assert_same(replace(part, has_any=expected.has_any), expected)
 
 
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=5))
+def test_the_places_of_words_skip_padding(lengths):
+    batch = Batch.of(inputs_of([[[7]] * length for length in lengths]), lengths)
+
+    places = batch.word_places
+
+    assert (places is None) == bool(batch.is_word.all())
+    assert places is None or places.tolist() == batch.is_word.flatten().nonzero()[:, 0].tolist()
+
+
 # Windows
 
 

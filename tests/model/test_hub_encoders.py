@@ -165,6 +165,7 @@ PICKLES = {
     "plain pickle": lambda path: path.write_bytes(pickle.dumps(Code(path.parent / "ran"))),
     "half": lambda path: path.write_bytes(path.read_bytes()[:-2000]),
     "a list": lambda path: torch.save([torch.zeros(2)], path),
+    "a name that is a number": lambda path: torch.save({5: torch.zeros(2)}, path),
     "a number": lambda path: torch.save({"bert.step": 5}, path),
     "no values": lambda path: torch.save({"a": torch.zeros(2, device="meta")}, path),
     "sparse": lambda path: torch.save({"a": torch.eye(2).to_sparse()}, path),

@@ -289,6 +289,13 @@ def test_parse_file_writes_the_trees_of_stream_and_keeps_the_old_output_after_an
     assert (tmp_path / "out.conllu").read_text() == "old"
 
 
+def test_sentences_that_fit_into_no_buffer_have_the_trees_of_the_parser():
+    pool, data = WorkerPool(WorkerSettings.of(READING), 0, start_after=0), data_of("en_ewt-sample.conllu")
+    engine = Engine(packed_plan(READING), (Room(64, 4, 16),))
+
+    assert texts(FileParser(pool, engine, READING.stream_trees), data, size=900) == expected(READING, data)
+
+
 @pytest.mark.filterwarnings("ignore::treefine.errors.LongSentenceWarning")
 def test_long_sentences_are_parsed_in_the_same_parts_as_without_workers():
     parser = Parser(tiny_model(), max_steps=2, device="cpu")
