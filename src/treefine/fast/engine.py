@@ -11,7 +11,6 @@ import warnings
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from itertools import chain, compress, islice, repeat
 from operator import and_, not_
 
@@ -89,7 +88,7 @@ class Slot:
             self.buffer.on_device.copy_(self.buffer.sent)
             self.buffer.received.copy_(self._run())
             return
-        with self._device():
+        with torch.cuda.device(self.buffer.device):  # for which streams, events and graphs are created
             if self.graph is None:
                 self._capture()
             assert self.graph is not None
@@ -103,10 +102,6 @@ class Slot:
         if self.is_cuda:
             self.event.synchronize()
         return self.buffer.result()
-
-    def _device(self) -> AbstractContextManager[object]:
-        """Make the buffer's GPU the current one, for which streams, events and graphs are created."""
-        return torch.cuda.device(self.buffer.device) if self.is_cuda else nullcontext()
 
     def _run(self) -> torch.Tensor:
         return in_one_tensor(self.lane.engine.step(self.buffer.inputs(), self.buffer.room, self.buffer.n_searched))
@@ -274,7 +269,7 @@ class _Run:
             pool = next((pool for pool in self.pools if pool.is_full), None)
             if pool is None and not self.flying:  # the source is slow or at its end, or too many sentences are held
                 waiting = [each for each in self.pools if each.n_pieces]
-                pool = min(waiting, key=lambda each: each.oldest, default=None)
+                pool = min(waiting, key=lambda each: int(each.waiting[0][0][0]), default=None)  # the oldest sentence
             if pool is not None and len(self.flying) < IN_FLIGHT:
                 self._start(pool)
             elif self.flying:
@@ -392,11 +387,6 @@ class Pool:
     def is_full(self) -> bool:
         """Whether a buffer can be filled."""
         return self.n_pieces >= self.lane.room.pieces or self.n_sentences >= self.lane.room.sentences
-
-    @property
-    def oldest(self) -> int:
-        """The number of the sentence at the start of the queue."""
-        return int(self.waiting[0][0][0])
 
     def add(self, numbers: Numbers, n_pieces: Numbers, *, first: bool) -> None:
         """Add sentences at the end of the queue, or with `first` at its start."""

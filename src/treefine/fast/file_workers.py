@@ -159,9 +159,8 @@ class Scribe:
 
     def read(self, part: FilePart) -> PackedPart:
         """Read a part up to its first fault, and pack its sentences."""
-        settings, sentences, lost = self._settings, list[Sentence](), Counter[str]()
+        settings, sentences, lost, bypasses_engine = self._settings, list[Sentence](), Counter[str](), False
         fault = untagged = unknown = None
-        bypasses_engine = False
         try:
             for sentence in part.sentences():
                 if untagged is None and settings.needed_columns:
@@ -177,9 +176,8 @@ class Scribe:
         except TreebankError as error:
             fault = error
         arcs = list(self._initial(sentences)) if settings.reads_arcs else None
-        packed = pack(
-            sentences, self._subwords, settings.vocabulary, settings.tags, read=settings.read_columns, arcs=arcs
-        )
+        own = self._subwords, settings.vocabulary, settings.tags
+        packed = pack(sentences, *own, read=settings.read_columns, arcs=arcs)
         return PackedPart(packed, fault, (untagged, unknown), bypasses_engine, lost)
 
     def write(self, block: _Block, trees: PackedTrees) -> WrittenPart:
