@@ -21,10 +21,9 @@ def initial(request, tmp_path_factory):
         return from_file(str(path))
     if request.param in ("empty", "given", "renamed"):
         return {"empty": empty, "given": given, "renamed": renamed(given, ("dep",), {"obj": "dep"})}[request.param]
-    model = {
-        "syntr": lambda: tiny_model(relations=RelationSettings(graph="none")),
-        "rngtr": tiny_model,
-    }[request.param]()
+    model = {"syntr": lambda: tiny_model(relations=RelationSettings(graph="none")), "rngtr": tiny_model}[
+        request.param
+    ]()
     return from_parser(Parser(model, device="cpu", batch_pieces=200).stream_trees)
 
 

@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.generated import treebanks
 from treefine import AlignmentError, Graph, Sentence, evaluate, read_treebank
-from treefine.evaluation.agreement import (
-    annotator_agreement,
-    cohen_kappa,
-    differences,
-    tag_differences,
-)
+from treefine.evaluation.agreement import annotator_agreement, cohen_kappa, differences, tag_differences
 
 FIRST = """\
 1\tShe\tshe\tPRON\tPRP\tPerson=3\t2\tnsubj\t_\t_

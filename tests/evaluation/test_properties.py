@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.generated import file_pairs, treebanks
 from treefine import Graph, Sentence, read_treebank
-from treefine.evaluation.properties import (
-    LOWEST,
-    PROPERTIES,
-    draw_curves,
-    join,
-    point_of,
-    scores_by_property,
-    tally,
-)
+from treefine.evaluation.properties import LOWEST, PROPERTIES, draw_curves, join, point_of, scores_by_property, tally
 from treefine.evaluation.scores import all_marks, load_pair
 from treefine.evaluation.significance import draw_weights
 

@@ -9,13 +9,7 @@ from hypothesis import given
 
 from tests.support.generated import treebanks
 from treefine import Graph, Score, Sentence, evaluate
-from treefine.evaluation.analysis.refinement import (
-    ranked_labels,
-    reductions,
-    refinement_of,
-    together,
-    total_reduction,
-)
+from treefine.evaluation.analysis.refinement import ranked_labels, reductions, refinement_of, together, total_reduction
 from treefine.evaluation.scores import relative_error_reduction
 from treefine.treebank.graph import Arcs
 

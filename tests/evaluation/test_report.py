@@ -17,13 +17,7 @@ from treefine.evaluation.analysis import errors as error_analysis
 from treefine.evaluation.analysis.errors import analyse, read_parsed
 from treefine.evaluation.analysis.plots import check_plots, curve_chart, row_chart
 from treefine.evaluation.analysis.refinement import Costs, refinement_of
-from treefine.evaluation.analysis.report import (
-    DEFINITIONS,
-    MOST_CONFUSIONS,
-    refinement_page,
-    report_page,
-    step_tables,
-)
+from treefine.evaluation.analysis.report import DEFINITIONS, MOST_CONFUSIONS, refinement_page, report_page, step_tables
 from treefine.evaluation.properties import PROPERTIES, Point
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -189,10 +183,7 @@ def test_the_tables_have_the_layout_of_the_paper(counted):
         ("REL of UAS", "–", "+0.00%", "+50.00%", "+50.00%"),
         ("converged", "–", "0.0%", "50.0%", "–"),
     ]
-    assert labels.rows == (
-        ("det", "2", "+0.00%", "+100.00%", "+100.00%"),
-        ("nsubj", "1", "+100.00%", "–", "+100.00%"),
-    )
+    assert labels.rows == (("det", "2", "+0.00%", "+100.00%", "+100.00%"), ("nsubj", "1", "+100.00%", "–", "+100.00%"))
     assert projectivity.rows == (
         ("non-projective", "4", "+50.00%", "+0.00%", "+50.00%"),
         ("projective", "4", "+50.00%", "+100.00%", "+100.00%"),

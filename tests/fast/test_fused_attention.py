@@ -9,13 +9,7 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from tests.model.test_attention import (
-    GRAPHS,
-    INPUTS,
-    chain,
-    naive_attend,
-    some_tensors,
-)
+from tests.model.test_attention import GRAPHS, INPUTS, chain, naive_attend, some_tensors
 from tests.support.generated_inputs import (
     LABELS,
     SOME_WAYS_TO_READ,

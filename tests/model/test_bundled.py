@@ -6,13 +6,7 @@ import pytest
 
 import treefine
 from treefine import ModelError
-from treefine.model.bundled import (
-    about,
-    bundled_models,
-    find_model,
-    model_for,
-    unknown_language,
-)
+from treefine.model.bundled import about, bundled_models, find_model, model_for, unknown_language
 from treefine.training.folder import FolderNames
 
 NORDIC = {"da": "Danish", "nb": "Norwegian Bokmål", "sv": "Swedish"}

@@ -9,15 +9,7 @@ from hypothesis import strategies as st
 from tests.support.tiny import ALL_TAGS, sample, short, tiny_model, tiny_syntr
 from treefine.config import COLUMNS, TagSettings
 from treefine.errors import TreebankError
-from treefine.model.vocabulary import (
-    UNSEEN,
-    Vocabulary,
-    case_of,
-    flat_tags,
-    ruled_scripts,
-    tag_names,
-    tags_in,
-)
+from treefine.model.vocabulary import UNSEEN, Vocabulary, case_of, flat_tags, ruled_scripts, tag_names, tags_in
 from treefine.training.segmenter import windows_of
 from treefine.treebank.graph import Graph
 from treefine.treebank.lemmas import lemma_of

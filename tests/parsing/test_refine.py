@@ -1,4 +1,4 @@
-"""The loop of Eq. 1, compared with the same loop for one sentence; learning with it; batch invariance; timed steps."""
+"""The loop of Eq. 1, compared with the same loop for one sentence; batch invariance; timed steps."""
 
 import math
 import random
@@ -11,7 +11,7 @@ from hypothesis import given as given_by_hypothesis
 from hypothesis import strategies as st
 
 from tests.support.tiny import sample, short, tiny_model, tiny_parser
-from tests.support.tiny_learner import blank, learn, learner_of, without_dropout
+from tests.support.tiny_learner import blank
 from tests.support.wrapped_models import Noisy
 from treefine import Parser, fast
 from treefine.config import RelationSettings, TagSettings
@@ -22,7 +22,6 @@ from treefine.parsing import refine as stable
 from treefine.parsing.decode import Decoder
 from treefine.parsing.refine import expected_stability, refine
 from treefine.parsing.results import timed_steps
-from treefine.training.recipe import OptimiserSettings, TrainingSettings
 
 TAGGER = TagSettings("predicted", ("upos", "xpos"))
 
@@ -109,33 +108,6 @@ def test_tags_predicted_in_the_first_step_are_read_in_the_later_ones():
         words, before = slice(length + 1), lengths.index(length)
         assert torch.equal(third[row, words], second[before, words])
         assert (repeated[row, words] != predicted[before, words]).any()  # though they would differ
-
-
-# Learning with the loop
-
-KINDS = {
-    "rngtr": lambda: tiny_model(scale=1.0),
-    "syntr": lambda: tiny_model(relations=RelationSettings(graph="none"), scale=1.0),
-    "tagger": lambda: tiny_model(tags=TAGGER, scale=1.0),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_model_can_memorise_a_few_sentences(kind):
-    sentences, model = [sentence for sentence in sample() if len(sentence) < 15][:6], KINDS[kind]()
-    parser = Parser(model, device="cpu")
-    tags = [(each.upos, each.xpos) if kind == "tagger" else () for each in sentences]
-    gold = [each.graph for each in sentences], tags
-    training = TrainingSettings(epochs=200, batch_pieces=10_000)
-    rates = OptimiserSettings(learning_rate=0.02, encoder_learning_rate=0.02)
-    learner = learner_of(without_dropout(model), sentences, training=training, optimiser=rates)
-    for first in range(1, 200, 10):
-        learn(learner, epochs=10, first=first)
-        model.eval()
-        found = [each.tree for each in parser.parse(sentences)], [parser.steps(each)[0].tags for each in sentences]
-        if found == gold:
-            return
-    pytest.fail("The model has not learned the sentences.")
 
 
 # Batch invariance: a sentence has the same tree, and stops at the same step, whatever else is in its batch

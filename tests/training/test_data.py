@@ -212,11 +212,7 @@ def test_sentences_have_the_codes_of_their_treebanks_and_the_main_one_must_be_am
 
 
 def test_the_largest_treebank_stands_for_its_language_unless_another_is_chosen():
-    sentences = [
-        *in_treebank("fr_large", SIX),
-        *in_treebank("fr_small", SIX[:1]),
-        *in_treebank("de_one", SIX[:1]),
-    ]
+    sentences = [*in_treebank("fr_large", SIX), *in_treebank("fr_small", SIX[:1]), *in_treebank("de_one", SIX[:1])]
 
     assert main_treebanks(sentences, ()) == ("de_one", "fr_large")
     assert main_treebanks(sentences, ("fr_small",)) == ("de_one", "fr_small")
@@ -257,34 +253,26 @@ PARSES = [Arcs(tuple((head or 0) and 1 for head in gold.heads), gold.labels) for
 PARSER = {"parser": "files", "train": "a", "dev": "b"}
 
 
-def draw_graphs(settings, *seed, parses=PARSES):
-    return TrainingGraphs(MANY, parses, settings).draw(np.random.default_rng(seed))
-
-
 def test_without_shares_all_initial_graphs_are_the_parses_or_empty():
-    assert draw_graphs(InitialSettings(**PARSER), 1) == PARSES
-    assert draw_graphs(InitialSettings(), 1, parses=None) == BLANK
+    rng = np.random.default_rng(1)
+    assert TrainingGraphs(MANY, PARSES, InitialSettings(**PARSER)).draw(rng) == PARSES
+    assert TrainingGraphs(MANY, None, InitialSettings()).draw(rng) == BLANK
 
 
 SOURCES = {name: [Arcs(each.heads, (name,) * len(each.heads)) for each in GOLD_ARCS] for name in ("a", "b", "c")}
 
 
-def draw_mixed(shares, *seed, **others):
-    """Return the graphs of a mix, and the source of each graph; "" is the main parser."""
-    settings = InitialSettings(
-        **PARSER, **others, mix={name: MixedSettings("x", share) for name, share in shares.items()}
-    )
-    graphs = TrainingGraphs(MANY, PARSES, settings, SOURCES).draw(np.random.default_rng(seed))
+def test_sources_are_drawn_in_about_the_given_shares():
+    mix = {name: MixedSettings("x", share) for name, share in (("a", 0.3), ("b", 0.1), ("c", 0.2))}
+    settings = InitialSettings(**PARSER, mix=mix, empty_share=0.1, noised_share=0.2, noise=1.0)
     by_name = {"": PARSES, "empty": BLANK, **SOURCES}
-    return graphs, [
+
+    graphs = TrainingGraphs(MANY, PARSES, settings, SOURCES).draw(np.random.default_rng(1))
+
+    names = [
         next((name for name, parses in by_name.items() if parses[number] == graph), "noised")
         for number, graph in enumerate(graphs)
     ]
-
-
-def test_sources_are_drawn_in_about_the_given_shares():
-    _, names = draw_mixed({"a": 0.3, "b": 0.1, "c": 0.2}, 1, empty_share=0.1, noised_share=0.2, noise=1.0)
-
     asked = {"a": 180, "b": 60, "c": 120, "empty": 60, "noised": 120, "": 60}
     assert Counter(names) == pytest.approx(asked, abs=45)  # four standard deviations of the largest
 
@@ -302,18 +290,14 @@ def test_noised_arcs_stay_in_the_sentence_and_no_word_heads_itself(heads, rate, 
     assert all(type(label) is str for label in arcs.labels)
 
 
-def all_noised(rate, labels):
-    """Return the heads and labels of many noised copies of one tree, one row per copy, and the gold heads."""
-    gold, rng = Arcs((0, *range(1, 40)), ("nsubj",) * 40), np.random.default_rng(1)
-    arcs = [noised(gold, rate, np.array(labels), rng) for _ in range(100)]
-    return np.array([each.heads for each in arcs]), np.array([each.labels for each in arcs]), np.array(gold.heads)
-
-
 @pytest.mark.parametrize("rate", [0.15, 1.0])
 def test_about_the_given_share_of_heads_and_labels_is_wrong(rate):
-    heads, labels, right = all_noised(rate, ["obj", "det"])
+    gold, rng = Arcs((0, *range(1, 40)), ("nsubj",) * 40), np.random.default_rng(1)
 
-    has_head, has_label = heads == right, labels == "nsubj"
+    arcs = [noised(gold, rate, np.array(["obj", "det"]), rng) for _ in range(100)]
+
+    has_head = np.array([each.heads for each in arcs]) == gold.heads
+    has_label = np.array([each.labels for each in arcs]) == "nsubj"
     assert 1 - (has_head & has_label).mean() == pytest.approx(rate, abs=0.035)
     assert (~has_head & has_label).mean() == pytest.approx(rate / 3, abs=0.035)
     assert (has_head & ~has_label).mean() == pytest.approx(rate / 3, abs=0.035)

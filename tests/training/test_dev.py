@@ -183,19 +183,13 @@ def test_several_sources_count_equally_and_each_is_reported():
 HALF_DEV = [each for each in sample() if len(each) < 22][:24]
 
 
-def drawn_choices(temperature, *, rows=4000, columns=6, seed=1):
-    """Return scores, and choices drawn from their softmax at a temperature."""
-    rng = np.random.default_rng(seed)
-    scores = 3 * rng.standard_normal((rows, columns))
-    scores[:, 0] = -np.inf
-    likely = np.exp(scores / temperature)
-    likely /= likely.sum(-1, keepdims=True)
-    return scores, np.array([rng.choice(columns, p=row) for row in likely])
-
-
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
 def test_the_true_temperature_is_recovered(temperature):
-    scores, right = drawn_choices(temperature)
+    rng = np.random.default_rng(1)
+    scores = 3 * rng.standard_normal((4000, 6))
+    scores[:, 0] = -np.inf
+    likely = np.exp(scores / temperature)
+    right = np.array([rng.choice(6, p=row / row.sum()) for row in likely])
 
     found = fitted_temperature([(scores[:1000], right[:1000]), (scores[1000:], right[1000:])])
 
@@ -235,15 +229,13 @@ def test_calibration_raises_the_likelihood_and_keeps_the_trees(half_trained):
 
 @pytest.mark.parametrize("graph", ["labelled", "none"])
 def test_word_confidence_is_the_softmax_of_the_scores_at_the_chosen_head_and_label(graph):
-    half_trained = tiny_model(relations=RelationSettings(graph=graph), scale=1.0).eval()
-    sentences = sample(4)
-    batch, decoder = half_trained.batch_of(sentences), Decoder.of(half_trained)
-    settings = ConfidenceSettings(arc_temperature=2.0, label_temperature=0.5)
+    model, sentences = tiny_model(relations=RelationSettings(graph=graph), scale=1.0).eval(), sample(4)
+    batch, decoder = model.batch_of(sentences), Decoder.of(model)
     with torch.no_grad():
-        scores = half_trained(batch, Graphs.of([each.arcs for each in sentences], half_trained.vocabulary), None)
+        scores = model(batch, Graphs.of([each.arcs for each in sentences], model.vocabulary), None)
         trees = decoder.trees(scores, decoder.graphs(scores, batch.is_word), batch.is_word)
 
-        found = word_confidences(scores, trees, decoder, settings.arc_temperature, settings.label_temperature)
+        found = word_confidences(scores, trees, decoder, 2.0, 0.5)
         labels = decoder.allowed_labels(scores, trees.heads.clamp(min=0))
 
     for row, sentence in enumerate(sentences):
@@ -271,15 +263,10 @@ def test_a_gold_label_excluded_by_the_root_rule_is_skipped(half_trained):
 TAGGED = short(8)
 
 
-def without_rules(model):
-    """Return a model whose network chooses all lemmas."""
-    model.vocabulary = replace(model.vocabulary, lemma_rules=())
-    return model
-
-
 @pytest.mark.parametrize("refined", [True, False], ids=["last step", "first step"])
 def test_each_column_of_tags_gets_the_temperature_of_its_scores(refined):
-    parser = Parser(without_rules(tiny_model(tags=replace(ALL_TAGS, refined=refined))), device="cpu")
+    parser = Parser(tiny_model(tags=replace(ALL_TAGS, refined=refined)), device="cpu")
+    parser.model.vocabulary = replace(parser.model.vocabulary, lemma_rules=())  # the network chooses all lemmas
 
     settings = calibrated(parser, TAGGED)
 
@@ -293,18 +280,14 @@ def test_each_column_of_tags_gets_the_temperature_of_its_scores(refined):
         assert settings.tag_temperature(column) > 1.2  # a random model is too sure
 
 
-def random_scores(settings, n_tokens=4000):
-    """Return random scores, with the ends that these settings find."""
-    rng = np.random.default_rng(1)
-    encoder, char = rng.normal(-1, 4, (2, n_tokens)).astype(np.float32)
-    needs_margin, is_forced = rng.random((2, n_tokens)) < [[0.5], [0.02]]
-    is_end = combined(encoder, char, needs_margin, settings) > 0
-    return EndScores(encoder, char, needs_margin, is_end | is_forced, is_forced)
-
-
 @pytest.mark.parametrize(("char_weight", "margin"), [(0.0, 0.0), (0.25, 4.0), (0.5, 2.0), (1.0, 6.0)])
 def test_known_settings_are_recovered(char_weight, margin):
-    found = fitted(random_scores(SentenceEndSettings(char_weight, margin)))
+    rng = np.random.default_rng(1)
+    encoder, char = rng.normal(-1, 4, (2, 4000)).astype(np.float32)
+    needs_margin, is_forced = rng.random((2, 4000)) < [[0.5], [0.02]]
+    is_end = combined(encoder, char, needs_margin, SentenceEndSettings(char_weight, margin)) > 0
+
+    found = fitted(EndScores(encoder, char, needs_margin, is_end | is_forced, is_forced))
 
     assert (found.char_weight, found.margin) == (char_weight, margin)
 

@@ -11,9 +11,9 @@ from tests.support.tiny_learner import learner_of, recipe_for
 from tests.support.tiny_segmenter import tiny_segmenter
 from tests.support.tiny_tokenizers import byte_bpe
 from tests.support.trainings import CPU
+from tests.training.test_learner import gold_of
 from treefine.config import RelationSettings, TagSettings
 from treefine.errors import TreefineError
-from treefine.model.batch import Graphs
 from treefine.parsing.initial import empty
 from treefine.parsing.parser import Parser
 from treefine.training.data import load_texts
@@ -27,7 +27,7 @@ from treefine.training.distil import (
     most_likely,
     unlabelled_sentences,
 )
-from treefine.training.learner import GoldBatch, step_loss
+from treefine.training.learner import step_loss
 from treefine.training.recipe import InitialSettings, RefineSettings, TeacherSettings
 from treefine.training.steps import refined
 from treefine.treebank.conllu import write_treebank
@@ -142,30 +142,17 @@ def test_targets_are_the_same_after_saving_and_loading(tmp_path):
 # The loss
 
 
-def gold_of(model, sentences):
-    graphs = Graphs.of([each.arcs for each in sentences], model.vocabulary)
-    return GoldBatch(graphs, None if model.tagger is None else model.given_tags(sentences))
-
-
 def with_targets(gold, targets):
     return replace(gold, targets=targets.of_batch(range(N_ALL), CPU))
 
 
 @torch.no_grad()
-def losses(model, weight, n_labelled=N_ALL):
-    """Return the loss of each step without teachers, and with them."""
-    targets, _ = targets_of([tiny_model(tags=TAGS, seed=2)], n_labelled, weight=weight)
-    gold = gold_of(model, SENTENCES)
-    return [
-        (step, step_loss(step, gold), step_loss(step, with_targets(gold, targets)), targets)
-        for step in steps_of(model, SENTENCES)
-    ]
-
-
 def test_the_loss_is_the_cross_entropy_with_a_mixture():
     model, n_labelled = tiny_model(tags=TAGS), 5
-    for step, _, distilled, targets in losses(model, 0.25, n_labelled):
-        gold, total = gold_of(model, SENTENCES), 0.0
+    targets, _ = targets_of([tiny_model(tags=TAGS, seed=2)], n_labelled, weight=0.25)
+    gold = gold_of(model, SENTENCES)
+    for step in steps_of(model, SENTENCES):
+        distilled, total = step_loss(step, with_targets(gold, targets)), 0.0
         for row, number in enumerate(step.sentences):
             share = 0.25 if number < n_labelled else 1.0
             heads = gold.graphs.heads[number : number + 1, : step.batch.n_words]

@@ -3,45 +3,27 @@
 import pytest
 import torch
 
-from tests.support.tiny import sample, tiny_model
+from tests.support.tiny import tiny_model
 from tests.support.tiny_learner import accuracy_of, blank, learn, learner_of, weights_of
 from tests.support.trainings import CPU, write_recipe
+from tests.training.test_learner import SHORT, watch_first_steps
 from treefine.config import COLUMNS, TagSettings
 from treefine.errors import ConfigError
 from treefine.evaluation.scores import evaluate
 from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.parser import Parser
-from treefine.training.learner import step_loss
 from treefine.training.prepare import prepare
 from treefine.training.recipe import TrainingSettings
 from treefine.training.steps import input_tags
 from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.sentence import BLANK, Sentence
 
-SHORT = [each for each in sample() if len(each) < 12][:12]
 READS_UPOS = TagSettings("predicted", COLUMNS, given=("upos",))
 PREDICTED = ("xpos", "feats", "lemma")
-UPOS_GIVEN = '[tags]\nsource = "predicted"\ncolumns = ["upos", "xpos", "feats", "lemma"]\ngiven = ["upos"]\n'
-UPOS_ONLY = '[tags]\nsource = "given"\ncolumns = ["upos"]\n'
 
 
 def without(sentences, *columns):
     return [each.with_tags(**{name: [BLANK] * len(each) for name in columns}) for each in sentences]
-
-
-def watch_first_steps(learner, monkeypatch):
-    """Return a list that collects the tags that each first step reads, and the tags that it learns."""
-    seen, read, scoring = [], [], learner.scoring_model
-    forward = scoring.forward
-
-    def watched(step, gold, **options):
-        if step.t == 1:
-            seen.append((read[-1], gold.tags))
-        return step_loss(step, gold, **options)
-
-    monkeypatch.setattr(scoring, "forward", lambda *args, **rest: (read.append(args[2]), forward(*args, **rest))[1])
-    monkeypatch.setattr("treefine.training.learner.step_loss", watched)
-    return seen
 
 
 # Training
@@ -143,6 +125,3 @@ def test_a_given_column_without_values_is_reported(tmp_path):
         prepare(path)
 
     assert str(caught.value) == '[tags] given: No training word has a value in UPOS. Set tags.given=["xpos"].'
-
-
-# Whole trainings

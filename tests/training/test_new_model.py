@@ -10,12 +10,7 @@ from treefine.model.batch import Graphs
 from treefine.model.hf_weights import load_encoder
 from treefine.parsing.parser import Parser
 from treefine.training.new_model import new_model
-from treefine.training.recipe import (
-    PretrainedSettings,
-    RefineSettings,
-    SegmenterTraining,
-    TagTraining,
-)
+from treefine.training.recipe import PretrainedSettings, RefineSettings, SegmenterTraining, TagTraining
 from treefine.treebank.graph import Graph
 
 NO_GRAPH = RelationSettings(graph="none")
@@ -127,12 +122,7 @@ def test_a_model_fine_tuned_from_syntr_scores_the_same_from_an_empty_graph(saved
 
 
 def test_a_refining_model_can_be_fine_tuned_without_a_graph(saved):
-    new = saved(
-        old := tiny_model(),
-        sample(),
-        relations=NO_GRAPH,
-        refine=RefineSettings(max_steps=1),
-    )
+    new = saved(old := tiny_model(), sample(), relations=NO_GRAPH, refine=RefineSettings(max_steps=1))
 
     ours, theirs = weights_of(new), weights_of(old)
     assert are_equal(ours, {name: each for name, each in theirs.items() if ".relations." not in name})
@@ -158,11 +148,7 @@ FEWER = TagSettings("predicted", ("lemma", "upos"))
 
 @pytest.mark.parametrize(
     ("tags", "layers", "inputs"),
-    [
-        (ALL_TAGS, 1, INPUTS),
-        (FEWER, 2, ("lemma", "upos", "gaps")),
-        (TagSettings("none", case=True), 0, ("case",)),
-    ],
+    [(ALL_TAGS, 1, INPUTS), (FEWER, 2, ("lemma", "upos", "gaps")), (TagSettings("none", case=True), 0, ("case",))],
 )
 def test_columns_case_and_the_head_that_finds_sentences_are_kept(saved, tags, layers, inputs):
     old, sentences = tiny_model(tags=ALL_TAGS, sentence_layers=1), other_treebank()

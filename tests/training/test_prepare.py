@@ -56,14 +56,6 @@ def test_the_base_of_an_initial_parser_is_read_with_its_own_sentences():
     assert prepared.initial[""].treebank == prepared.recipe.treebank != base.recipe.treebank
 
 
-def test_a_base_recipe_is_found_in_the_folder_of_the_recipe():
-    Path("recipes").mkdir()
-    recipe("recipes/base.toml", encoder="./encoder", treebank="other")
-    recipe("recipes/rngtr.toml", encoder="base.toml")
-
-    assert list(prepare("recipes/rngtr.toml").bases) == ["recipes/base.toml"]
-
-
 def test_faults_of_all_files_and_recipes_are_reported_together():
     recipe("base.toml", encoder="./none", treebank="nowhere")
     recipe("syntr.toml", encoder="base.toml", sections=SYNTR)
@@ -127,32 +119,19 @@ def test_a_base_that_cannot_be_fine_tuned_is_an_error(recipes, fault):
 # Sentences that the parsers of folds have seen
 
 
-def write_rngtr(base_treebank, *, own="./encoder", folds=2):
-    recipe("base.toml", encoder="./encoder", treebank=base_treebank, sections=SYNTR)
-    recipe("syntr.toml", encoder="base.toml", sections=SYNTR)
-    return recipe("rngtr.toml", encoder=own, sections=f'[initial]\nparser = "syntr.toml"\nfolds = {folds}\n')
-
-
-def test_folds_are_an_error_if_their_base_is_trained_on_the_same_sentences():
-    Path("copy.conllu").write_bytes(Path("own.conllu").read_bytes())
-    Path("copy-dev.conllu").write_bytes(Path("other-dev.conllu").read_bytes())
-
-    assert faults(write_rngtr("copy")) == [
-        "[initial] folds: the parsers fine-tune base.toml, which is trained on own.conllu, so they would parse "
-        "sentences that they have seen. Remove that treebank from the base recipe, or set folds = 0."
-    ]
-
-
-def test_the_same_sentences_are_recognised_in_another_file():
+def test_folds_are_an_error_if_their_base_is_trained_on_the_same_sentences_in_another_file():
     own, other = (list(read_treebank(f"{name}.conllu")) for name in ("own", "other"))
     name = "same.conllx.xz"
     convert_treebank(other + own[1:], name, format_of(name))
-    write_rngtr("other")
+    recipe("base.toml", encoder="./encoder", treebank="other", sections=SYNTR)
+    recipe("syntr.toml", encoder="base.toml", sections=SYNTR)
+    recipe("rngtr.toml", encoder="./encoder", sections=f"{OVER_SYNTR}folds = 2\n")
     Path("base.toml").write_text(Path("base.toml").read_text().replace("other.conllu", name))
 
-    (line,) = faults("rngtr.toml")
-
-    assert "fine-tune base.toml, which is trained on own.conllu, so they would parse" in line
+    assert faults("rngtr.toml") == [
+        "[initial] folds: the parsers fine-tune base.toml, which is trained on own.conllu, so they would parse "
+        "sentences that they have seen. Remove that treebank from the base recipe, or set folds = 0."
+    ]
 
 
 # A mix

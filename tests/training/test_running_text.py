@@ -1,7 +1,6 @@
 """The head that finds the sentences of running text: its windows, its loss, its training and its F1."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +10,8 @@ from hypothesis import strategies as st
 
 from tests.support.tiny import ALL_TAGS, sample, tiny_model
 from tests.support.tiny_learner import learn, learner_of, weights_of, without_dropout
+from tests.training.test_learner import SHORT
+from tests.training.test_segmenter import of_treebanks
 from treefine.config import TagSettings
 from treefine.evaluation.scores import evaluate
 from treefine.fast import view_of
@@ -23,7 +24,6 @@ from treefine.treebank.graph import Graph
 from treefine.treebank.raw_text import GapToken, RawText, raw_text
 from treefine.treebank.sentence import Sentence
 
-SHORT = [each for each in sample() if len(each) < 12][:12]
 UPOS = TagSettings("predicted", ("upos",))
 
 
@@ -159,10 +159,6 @@ def test_f1_equals_that_of_the_official_scores(data):
     found = encoder_f1(Head(ends), gold)
 
     assert found == pytest.approx(evaluate(gold, system)["Sentences"].f1)
-
-
-def of_treebanks(**sentences):
-    return [replace(each, treebank=code) for code, some in sentences.items() for each in some]
 
 
 def test_a_window_of_text_carries_its_treebank_and_mixes_none():

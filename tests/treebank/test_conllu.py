@@ -271,13 +271,7 @@ def test_changes_to_a_conll09_sentence_go_to_the_columns_they_were_read_from(dat
 
 
 @pytest.mark.parametrize(
-    ("path", "form"),
-    [
-        ("a.conllu", CONLLU),
-        ("dir.conllu/a.CONLLX.gz", CONLLX),
-        ("a.conll09", CONLL09),
-        ("-", CONLLU),
-    ],
+    ("path", "form"), [("a.conllu", CONLLU), ("dir.conllu/a.CONLLX.gz", CONLLX), ("a.conll09", CONLL09), ("-", CONLLU)]
 )
 def test_the_file_name_decides_the_format(path, form):
     assert format_of(path) == form

@@ -334,10 +334,7 @@ def test_a_comment_is_replaced_in_its_place_added_or_removed():
         (lambda s: remove_multiword(s, 1), r"word 1\) The word is not part of a multiword token"),
         (lambda s: split_sentence(s, 3), "The border would be inside of the multiword token 2-3"),
         (lambda s: split_sentence(s, 1), "cannot start at word 1"),
-        (
-            lambda s: set_comment(convert(s, CONLLX), "a", "b"),
-            "Sentences in CoNLL-X cannot be edited. Convert",
-        ),
+        (lambda s: set_comment(convert(s, CONLLX), "a", "b"), "Sentences in CoNLL-X cannot be edited. Convert"),
         (lambda s: set_comment(s, "a=b", "c"), "'a=b' cannot be the key of a comment"),
         (lambda s: set_comment(s, "a", "b\nc"), "contains a line break"),
     ],

@@ -26,15 +26,7 @@ from treefine.fast.file_workers import FileParser, FilePart, FileReport, WorkerP
 from treefine.fast.packed_encoder import Room
 from treefine.parsing.initial import from_file, given, renamed
 from treefine.parsing.parser import Parser
-from treefine.treebank.conllu import (
-    FORMATS,
-    convert,
-    cut_treebank,
-    format_of,
-    losses,
-    read_treebank,
-    texts_in_file,
-)
+from treefine.treebank.conllu import FORMATS, convert, cut_treebank, format_of, losses, read_treebank, texts_in_file
 from treefine.treebank.sentence import BLANK
 
 ROOMS = (Room(512, 32, 48), Room(256, 4, 128))  # small buffers for a CPU

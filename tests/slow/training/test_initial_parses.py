@@ -108,16 +108,6 @@ def test_training_draws_from_the_parses_of_each_source_and_dev_is_measured_from_
     assert of_main == list(empty(gold["train"]))
 
 
-def test_the_saved_model_refines_each_source_with_the_reported_accuracy(folder, steps):
-    gold = list(read_treebank(folder / "dev.conllu"))
-    parser = Parser.from_pretrained(folder / "out" / "model", device="cpu")
-    assert parser.initial is empty
-
-    for name, las in steps[-1].state.best.las_from.items():
-        parsed = parser.using(initial=dev_parses(folder, name), trust=0, max_steps=1).parse(gold)
-        assert evaluate(gold, parsed)["LAS"].f1 == pytest.approx(las), name
-
-
 def test_a_mix_can_have_a_main_parser_that_is_saved_with_the_model(tmp_path):
     write_mix(tmp_path)
     sections = '[initial]\nparser = "syntr.toml"\n[initial.mix.none]\nparser = "empty"\nshare = 0.5\n'
