@@ -264,7 +264,7 @@ def scored_words(draw):
 
 
 @given_by_hypothesis(scored_words())
-def test_sureness_is_the_mean_probability_with_unchanged_words_as_1(scored):
+def test_expected_stability_is_the_mean_probability_with_unchanged_words_as_1(scored):
     arcs, labels, is_dependent, is_same = scored
 
     found = expected_stability(*scored)
@@ -281,7 +281,7 @@ def test_sureness_is_the_mean_probability_with_unchanged_words_as_1(scored):
 
 
 def sure_of(step, before):
-    """Return the sureness of one step of one sentence, computed from the step."""
+    """Return the expected stability of one step of one sentence, computed from the step."""
     probabilities = step.arc_probabilities[1:].max(1) * step.label_probabilities[1:].max(1)
     if before is not None:
         old = zip(before.heads[1:], before.labels[1:], strict=True)
@@ -318,7 +318,7 @@ def test_early_stopping_does_not_depend_on_the_batch(monkeypatch):
     parser = Parser(noisy, device="cpu", batch_pieces=300)
     limits = [
         sure_of(parser.steps(each)[0], None) for each in sentences[::4]
-    ]  # the sureness of some of them on their own
+    ]  # the expected stability of some of them on their own
 
     for limit in limits:
         assert trees(noisy, sentences, 300, stop_above=limit) == trees(noisy, sentences, 1, stop_above=limit)

@@ -14,7 +14,7 @@ from numbers import Real
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
 
-from treefine.config import Precision, TagChoice
+from treefine.config import STEPS, STEPS_FROM_EMPTY, Precision, TagChoice
 from treefine.errors import TreefineError, described, is_whole_number
 from treefine.parsing.initial import InitialParser
 from treefine.treebank.constraints import Constraints, Keep
@@ -153,7 +153,7 @@ class ParserOptions:
     )
     max_steps: int | None = parser_option(
         "Maximum number of refinement steps, T in the paper.",
-        default="as in training; if the model does not record it, 3, or 4 from an empty graph",
+        default=f"as in training; if the model does not record it, {STEPS}, or {STEPS_FROM_EMPTY} from an empty graph",
         flag="--steps",
         metavar="N",
         at_least=1,

@@ -97,7 +97,7 @@ def create_app(
 
 
 def _api_routes(models: Models, metrics: ServerMetrics) -> APIRouter:
-    """Return the routes of the JSON API over these models."""
+    """Return the routes of the JSON API over these models. docs/serving.md describes each of them."""
     router = APIRouter()
 
     async def answer(body: StepsBody | RefineBody, as_json: Callable[[Parse], dict[str, Any]]) -> Response:
