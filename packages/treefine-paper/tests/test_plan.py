@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.toy_treebanks import toy_treebanks
 from treefine.errors import ConfigError
-from treefine_paper.plan import ReproductionRequest, TrainingRun, make_plan, time_table
+from treefine_paper.plan import ReproductionRequest, TrainingRun, make_plan
 from treefine_paper.systems import MULTI, SYSTEMS
 from treefine_paper.treebanks import CHINESE, JAPANESE, MULTILINGUAL, TREEBANKS
 
@@ -160,13 +160,3 @@ def test_only_a_treebank_and_a_system_with_what_it_needs(request_all):
         "tr_imst-syntr-seed1",
         "tr_imst-syntr-rngtr-seed1",
     ]
-
-
-def test_the_table_of_times_has_six_systems_for_each_treebank(request_all):
-    table = time_table(make_plan(replace(request_all, files="")), {}, n_slots=1)
-
-    titles = [SYSTEMS[name].title for name in PAPER]
-    rows = {row["treebank"]: row for row in table.to_records()}
-    assert all(":" in str(rows[code][title]) for code in UD for title in titles)
-    assert str(rows["tr_imst"]["Files+RNGTr"]).endswith("*")
-    assert "needs the files of another parser" in table.note

@@ -77,7 +77,6 @@ def add_result(folder, code, system, seed, split):
         LAS=by_step[-1]["LAS"],
         UAS_by_step=(*none, *(each["UAS"] for each in by_step)),
         LAS_by_step=(*none, *(each["LAS"] for each in by_step)),
-        changed_by_step=(1.0,) * SYSTEMS[system].steps,
         parameters=2_500_000,
         initial_parameters=1_500_000 if is_refined else 0,
         parsing_seconds=2.0,

@@ -5,6 +5,7 @@ import os
 from dataclasses import replace
 
 import pytest
+import torch
 from filelock import FileLock
 
 from tests.support.commands import invoke
@@ -16,7 +17,7 @@ from treefine_paper import run as run_module
 from treefine_paper.plan import ReproductionRequest, TrainingRun, make_plan
 from treefine_paper.predictions import load_predictions, treebank_of
 from treefine_paper.results import load_results
-from treefine_paper.run import RESULTS, Trainer, run_plan
+from treefine_paper.run import RESULTS, Reproduction
 from treefine_paper.systems import SYSTEMS
 from treefine_paper.treebanks import TREEBANKS
 
@@ -50,11 +51,12 @@ def request(toys, output, **changes):
     return replace(found, **changes)
 
 
-def run(toys, output, *, devices=("cpu",), keep="chosen", **changes):
+def run(toys, output, *, keep="chosen", **changes):
     """Run a reproduction; return its state and what it said."""
     said = []
-    plan = make_plan(request(toys, output, **changes))
-    return run_plan(plan, devices, keep=keep, say=said.append), said
+    reproduction = Reproduction(make_plan(request(toys, output, **changes)), torch.device("cpu"), said.append, keep)
+    reproduction.run()
+    return reproduction, said
 
 
 def load_trees(result, folder):
@@ -154,7 +156,7 @@ def test_a_second_run_trains_nothing(output):
     state, said = run(output.parent, output)
 
     after = {path: path.stat().st_mtime_ns for path in output.rglob("*") if path.is_file() and path.name != ".lock"}
-    assert not state.failed
+    assert not state.failures
     assert not said
     assert after == before
 
@@ -207,24 +209,23 @@ def test_systems_can_start_from_multi(toys, tmp_path):
     encoders = {"": str(toys / "encoders" / "tr_imst")}
     state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr"), start="multi", encoders=encoders)
 
-    assert not state.failed
+    assert not state.failures
     assert [each.start for each in of_system(state, "syntr", "dev")] == ["multi"]
     assert state.is_measured(TrainingRun("multi", "multi", 1))
 
 
 def test_a_test_that_fails_is_no_failed_training(toys, tmp_path, monkeypatch):
-    measure = Trainer._measure
+    measure = run_module.measure
 
-    def fail(self, run, files, split):
+    def fail(plan, run, files, split, device):
         if split == "test" and run.system == "syntr":
             raise MemoryError
-        return measure(self, run, files, split)
+        return measure(plan, run, files, split, device)
 
-    monkeypatch.setattr(Trainer, "_measure", fail)
+    monkeypatch.setattr(run_module, "measure", fail)
     state, said = run(toys, tmp_path / "out", only=("tr_imst", "syntr-rngtr"), seeds=(1, 2))
 
-    assert not state.failed
-    assert list(state.failed_tests.values()) == ["MemoryError"]
+    assert [(split, reason) for (_, split), reason in state.failures.items()] == [("test", "MemoryError")]
     assert seeds_of_test(state, "syntr") == []
     assert len(seeds_of_test(state, "syntr-rngtr")) == 1
     assert any(", test failed: MemoryError" in line for line in said)
@@ -254,32 +255,11 @@ def test_an_interrupted_training_continues(toys, tmp_path, monkeypatch):
     }
 
 
-def test_a_worker_that_dies_fails_only_its_job(toys, tmp_path, monkeypatch):
-    only = ("tr_imst", "ja_gsd", "syntr")
-    plan = make_plan(request(toys, tmp_path / "out", only=only))
-    monkeypatch.setattr(run_module, "Trainer", DyingTrainer)
-
-    state = run_plan(plan, ["cpu", "cpu"], say=lambda _: None)
-
-    assert {job.name: reason for job, reason in state.failed.items()} == {
-        "tr_imst-syntr-seed1": "A worker process has ended unexpectedly."
-    }
-    assert state.is_measured(TrainingRun("ja_gsd", "syntr", 1))
-
-
-class DyingTrainer(Trainer):
-    """A trainer whose process dies while it trains Turkish."""
-
-    def run(self, task):
-        if task.run.treebank == "tr_imst":
-            os._exit(9)
-        return super().run(task)
-
-
 def test_a_job_whose_initial_parser_failed_is_reported(toys, tmp_path):
     bad = (*SMALL, "syntr:encoder.pretrained=./nowhere")
 
     state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr-rngtr", "empty-rngtr"), changes=bad)
 
-    assert state.failed[TrainingRun("tr_imst", "syntr-rngtr", 1)] == "it needs tr_imst-syntr-seed1, which failed"
+    reason = state.failures[TrainingRun("tr_imst", "syntr-rngtr", 1), "dev"]
+    assert reason == "it needs tr_imst-syntr-seed1, which failed"
     assert state.is_measured(TrainingRun("tr_imst", "empty-rngtr", 1))

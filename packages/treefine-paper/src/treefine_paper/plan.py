@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -12,8 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from treefine.config import read_settings
-from treefine.errors import ConfigError, count
-from treefine.evaluation.tables import Table
+from treefine.errors import ConfigError, TreefineError
 from treefine.training.recipe import EMPTY, FILES, Recipe, recipe_of
 from treefine.treebank.files import open_input
 from treefine_paper.biaffine import BiLSTMSettings, trees_file
@@ -21,19 +19,14 @@ from treefine_paper.systems import (
     BIAFFINE,
     MULTI,
     SYSTEMS,
-    TABLE_1,
     Settings,
     System,
     encoder_config,
     training_settings,
 )
-from treefine_paper.treebanks import RELEASE, SPLITS, TREEBANKS, PaperFiles, clock, find_paper_files, in_words
+from treefine_paper.treebanks import RELEASE, SPLITS, TREEBANKS, PaperFiles, find_paper_files, in_words
 
 Start = Literal["encoder", "multi"]
-# Rough costs of one GPU, for the estimate before anything was measured.
-_SECONDS_PER_UPDATE, _SECONDS_PER_EPOCH = 0.05, 2.0  # the second for scoring dev
-_PIECES_PER_WORD = 1.5
-_EPOCHS_TO_BEST = 10  # with early stopping, training ends this many epochs after its patience
 _BILSTM = "bilstm."  # the section of changes to the sizes of the biaffine parser
 
 
@@ -77,27 +70,19 @@ def run_of(treebank: str, system: str, seed: int) -> TrainingRun:
 
 
 @dataclass(frozen=True)
-class Size:
-    """The size of a treebank file."""
-
-    sentences: int
-    words: int
-
-
-@dataclass(frozen=True)
 class ReproductionPlan:
     """All runs of a reproduction that are possible, and why the others are not."""
 
     request: ReproductionRequest
     files: Mapping[str, PaperFiles]
     other_trees: Mapping[str, PaperFiles]  # another parser's, by treebank
-    runs: tuple[TrainingRun, ...]  # each after the runs that it needs; controls come last
-    missing: Mapping[tuple[str, str], str]  # by treebank and system: why it cannot be run
+    runs: tuple[TrainingRun, ...] = ()  # each after the runs that it needs; controls come last
+    missing: tuple[str, ...] = ()  # why other systems cannot be run
 
     @cached_property
-    def sizes(self) -> dict[str, Size]:
-        """The size of each training set."""
-        return {code: size_of(files.train) for code, files in self.files.items() if files.train}
+    def sizes(self) -> dict[str, int]:
+        """The number of sentences of each training set."""
+        return {code: _count_sentences(files.train) for code, files in self.files.items() if files.train}
 
     def needs(self, run: TrainingRun) -> list[TrainingRun]:
         """Return the runs whose models this run starts from or refines."""
@@ -125,7 +110,8 @@ class ReproductionPlan:
     def initial_file(self, run: TrainingRun, split: str) -> str:
         """Return the file with the trees that a run refines."""
         if SYSTEMS[run.system].initial == FILES:
-            return getattr(self.other_trees.get(run.treebank), split, "") or split.upper()
+            path: str = getattr(self.other_trees[run.treebank], split)
+            return path
         return str(trees_file(self.model(run_of(run.treebank, BIAFFINE, run.seed)), split))
 
     def recipe(self, run: TrainingRun) -> Recipe:
@@ -171,7 +157,7 @@ class ReproductionPlan:
 
     def n_sentences(self, run: TrainingRun) -> int:
         """Return the number of training sentences of a run."""
-        return sum(self.sizes[files.treebank.code].sentences for files in self.members(run))
+        return sum(self.sizes[files.treebank.code] for files in self.members(run))
 
     def bilstm(self) -> BiLSTMSettings:
         """Return the sizes of the biaffine parser."""
@@ -188,9 +174,9 @@ class ReproductionPlan:
                 raise ConfigError(f"--set {change!r}: The seeds are those of --seeds.")
             if not colon or "=" in name:
                 kept.append(change)
-            elif name not in SYSTEMS:
-                raise ConfigError(f"--set {change!r}: There is no system {name!r}.", hint=_nearest(name, SYSTEMS))
-            elif name == system:
+                continue
+            _check_name("system", name, SYSTEMS)
+            if name == system:
                 kept.append(rest)
         return kept
 
@@ -199,27 +185,16 @@ class ReproductionPlan:
         is_able = run.treebank != MULTI and TREEBANKS[run.treebank].is_ud and run.system != BIAFFINE
         return self.request.start == "multi" and is_able and self.encoder(run) == self.encoder(run_of(MULTI, MULTI, 1))
 
-    def seconds(self, run: TrainingRun) -> float:
-        """Return a rough estimate of the time that a run takes on one GPU."""
-        recipe = self.recipe(run)
-        training = recipe.training
-        words = sum(self.sizes[files.treebank.code].words for files in self.members(run))
-        epochs = min(training.epochs, training.patience + _EPOCHS_TO_BEST)
-        updates = _PIECES_PER_WORD * words / training.batch_pieces * epochs * recipe.refine.max_steps
-        return updates * _SECONDS_PER_UPDATE + epochs * _SECONDS_PER_EPOCH
-
 
 def make_plan(request: ReproductionRequest) -> ReproductionPlan:
     """Find the treebanks, and list the runs that are possible."""
     for name in request.only:
-        if name not in {*TREEBANKS, *SYSTEMS}:
-            raise ConfigError(f"There is no treebank or system {name!r}.", hint=_nearest(name, [*TREEBANKS, *SYSTEMS]))
+        _check_name("treebank or system", name, (*TREEBANKS, *SYSTEMS))
     for code in request.encoders:
-        if code and code not in TREEBANKS and code != MULTI:
-            raise ConfigError(f"There is no treebank {code!r}.", hint=_nearest(code, TREEBANKS))
+        _check_name("treebank", code, ("", MULTI, *TREEBANKS))
     files = find_paper_files(request.treebanks)
     others = find_paper_files([request.files]) if request.files else {}
-    plan = ReproductionPlan(request, files, others, (), {})
+    plan = ReproductionPlan(request, files, others)
     codes = [code for code in TREEBANKS if code in request.only] or list(TREEBANKS)
     systems = [system for name, system in SYSTEMS.items() if name in request.only] or list(SYSTEMS.values())
     pairs = [(code, system) for code in codes for system in systems if _is_run(system, code)]
@@ -236,18 +211,20 @@ def make_plan(request: ReproductionRequest) -> ReproductionPlan:
             for code, system in pairs:
                 if system.is_control == is_control and not reasons[code, system.name]:
                     add(run_of(code, system.name, seed))
-    return replace(plan, runs=tuple(runs), missing={pair: reason for pair, reason in reasons.items() if reason})
+    return replace(plan, runs=tuple(runs), missing=tuple(dict.fromkeys(filter(None, reasons.values()))))
 
 
-def why_nothing(plan: ReproductionPlan) -> str:
-    """Say why nothing can be trained; "" if something can."""
-    if plan.runs:
-        return ""
-    if not plan.missing:
-        return "The systems that --only names are not run on the treebanks that it names."
-    reasons = [*dict.fromkeys(plan.missing.values())]
-    more = f" The same holds for {len(reasons) - 1} more." if len(reasons) > 1 else ""
-    return f"Nothing can be trained with the files in {in_words(plan.request.treebanks)}: {reasons[0]}.{more}"
+def check_possible(plan: ReproductionPlan) -> None:
+    """Raise an error if nothing can be trained, or with a setting that is wrong."""
+    if not plan.runs and not plan.missing:
+        raise TreefineError("The systems that --only names are not run on the treebanks that it names.")
+    if not plan.runs:
+        more = f" The same holds for {len(plan.missing) - 1} more." * (len(plan.missing) > 1)
+        where = in_words(plan.request.treebanks)
+        raise TreefineError(f"Nothing can be trained with the files in {where}: {plan.missing[0]}.{more}")
+    for run in plan.runs:
+        plan.recipe(run)
+    plan.bilstm()
 
 
 def _is_run(system: System, code: str) -> bool:
@@ -255,10 +232,11 @@ def _is_run(system: System, code: str) -> bool:
     return system.only in ("", code) and (TREEBANKS[code].is_ud or MULTI not in (system.name, system.initial))
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    close = get_close_matches(name, names, n=1)
-    return f"Did you mean {close[0]}?" if close else f"Choose from {', '.join(names)}."
+def _check_name(kind: str, name: str, known: Collection[str]) -> None:
+    if name not in known:
+        close = get_close_matches(name, known, n=1)
+        hint = f"Did you mean {close[0]}?" if close else f"Choose from {', '.join(filter(None, known))}."
+        raise ConfigError(f"There is no {kind} {name!r}.", hint=hint)
 
 
 def _why_missing(files: PaperFiles, system: System, trees: PaperFiles | None) -> str:
@@ -271,86 +249,29 @@ def _why_missing(files: PaperFiles, system: System, trees: PaperFiles | None) ->
     return ""
 
 
-def size_of(path: str | os.PathLike[str]) -> Size:
-    """Count the sentences and words of a treebank file, without checking it."""
-    n_words = n_sentences = 0
+def _count_sentences(path: str) -> int:
     with open_input(path) as lines:
-        for line in lines:
-            number = line.split(b"\t", 1)[0]
-            if number.isdigit():
-                n_words += 1
-                n_sentences += number == b"1"
-    return Size(n_sentences, n_words)
+        return sum(line.startswith(b"1\t") for line in lines)
 
 
-def inventory(plan: ReproductionPlan) -> dict[str, list[dict[str, str | None]]]:
-    """Return what there is, as records: the treebanks of the paper, the encoders, and the systems."""
-    treebanks: list[dict[str, str | None]] = []
+def inventory(plan: ReproductionPlan) -> Iterator[str]:
+    """Yield a line for each treebank of the paper, each encoder and each system."""
     codes: dict[str, list[str]] = {}
     for code, files in plan.files.items():
-        treebank, size = files.treebank, plan.sizes.get(code)
+        facts = [f"{plan.sizes[code]:,} training sentences"] if code in plan.sizes else []
+        if facts and files.treebank.is_ud:
+            facts.append(f"UD {files.release or '(unknown release)'}")
         where = files.folder
         if files.missing:
-            where = f"missing {in_words(files.missing)}; get it from {treebank.source}"
+            where = f"missing {in_words(files.missing)}; get it from {files.treebank.source}"
         elif not files.is_comparable:
             where += f" (the paper has UD {RELEASE}, so scores cannot be compared)"
-        release = (files.release or "(unknown release)") if treebank.is_ud and files.folder else None
-        facts = {"release": release, "training sentences": f"{size.sentences:,}" if size else None, "where": where}
-        treebanks.append({"treebank": code, "name": treebank.title, "paper's encoder": treebank.encoder, **facts})
+        yield f"{code:<12}  {', '.join([*facts, where])}"
         codes.setdefault(plan.encoder(TrainingRun(code, "syntr", 1)), []).append(code)
-    places = {True: "here", False: "downloaded from the hub at its first use"}
-    encoders: list[dict[str, str | None]] = [
-        {"encoder": name, "treebanks": ", ".join(users), "where": places[encoder_config(name) is not None]}
-        for name, users in codes.items()
-    ]
-    systems: list[dict[str, str | None]] = [
-        {"system": name, "title": system.title, "what it is": system.about} for name, system in SYSTEMS.items()
-    ]
-    return {"treebanks": treebanks, "encoders": encoders, "systems": systems}
-
-
-def time_table(plan: ReproductionPlan, measured: Mapping[TrainingRun, float], *, n_slots: int) -> Table:
-    """Return the time of each system on each treebank, with all seeds.
-
-    The time of a variant in Table 1 is added to that of its system. A star marks a system that needs files of another
-    parser.
-    """
-    lacking = [
-        TrainingRun(code, system, seed)
-        for code, system in plan.missing
-        for seed in plan.request.seeds
-        if not plan.files[code].missing
-    ]
-    seconds = scaled({run: plan.seconds(run) for run in (*plan.runs, *lacking)}, measured)
-    times: dict[tuple[str, str], float] = {}
-    for run, duration in seconds.items():
-        place = run.treebank, SYSTEMS[run.system].main_system
-        times[place] = times.get(place, 0.0) + duration
-    starred = {(run.treebank, SYSTEMS[run.system].main_system) for run in lacking}
-    names = [name for name in SYSTEMS if any(name == system for _, system in times)]
-    rows = []
-    for code in (*TREEBANKS, MULTI):
-        cells = [
-            clock(times[code, name]) + "*" * ((code, name) in starred) if (code, name) in times else "–"
-            for name in names
-        ]
-        if set(cells) != {"–"}:
-            rows.append((code, *cells))
-    left = sum(seconds[run] for run in plan.runs if run not in measured)
-    note = (
-        f"{count(len(plan.runs), 'training')}, about {clock(sum(seconds[run] for run in plan.runs))} on one GPU one "
-        f"after another; {clock(left / n_slots)} left with {n_slots} at a time. Times are h:mm:ss"
-        f"{', scaled to those measured so far' if measured else ', a rough guess'}. Those of {TABLE_1} include the "
-        "variants of Table 1."
-    )
-    if starred:
-        note += " * needs the files of another parser (--files) and is not counted."
-    return Table(("treebank", *(SYSTEMS[name].title for name in names)), tuple(rows), note=note)
-
-
-def scaled(guessed: Mapping[TrainingRun, float], measured: Mapping[TrainingRun, float]) -> dict[TrainingRun, float]:
-    """Return the seconds of each run: as measured, or as guessed and scaled by how well the others were guessed."""
-    known = [run for run in guessed if run in measured]
-    total = sum(guessed[run] for run in known)
-    factor = sum(measured[run] for run in known) / total if total else 1.0
-    return {run: measured.get(run, factor * guess) for run, guess in guessed.items()}
+    yield ""
+    for name, users in codes.items():
+        where = "downloaded from the hub at its first use" if encoder_config(name) is None else "here"
+        yield f"{name}: {where}; for {', '.join(users)}"
+    yield ""
+    for name, system in SYSTEMS.items():
+        yield f"{name:<19}  {system.title}: {system.about}"

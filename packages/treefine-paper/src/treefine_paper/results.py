@@ -1,29 +1,22 @@
-"""Measure a trained system on dev or test: scores and costs in a JSON file, the trees of each step in another."""
+"""The scores and costs of a trained system, which are saved as JSON, and the trees of each step of a parser."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from treefine.errors import TreefineError
 from treefine.evaluation.scores import evaluate
 from treefine.model.parser_model import ParserModel
 from treefine.parsing.initial import given
 from treefine.parsing.parser import Parser
-from treefine.training.folder import FolderNames
-from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import open_output
 from treefine.treebank.graph import Graph
 from treefine.treebank.sentence import Sentence
-from treefine_paper.biaffine import COSTS, trees_file
-from treefine_paper.predictions import Predictions, predictions_of, save_predictions, treebank_of
+from treefine_paper.predictions import Predictions, predictions_of, treebank_of
 
 TREES_SUFFIX = ".trees.xz"
 
@@ -47,9 +40,8 @@ class SystemResult:
     words: int
     UAS: float
     LAS: float
-    UAS_by_step: tuple[float | None, ...]  # from t = 0; None without initial parses
-    LAS_by_step: tuple[float | None, ...]
-    changed_by_step: tuple[float, ...]  # the fraction of the sentences that each step changed
+    UAS_by_step: Sequence[float | None]  # from t = 0; None without initial parses
+    LAS_by_step: Sequence[float | None]
     parameters: int
     initial_parameters: int
     parsing_seconds: float
@@ -60,7 +52,7 @@ class SystemResult:
     best_epoch: int | None
     sha256: str  # of the file of trees
     settings: str = "paper"  # or by-size
-    changes: tuple[str, ...] = ()  # of single settings
+    changes: Sequence[str] = ()  # of single settings
     when: str = ""  # the time of the measurement (UTC)
 
     @property
@@ -85,22 +77,16 @@ def save_result(result: SystemResult, folder: Path) -> None:
 
 
 def load_results(folder: Path) -> list[SystemResult]:
-    """Read all scores in a folder."""
-    results = []
+    """Read all scores in a folder; fields of other versions are ignored."""
+    names, results = {field.name for field in fields(SystemResult)}, []
     for path in sorted(folder.glob("*.json")):
         try:
-            results.append(result_of(json.loads(path.read_bytes())))
+            values = {name: value for name, value in json.loads(path.read_bytes()).items() if name in names}
+            results.append(SystemResult(**values))
         except (ValueError, TypeError):
             hint = "Remove it; the next run measures the system again."
             raise TreefineError("The file is damaged.", hint=hint, path=str(path)) from None
     return results
-
-
-def result_of(values: dict[str, Any]) -> SystemResult:
-    """Return a result from JSON, which has lists instead of tuples; other fields are ignored."""
-    names = {field.name for field in fields(SystemResult)} & set(values)
-    known: dict[str, Any] = {name: tuple(x) if isinstance(x := values[name], list) else x for name in names}
-    return SystemResult(**known)
 
 
 def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
@@ -124,92 +110,19 @@ def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
 
 
 def scores(predictions: Predictions, gold: Sequence[Sentence], *, rule: str) -> dict[str, Any]:
-    """Return UAS and LAS of the final trees and by step, and the fraction of sentences that each step changed."""
+    """Return UAS and LAS of the final trees and by step."""
     by_step = [evaluate(gold, treebank_of(predictions, gold, t=t), rule=rule) for t in predictions.steps]
     none = [None] * predictions.first  # without an initial parse, t = 0 has no trees
     result: dict[str, Any] = {}
     for name in ("UAS", "LAS"):
         result[name] = round(by_step[-1][name].f1, 6)
         result[f"{name}_by_step"] = none + [round(step[name].f1, 6) for step in by_step]
-    graphs = [predictions.graphs(t) for t in predictions.steps]
-    changes = [sum(map(Graph.__ne__, *two)) for two in zip(graphs, graphs[1:], strict=False)]
-    result["changed_by_step"] = [1.0] * predictions.first + [round(change / len(gold), 6) for change in changes]
     return result
-
-
-def timed_parse(parser: Parser, gold: Sequence[Sentence]) -> tuple[list[Sentence], float]:
-    """Return the trees of a plain parse, and its seconds."""
-    start = time.perf_counter()
-    parsed = list(parser.stream_trees(gold))
-    if parser.device.type == "cuda":
-        torch.cuda.synchronize(parser.device)
-    return parsed, time.perf_counter() - start
 
 
 def n_parameters(model: ParserModel) -> int:
     """Return the number of parameters, pretrained ones included."""
     return sum(weight.numel() for weight in model.parameters())
-
-
-def device_name(device: torch.device) -> str:
-    """Return the name of a GPU, or `cpu`."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
-def measure_model(parser: Parser, gold: Sequence[Sentence]) -> tuple[Predictions, dict[str, Any]]:
-    """Return the trees of a model, and what they cost."""
-    predictions = parsed_steps(parser, gold)
-    _, seconds = timed_parse(parser, gold)
-    initial = parser.initial
-    return predictions, {
-        "parameters": n_parameters(parser.model),
-        "initial_parameters": n_parameters(initial.model) if isinstance(initial, Parser) else 0,
-        "parsing_seconds": round(seconds, 3),
-    }
-
-
-def measure_biaffine(
-    model: Path, gold: Sequence[Sentence], split: str, form: str | None
-) -> tuple[Predictions, dict[str, Any]]:
-    """Return the trees that the biaffine parser has written, and what they cost."""
-    trees = [sentence.graph for sentence in read_treebank(str(trees_file(model, split)), format=form)]
-    costs = biaffine_costs(model)
-    facts = {"parameters": costs["parameters"], "parsing_seconds": round(costs["seconds"][split], 3)}
-    return predictions_of(gold, [trees], first=1), facts | {"initial_parameters": 0}
-
-
-def biaffine_costs(model: Path) -> dict[str, Any]:
-    """Return the number of parameters of a biaffine parser, and its seconds for each split."""
-    costs: dict[str, Any] = json.loads((model / COSTS).read_bytes())
-    return costs
-
-
-def write_result(
-    identity: dict[str, Any], gold: Sequence[Sentence], predictions: Predictions, training: Path, folder: Path
-) -> SystemResult:
-    """Write the trees and the scores into `folder`, and return the scores.
-
-    `training` is the output folder of the training. `identity` has the fields that do not follow from the rest.
-    """
-    name = result_name(*(identity[key] for key in ("treebank", "system", "seed", "split")))
-    folder.mkdir(parents=True, exist_ok=True)
-    digest = save_predictions(predictions, folder / f"{name}{TREES_SUFFIX}")
-    path = training / FolderNames.metrics
-    epochs = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    best: dict[str, Any] = max((each for each in epochs if "LAS" in each), key=lambda each: each["LAS"], default={})
-    values = {
-        "sentences": len(gold),
-        "words": sum(map(len, gold)),
-        "training_seconds": round(float(epochs[-1]["seconds"]), 1) if epochs else None,
-        "epochs": len(epochs) or None,
-        "updates": epochs[-1].get("updates") if epochs else None,
-        "best_epoch": best.get("epoch"),
-        "sha256": digest,
-        "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-    }
-    result = result_of(identity | scores(predictions, gold, rule=identity["rule"]) | values)
-    save_result(result, folder)
-    return result
 
 
 def chosen_seed(results: Iterable[SystemResult]) -> int:
