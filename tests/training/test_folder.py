@@ -15,12 +15,11 @@ from tests.support.trainings import CPU, SYNTR, run, weights, write_recipe
 from treefine.errors import TreefineError
 from treefine.training.dev import Accuracy
 from treefine.training.folder import (
-    Checkpoint,
-    MetricsLog,
     TrainingState,
     begin_folder,
     check_folder,
     load_checkpoint,
+    metrics_log,
     remove_unfinished,
     save_checkpoint,
 )
@@ -114,9 +113,12 @@ def new_learner():
     return learner_of(tiny_model(scale=1.0), sample(6), optimiser=OptimiserSettings(ema=0.5))
 
 
-def checkpoint_of(learner, epoch):
-    state = TrainingState(epoch, 1, Accuracy((0.4, 0.5), 0.6, 0.5, {"a": 0.1}), seconds=1.5)
-    return Checkpoint(state, learner.model.state_dict(), learner.measured_weights(), learner.optimiser.state())
+def state_of(epoch):
+    return TrainingState(epoch, 1, Accuracy((0.4, 0.5), 0.6, 0.5, {"a": 0.1}), seconds=1.5)
+
+
+def save(folder, learner, epoch):
+    save_checkpoint(folder, learner, state_of(epoch), learner.measured_weights())
 
 
 @pytest.fixture
@@ -124,7 +126,7 @@ def checkpointed(tmp_path):
     """Save the checkpoint of a learner after its first epoch, and return its folder."""
     learner = new_learner()
     learn(learner, epochs=1)
-    save_checkpoint(tmp_path, checkpoint_of(learner, 1))
+    save(tmp_path, learner, 1)
     return tmp_path
 
 
@@ -135,33 +137,32 @@ def names_in(folder):
 def test_a_loaded_checkpoint_equals_the_saved_one(tmp_path):
     learner, other = new_learner(), new_learner()
     learn(learner, epochs=1)
-    whole = checkpoint_of(learner, 1)
 
-    save_checkpoint(tmp_path, whole)
-    loaded = load_checkpoint(tmp_path, other)
+    save(tmp_path, learner, 1)
+    state, best = load_checkpoint(tmp_path, other)
 
-    assert loaded.state == whole.state
-    assert are_equal(loaded.best, whole.best)
+    assert state == state_of(1)
+    assert are_equal(best, learner.measured_weights())
     assert are_equal(weights_of(other.model), weights_of(learner.model))
     assert are_equal(other.optimiser.state(), learner.optimiser.state())
 
 
 def test_only_the_newest_checkpoint_is_kept(checkpointed):
-    save_checkpoint(checkpointed, checkpoint_of(new_learner(), 2))
+    save(checkpointed, new_learner(), 2)
 
     assert names_in(checkpointed) == ["checkpoint-000002"]
 
 
 def test_a_full_disk_is_reported_and_keeps_the_previous_checkpoint(checkpointed):
-    second = checkpoint_of(new_learner(), 2)
+    learner = new_learner()
 
     with full_disk(20_000), pytest.raises(TreefineError, match=r"Cannot write a checkpoint: .*\.") as raised:
-        save_checkpoint(checkpointed, second)
+        save(checkpointed, learner, 2)
 
     assert "File too large" in str(raised.value)
     assert "\n" not in str(raised.value)
     assert names_in(checkpointed) == ["checkpoint-000001"]
-    assert load_checkpoint(checkpointed, new_learner()).state.epoch == 1
+    assert load_checkpoint(checkpointed, new_learner())[0] == state_of(1)
 
 
 def truncate(folder):
@@ -233,9 +234,9 @@ def points(folder, name):
 
 
 def write_metrics(folder, epochs, *, after_epoch=0, las=0.5):
-    with MetricsLog(folder, after_epoch=after_epoch) as metrics:
+    with metrics_log(folder, after_epoch=after_epoch) as add_metrics:
         for epoch in epochs:
-            metrics.add(epoch, {"LAS": las + epoch / 100, "loss": 1.0})
+            add_metrics(epoch, {"LAS": las + epoch / 100, "loss": 1.0})
 
 
 def test_repeated_epochs_appear_once(tmp_path):
@@ -267,10 +268,10 @@ def test_without_tensorboard_only_the_lines_are_written(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_is_reported_and_keeps_the_lines_before(tmp_path):
-    with MetricsLog(tmp_path, after_epoch=0) as metrics:
-        metrics.add(1, {"LAS": 0.5})
+    with metrics_log(tmp_path, after_epoch=0) as add_metrics:
+        add_metrics(1, {"LAS": 0.5})
         with full_disk(30), pytest.raises(TreefineError, match="Cannot write the metrics: File too large"):
-            metrics.add(2, {"LAS": 0.5})
+            add_metrics(2, {"LAS": 0.5})
 
     write_metrics(tmp_path, [2], after_epoch=1)
     assert [line["epoch"] for line in metric_lines(tmp_path)] == [1, 2]

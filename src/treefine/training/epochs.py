@@ -25,17 +25,17 @@ from treefine.training.data import Data, TrainingGraphs
 from treefine.training.dev import Accuracy, DevScorer, calibrated, calibrated_by_treebank, fitted_ends
 from treefine.training.distil import DistillationData
 from treefine.training.folder import (
-    Checkpoint,
     FolderNames,
-    MetricsLog,
     TrainingState,
     load_checkpoint,
+    metrics_log,
     remove_unfinished,
     save_checkpoint,
 )
 from treefine.training.learner import Learner
-from treefine.training.new_model import TrainedBase, new_model
+from treefine.training.new_model import new_model
 from treefine.training.optimiser import rate_factor
+from treefine.training.prepare import Prepared
 from treefine.training.processes import Processes
 from treefine.training.recipe import FILES, Recipe, TrainingSettings, recipe_toml
 from treefine.training.segmenter import RunningText
@@ -78,7 +78,8 @@ class TrainingRun:
     processes: Processes
     initial: InitialGraphs
     stage: str = ""  # as in Progress
-    base: TrainedBase | None = None  # the model to fine-tune, if one was trained for this
+    base: Prepared | None = None  # the recipe of the model to fine-tune, if one was trained for this
+    start: str = ""  # the folder of that model
     segmenter: Segmenter | None = None  # saved with the model
     segmentation: Mapping[str, float] = field(default_factory=dict)  # F1 of the segmenter, as in Progress
     distillation: DistillationData | None = None  # `initial` includes its sentences
@@ -152,11 +153,10 @@ def _learn(run: TrainingRun, *, member: int = 0) -> Iterator[Progress]:
     if not processes.same((folder / FolderNames.model).exists()):
         learner = _learner(run, member)
         model = learner.model
-        checkpoint = load_checkpoint(checkpoints, learner)
-        state, best = (checkpoint.state, checkpoint.best) if checkpoint else (TrainingState(), model.state_dict())
+        state, best = load_checkpoint(checkpoints, learner) or (TrainingState(), model.state_dict())
         processes.wait()  # until all processes have read the checkpoint, which the first one replaces
         began, saved = time.monotonic() - state.seconds, time.monotonic()
-        with MetricsLog(folder if processes.is_first else None, after_epoch=state.epoch) as metrics:
+        with metrics_log(folder if processes.is_first else None, after_epoch=state.epoch) as add_metrics:
             while not _is_over(state, settings):
                 epoch, losses, epoch_began = state.epoch + 1, [], time.monotonic()
                 for share, loss in learner.epoch(epoch):
@@ -178,10 +178,9 @@ def _learn(run: TrainingRun, *, member: int = 0) -> Iterator[Progress]:
                 state = replace(state, epoch=epoch, seconds=time.monotonic() - began)
                 place = (run.stage, epoch, settings.epochs, epoch / settings.epochs)
                 progress = Progress(*place, fmean(losses), accuracy, state, state.seconds)
-                metrics.add(epoch, {**_values(progress, learner), "sentences_per_second": speed})
+                add_metrics(epoch, {**_values(progress, learner), "sentences_per_second": speed})
                 if processes.is_first and time.monotonic() - saved >= 60 * settings.checkpoint_minutes:
-                    weights, optimiser = model.state_dict(), learner.optimiser.state()
-                    save_checkpoint(checkpoints, Checkpoint(state, weights, best, optimiser))
+                    save_checkpoint(checkpoints, learner, state, best)
                     saved = time.monotonic()
                 yield progress
         if processes.is_first:
@@ -194,7 +193,7 @@ def _learn(run: TrainingRun, *, member: int = 0) -> Iterator[Progress]:
 
 def _learner(run: TrainingRun, member: int) -> Learner:
     recipe, train, distillation = run.recipe, run.data.train, run.distillation
-    model = new_model(recipe, train, run.base)
+    model = new_model(recipe, train, run.start)
     shares = {"balance": recipe.treebank.balance, "unnamed": recipe.treebank.unnamed}
     return Learner(
         model,

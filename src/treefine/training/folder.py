@@ -6,11 +6,11 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from filelock import lock_descriptor
 from safetensors import SafetensorError
@@ -24,9 +24,6 @@ from treefine.training.dev import Accuracy
 from treefine.training.learner import Learner
 from treefine.training.prepare import Prepared, settings_of
 from treefine.treebank.files import open_output
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 _PREFIX = "checkpoint-"
 _SCRATCH = ".new-"
@@ -164,28 +161,21 @@ class TrainingState:
     seconds: float = 0.0  # training time so far
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The state of a training. Random choices need no state: they follow from the seed and the number of the epoch."""
+def save_checkpoint(folder: Path, learner: Learner, state: TrainingState, best: Mapping[str, Tensor]) -> None:
+    """Write a checkpoint, and remove the previous one only when the new one is complete on disk.
 
-    state: TrainingState
-    weights: dict[str, Tensor]
-    best: dict[str, Tensor]
-    optimiser: dict[str, Tensor]
-
-
-def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, and remove the previous one only when the new one is complete on disk."""
-    name = f"{_PREFIX}{checkpoint.state.epoch:06}"
+    Random choices need no state: they follow from the seed and the number of the epoch.
+    """
+    name, parts = f"{_PREFIX}{state.epoch:06}", (learner.model.state_dict(), best, learner.optimiser.state())
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:
             new = Path(scratch, "new")
             new.mkdir()
-            for kind in _KINDS:
-                tensors = {name: one.detach().contiguous().cpu() for name, one in getattr(checkpoint, kind).items()}
+            for kind, weights in zip(_KINDS, parts, strict=True):
+                tensors = {name: one.detach().contiguous().cpu() for name, one in weights.items()}
                 save_file(tensors, new / f"{kind}.safetensors")
-            (new / "state.json").write_text(json.dumps(asdict(checkpoint.state)), encoding="utf-8")
+            (new / "state.json").write_text(json.dumps(asdict(state)), encoding="utf-8")
             for file in new.iterdir():
                 with file.open("rb") as written:
                     os.fsync(written.fileno())  # a power cut can lose the bytes but keep the rename
@@ -199,8 +189,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def load_checkpoint(folder: Path, learner: Learner) -> Checkpoint | None:
-    """Load the last checkpoint into the learner and return it. Return None if no checkpoint exists."""
+def load_checkpoint(folder: Path, learner: Learner) -> tuple[TrainingState, dict[str, Tensor]] | None:
+    """Load the last checkpoint into the learner; return its state and the best weights, or None if there is none."""
     *_, last = (None, *_checkpoints(folder))
     if last is None:
         return None
@@ -216,7 +206,7 @@ def load_checkpoint(folder: Path, learner: Learner) -> Checkpoint | None:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
         hint = "Delete it; the training then resumes from an earlier checkpoint, or starts again."
         raise TreefineError(f"The checkpoint is damaged ({reason}).", hint=hint, path=str(last)) from error
-    return Checkpoint(state, **tensors)
+    return state, tensors["best"]
 
 
 def remove_unfinished(folder: Path, *names: str) -> None:
@@ -233,58 +223,42 @@ def _checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"{_PREFIX}*"))
 
 
-class MetricsLog:
-    """Writes metrics.jsonl and the folder `tensorboard`, or nothing if the folder is None.
+@contextmanager
+def metrics_log(folder: Path | None, *, after_epoch: int) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
+    """Yield a function that adds the metrics of an epoch to metrics.jsonl and TensorBoard, if there is a folder.
 
-    Lines of epochs after `after_epoch` are removed, because these epochs are trained again. The TensorBoard files are
-    rewritten from the remaining lines, so that no point appears twice.
+    Lines of epochs after `after_epoch` are removed, because these epochs are trained again; TensorBoard hides them.
     """
+    if folder is None:
+        yield lambda epoch, values: None
+        return
+    lines, board = folder / FolderNames.metrics, None
+    with _reported(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = [json.dumps(values) + "\n" for values in _read(lines) if values["epoch"] <= after_epoch]
+        scratch = folder / f".{FolderNames.metrics}.new"
+        scratch.write_text("".join(kept), encoding="utf-8")
+        scratch.replace(lines)
+        with suppress(ImportError):
+            from torch.utils.tensorboard import SummaryWriter
 
-    def __init__(self, folder: Path | None, *, after_epoch: int) -> None:
-        self.folder = folder
-        self.board: SummaryWriter | None = None
-        if folder is None:
-            return
+            board = SummaryWriter(str(folder / FolderNames.board), purge_step=after_epoch + 1)
+
+    def add(epoch: int, values: Mapping[str, float]) -> None:
         with _reported(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            kept = [values for values in _read(folder / FolderNames.metrics) if values["epoch"] <= after_epoch]
-            scratch = folder / f".{FolderNames.metrics}.new"
-            scratch.write_text("".join(map(_line, kept)), encoding="utf-8")
-            scratch.replace(folder / FolderNames.metrics)
-            shutil.rmtree(folder / FolderNames.board, ignore_errors=True)
-            with suppress(ImportError):
-                from torch.utils.tensorboard import SummaryWriter
+            with lines.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"epoch": epoch, **values}) + "\n")
+            if board is not None:
+                for name, value in values.items():
+                    board.add_scalar(name, value, epoch)
+                board.flush()
 
-                self.board = SummaryWriter(str(folder / FolderNames.board))
-            for values in kept:
-                self._show(values)
-
-    def __enter__(self) -> MetricsLog:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.folder is not None and self.board is not None:
-            with _reported(self.folder):
-                self.board.close()
-
-    def add(self, epoch: int, values: dict[str, float]) -> None:
-        """Write the metrics of one epoch."""
-        if self.folder is not None:
-            with _reported(self.folder):
-                with (self.folder / FolderNames.metrics).open("a", encoding="utf-8") as file:
-                    file.write(_line({"epoch": epoch, **values}))
-                self._show({"epoch": epoch, **values})
-
-    def _show(self, values: dict[str, float]) -> None:
-        if self.board is not None:
-            for name, value in values.items():
-                if name != "epoch":
-                    self.board.add_scalar(name, value, int(values["epoch"]))
-            self.board.flush()
-
-
-def _line(values: dict[str, float]) -> str:
-    return json.dumps(values) + "\n"
+    try:
+        yield add
+    finally:
+        if board is not None:
+            with _reported(folder):
+                board.close()
 
 
 def _read(path: Path) -> Iterator[dict[str, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,29 +14,20 @@ from treefine.model.create import PieceChoice, create_parser_model, root_label_o
 from treefine.model.folder import fetch, is_model_folder, load_model
 from treefine.model.parser_model import ParserModel
 from treefine.model.vocabulary import Vocabulary, language_of
-from treefine.training.data import Data, balanced_shares, words_by_treebank
+from treefine.training.data import balanced_shares, words_by_treebank
 from treefine.training.recipe import Recipe, expand
 from treefine.treebank.sentence import Sentence
 
 _TAG_COLUMN = re.compile(r"(encoder\.tags\.|tagger\.columns\.)(\d+)")
 
 
-@dataclass(frozen=True)
-class TrainedBase:
-    """A trained model that other models fine-tune."""
-
-    folder: str
-    recipe: Recipe
-    data: Data
-
-
-def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase | None = None) -> ParserModel:
+def new_model(recipe: Recipe, sentences: Sequence[Sentence], start: str = "") -> ParserModel:
     """Create a model for the labels and tags of these sentences.
 
-    Its weights come from `base`, or from the encoder or model that the recipe names.
+    Its weights come from the folder `start`, or from the encoder or model that the recipe names.
     """
     decode = replace(recipe.decode, root_label=root_label_of(sentences))
-    folder = fetch(base.folder if base is not None else expand(recipe.encoder.start))
+    folder = fetch(start or expand(recipe.encoder.start))
     if is_model_folder(folder):
         model = _continued(load_model(folder), replace(recipe, decode=decode), sentences)
     else:

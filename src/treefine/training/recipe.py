@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
 from treefine.config import (
     STEPS,
@@ -49,6 +49,9 @@ _LIMITS: dict[str, Callable[[float], bool]] = {
     "below 1": lambda value: value < 1,
     "below 0.5": lambda value: value < 0.5,
 }
+_Size: TypeAlias = Annotated[int, "at least 1"]
+_Share: TypeAlias = Annotated[float, "at most 1"]
+_Rate: TypeAlias = Annotated[float, "below 1"]
 
 
 class _Checked:
@@ -57,18 +60,17 @@ class _Checked:
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        if faults := list(self._faults()):
+        faults = list(self._faults())
+        for name, kind in get_type_hints(type(self), include_extras=True).items():
+            for limit in getattr(kind, "__metadata__", ()):
+                if not _LIMITS[limit](value := getattr(self, name)):
+                    faults.append(f"{name} = {value}; it must be {limit}")
+        if faults:
             raise ValueError(*faults)
 
     def _faults(self) -> Iterator[str]:
-        """Yield what is wrong with these settings."""
-        raise NotImplementedError
-
-    def _outside(self, limit: str, *names: str) -> Iterator[str]:
-        """Yield a fault for each of these settings that is outside a limit."""
-        for name in names:
-            if not _LIMITS[limit](value := getattr(self, name)):
-                yield f"{name} = {value}; it must be {limit}"
+        """Yield what is wrong with these settings, besides values outside the limits of their types."""
+        yield from ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,8 @@ class TreebankSettings(_Checked):
     dev_sentences: int = 0  # number of dev sentences, an evenly spaced sample of those in dev; 0: all
     by_treebank: bool = False  # tell the model which treebank a sentence is from, so that it learns the habits of each
     main: tuple[str, ...] = ()  # with by_treebank: treebanks that a language stands for; others: its largest treebank
-    unnamed: float = 0.1  # with by_treebank: share of the training sentences whose treebank is masked
-    balance: float = 1.0  # a treebank of n words is drawn in proportion to n to this power; 1: each sentence once
+    unnamed: _Share = 0.1  # with by_treebank: share of the training sentences whose treebank is masked
+    balance: _Share = 1.0  # a treebank of n words is drawn in proportion to n to this power; 1: each sentence once
 
     def _faults(self) -> Iterator[str]:
         for name in ("train", "dev"):
@@ -95,7 +97,6 @@ class TreebankSettings(_Checked):
             yield "standard input cannot be read more than once; name a file"
         if self.format not in ("", *FORMATS):
             yield f"format = {json.dumps(self.format)}; choose one of {', '.join(FORMATS)}, or leave it out"
-        yield from self._outside("at most 1", "unnamed", "balance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ class InitialSettings(_Checked):
     dev: tuple[str, ...] = ()  # with parser = "files": its trees of the dev set
     empty_share: float = 0.0  # share of the training sentences that start from an empty graph, drawn in each epoch
     noised_share: float = 0.0  # share of the training sentences that start from the gold tree with random errors
-    noise: float = 0.15  # share of the words with an error in these trees
+    noise: _Share = 0.15  # share of the words with an error in these trees
     decided_share: float = 0.0  # share of the training sentences in which some gold arcs are decided from the start
     corrected_share: float = 0.0  # share in which the first wrong arc is corrected after the first step
     mix: dict[str, MixedSettings] = field(default_factory=dict)  # more sources by name, each in [initial.mix.NAME]
@@ -161,7 +162,6 @@ class InitialSettings(_Checked):
         if round(sum(shares), 9) > 1:  # rounded: 0.2 + 0.4 + 0.3 + 0.1 > 1
             among = "empty_share, noised_share and the shares in mix" if self.mix else "empty_share and noised_share"
             yield f"{among} must not sum to more than 1"
-        yield from self._outside("at most 1", "noise")
         if round(self.decided_share + self.corrected_share, 9) > 1:
             yield "decided_share and corrected_share must not sum to more than 1"
         if not all(re.fullmatch(r"[A-Za-z0-9_]+", name) for name in self.mix):
@@ -217,10 +217,7 @@ class RefineSettings(_Checked):
     max_steps: int = 0  # T, the largest number of refinement steps; 0: 4 from an empty graph, else 3 (Sec. 6.1)
     stop: bool = True  # stop refining a sentence when a step does not change its graph
     update: Literal["each", "sum"] = "each"  # update the weights after each step, or once for the sum of all losses
-    sampled: float = 0.0  # share of the words whose head, as the next step reads it, is drawn by its probability
-
-    def _faults(self) -> Iterator[str]:
-        yield from self._outside("at most 1", "sampled")
+    sampled: _Share = 0.0  # share of the words whose head, as the next step reads it, is drawn by its probability
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,35 +230,28 @@ class OptimiserSettings(_Checked):
     eps: float = 1e-5  # AdamW's ε
     weight_decay: float = 0.01  # AdamW's weight decay; biases and layer norms have none
     clip_gradient_norm: float = 1.0  # clip the gradient to this norm; 0: no clipping
-    warmup: float = 0.01  # share of training in which the learning rates rise
-    ema: float = 0.0  # decay of an exponential moving average of the weights; 0: off
+    warmup: _Share = 0.01  # share of training in which the learning rates rise
+    ema: _Rate = 0.0  # decay of an exponential moving average of the weights; 0: off
 
     def _faults(self) -> Iterator[str]:
         if len(self.betas) != 2 or max(self.betas) >= 1:
             yield "betas must be two numbers below 1"
-        yield from self._outside("below 1", "ema")
-        yield from self._outside("at most 1", "warmup")
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings(_Checked):
     """Epochs, batches, masking, weight averaging and checkpoints."""
 
-    epochs: int = 200  # largest number of epochs
+    epochs: _Size = 200  # largest number of epochs
     patience: int = 100  # early stopping: stop after more than this many epochs without a better dev LAS
-    batch_pieces: int = 1000  # batch size in pieces (sub-words), padding included
-    masking: float = 0.0  # share of the pieces that are masked
-    given_tags: float = 0.0  # with predicted tags: share of the sentences that show the treebank's tags to the model
+    batch_pieces: _Size = 1000  # batch size in pieces (sub-words), padding included
+    masking: _Rate = 0.0  # share of the pieces that are masked
+    given_tags: _Share = 0.0  # with predicted tags: share of the sentences that show the treebank's tags to the model
     seed: int = 1  # random seed; the same seed gives the same model on the same machine
-    weight_averaging: int = 1  # number of models to train and average; 1: off
+    weight_averaging: _Size = 1  # number of models to train and average; 1: off
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on a GPU, float32 on a CPU
-    dev_every: int = 1  # score the dev set every N epochs
+    dev_every: _Size = 1  # score the dev set every N epochs
     checkpoint_minutes: float = 10.0  # shortest time between two checkpoints, in minutes; 0: one after every epoch
-
-    def _faults(self) -> Iterator[str]:
-        yield from self._outside("at least 1", "epochs", "batch_pieces", "weight_averaging", "dev_every")
-        yield from self._outside("below 1", "masking")
-        yield from self._outside("at most 1", "given_tags")
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,10 +260,10 @@ class TeacherSettings(_Checked):
 
     recipes: tuple[str, ...] = ()  # recipes of teachers that are trained first; files, or names of bundled recipes
     models: tuple[str, ...] = ()  # or folders of trained models; without both, there are no teachers
-    members: int = 1  # number of teachers of each recipe, trained with different seeds
+    members: _Size = 1  # number of teachers of each recipe, trained with different seeds
     texts: tuple[str, ...] = ()  # unlabelled sentences to learn from as well: text with one per line, or treebanks
     sentences: int = 0  # largest number of unlabelled sentences, an evenly spaced sample; 0: all
-    weight: float = 0.5  # share of the teachers in what is learned from a labelled sentence; the rest is its tree
+    weight: _Share = 0.5  # share of the teachers in what is learned from a labelled sentence; the rest is its tree
 
     def _faults(self) -> Iterator[str]:
         if self.recipes and self.models:
@@ -282,10 +272,8 @@ class TeacherSettings(_Checked):
             yield "texts need teachers: set recipes or models"
         if "-" in self.texts:
             yield "standard input cannot be read more than once; name a file"
-        yield from self._outside("at least 1", "members")
         if self.members > 1 and self.models:
             yield "members is only for recipes; name more models instead"
-        yield from self._outside("at most 1", "weight")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -299,30 +287,26 @@ class SegmenterTraining(_Checked):
 
     train: Literal["auto", "always", "never"] = "auto"  # auto: if the treebank has text
     encoder_layers: int = 0  # layers of the parser's encoder that learn to find sentences; 0: characters alone do
-    texts_per_epoch: int = 1  # how often an epoch of the parser reads the whole text for that
+    texts_per_epoch: _Size = 1  # how often an epoch of the parser reads the whole text for that
     network: SegmenterSettings = field(default_factory=SegmenterSettings)  # sizes, in [segmenter.network]
-    epochs: int = 40  # number of epochs
+    epochs: _Size = 40  # number of epochs
     learning_rate: float = 2e-3  # peak learning rate
-    window: int = 640  # length of a training window in characters
+    window: _Size = 640  # length of a training window in characters
     batch_windows: int = 0  # windows per batch; 0: 32, or fewer for a small treebank, which needs enough updates
     weight_decay: float = 0.01  # AdamW's weight decay
-    dev_every: int = 1  # epochs between two scores on dev; the last epoch is always scored
-    ema: float = 0.995  # decay of an exponential moving average of the weights; 0: off
-    masking: float = 0.05  # share of the characters that are masked; for runs, twice this share
-    joined: float = 0.1  # share of the documents that follow the previous one without a blank line
-    shuffled: float = 0.5  # share of the documents whose sentences are shuffled
+    dev_every: _Size = 1  # epochs between two scores on dev; the last epoch is always scored
+    ema: _Rate = 0.995  # decay of an exponential moving average of the weights; 0: off
+    masking: Annotated[float, "below 0.5"] = 0.05  # share of the characters that are masked; for runs, twice this share
+    joined: _Share = 0.1  # share of the documents that follow the previous one without a blank line
+    shuffled: _Share = 0.5  # share of the documents whose sentences are shuffled
     wrapped: float = 0.1  # share of the documents that are wrapped into lines of a random width
     lines: float = 0.05  # share of the documents with one sentence per line
-    lowered: float = 0.05  # share of the sentences in lower case
-    unpointed: float = 0.05  # share of the sentences without their final punctuation mark
+    lowered: _Share = 0.05  # share of the sentences in lower case
+    unpointed: _Share = 0.05  # share of the sentences without their final punctuation mark
 
     def _faults(self) -> Iterator[str]:
-        yield from self._outside("at least 1", "texts_per_epoch", "epochs", "window", "dev_every")
-        yield from self._outside("at most 1", "joined", "shuffled", "lowered", "unpointed")
         if self.wrapped + self.lines > 1:
             yield "wrapped and lines must not sum to more than 1"
-        yield from self._outside("below 0.5", "masking")
-        yield from self._outside("below 1", "ema")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,13 +22,12 @@ from treefine.training.distil import DistillationData, Targets, compute_targets,
 from treefine.training.epochs import InitialGraphs, Progress, TrainingRun, learn
 from treefine.training.folder import (
     FolderNames,
-    MetricsLog,
     TrainingState,
     best_segmentation,
     locked,
+    metrics_log,
     remove_unfinished,
 )
-from treefine.training.new_model import TrainedBase
 from treefine.training.prepare import Prepared, base_of, prepare, sources_of
 from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, FILES, Recipe, expand
@@ -67,40 +66,32 @@ class Stages:
     prepared: Prepared
     folder: Path
     processes: Processes
-    bases: dict[str, TrainedBase] = field(default_factory=dict)  # that are trained, by the names of their recipes
 
     def run(self) -> Iterator[Progress]:
         """Train the model, after everything that it needs."""
         recipe, data = self.prepared.recipe, self.prepared.data
         segmenter, segmentation = yield from self._segmenter()
         for name, base in self.prepared.bases.items():
-            folder, stage = self.folder / FolderNames.bases / Path(name).stem, f"base model {Path(name).stem}"
-            yield from self._learn(base.recipe, base.data, folder, stage)
-            self.bases[name] = TrainedBase(str(folder / FolderNames.model), base.recipe, base.data)
+            stem = Path(name).stem
+            folder = self.folder / FolderNames.bases / stem
+            yield from learn(self._inputs(base.recipe, base.data, folder, f"base model {stem}"))
         distillation = yield from self._distillation(segmenter)
         initial = yield from self.initial_graphs()
         if distillation is not None:  # all sentences start from an empty graph
             sentences = (*data.train, *distillation.sentences)
             initial = replace(initial, train=TrainingGraphs(sentences, None, recipe.initial))
-        yield from learn(
-            TrainingRun(
-                recipe,
-                data,
-                self.folder,
-                self.processes,
-                initial,
-                base=self.bases.get(base_of(recipe)),
-                segmenter=segmenter,
-                segmentation=segmentation,
-                distillation=distillation,
-            )
-        )
+        whole = self._inputs(recipe, data, self.folder, initial=initial)
+        yield from learn(replace(whole, segmenter=segmenter, segmentation=segmentation, distillation=distillation))
 
-    def _learn(self, recipe: Recipe, data: Data, folder: Path, stage: str) -> Iterator[Progress]:
-        """Train a model that starts from empty graphs, in a folder of its own."""
-        initial = InitialGraphs(TrainingGraphs(data.train, None, recipe.initial), {EMPTY: list(empty(data.dev))})
-        base = self.bases.get(base_of(recipe))
-        yield from learn(TrainingRun(recipe, data, folder, self.processes, initial, stage=stage, base=base))
+    def _inputs(
+        self, recipe: Recipe, data: Data, folder: Path, stage: str = "", *, initial: InitialGraphs | None = None
+    ) -> TrainingRun:
+        """Return the inputs of the training of a model; without initial graphs, it starts from empty ones."""
+        if initial is None:
+            initial = InitialGraphs(TrainingGraphs(data.train, None, recipe.initial), {EMPTY: list(empty(data.dev))})
+        base = self.prepared.bases.get(name := base_of(recipe))
+        start = str(self.folder / FolderNames.bases / Path(name).stem / FolderNames.model) if base is not None else ""
+        return TrainingRun(recipe, data, folder, self.processes, initial, stage=stage, base=base, start=start)
 
     def _in_first(self, steps: Iterable[Progress]) -> Iterator[Progress]:
         """Take these steps in the first process. The others wait for one step at a time, so they do not time out."""
@@ -127,9 +118,9 @@ class Stages:
         shares = {"balance": recipe.treebank.balance, "unnamed": recipe.treebank.unnamed}
         seed, device = recipe.training.seed, self.processes.device
         learner = SegmenterLearner(data.train, data.dev, settings, **shares, seed=seed, device=device)
-        with MetricsLog(folder, after_epoch=0) as metrics:
+        with metrics_log(folder, after_epoch=0) as add_metrics:
             for epoch in learner.epochs():
-                metrics.add(epoch.epoch, {"loss": epoch.loss, **epoch.f1, "seconds": epoch.seconds})
+                add_metrics(epoch.epoch, {"loss": epoch.loss, **epoch.f1, "seconds": epoch.seconds})
                 place = ("segmenter", epoch.epoch, settings.epochs, epoch.epoch / settings.epochs)
                 state = TrainingState(epoch.epoch)
                 yield Progress(*place, epoch.loss, None, state, epoch.seconds, segmentation=epoch.f1)
@@ -159,7 +150,7 @@ class Stages:
                 training = replace(teacher.recipe.training, seed=teacher.recipe.training.seed + number)
                 recipe, inner = replace(teacher.recipe, training=training), folder / Path(name).stem / str(number + 1)
                 stage = f"teacher {len(folders) + 1} of {settings.members * len(teachers)}"
-                yield from self._learn(recipe, teacher.data, inner, stage)
+                yield from learn(self._inputs(recipe, teacher.data, inner, stage))
                 folders.append(str(inner / FolderNames.model))
         return folders
 
@@ -204,7 +195,7 @@ class Stages:
         if recipe is None:
             parser = Parser.from_pretrained(expand(settings.parser), device=device)
         else:
-            yield from self._learn(recipe, data, folder / FolderNames.initial, name or "initial parser")
+            yield from learn(self._inputs(recipe, data, folder / FolderNames.initial, name or "initial parser"))
             parser = Parser.from_pretrained(folder / FolderNames.initial / FolderNames.model, device=device)
         if recipe is not None and settings.folds:
             parses = yield from self._jackknifed(name, recipe, settings.folds)
@@ -242,7 +233,7 @@ class Stages:
             if not processes.same(path.exists()):
                 rest = replace(data, train=data.train[: fold.start] + data.train[fold.stop :])
                 stage = ", ".join(filter(None, [name, f"fold {number} of {folds}"]))
-                yield from self._learn(recipe, rest, folder, stage)
+                yield from learn(self._inputs(recipe, rest, folder, stage))
                 if processes.is_first:
                     parser = Parser.from_pretrained(folder / FolderNames.model, device=processes.device)
                     _write(parser.stream_trees(held_out), path)
