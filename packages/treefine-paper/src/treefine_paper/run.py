@@ -198,17 +198,17 @@ def measure(
         trees = [sentence.graph for sentence in read_treebank(trees_file(plan.model(run), split), format=form)]
         predictions = predictions_of(gold, [trees], first=1)
     else:
-        initial = from_file(plan.initial_file(run, split), format=form) if system.reads_files else None
-        steps = recipe.refine.max_steps
-        parser = Parser.from_pretrained(plan.model(run), initial=initial, trust=0, max_steps=steps, device=device)
+        files_of_initial = from_file(plan.initial_file(run, split), format=form) if system.reads_files else None
+        steps, model = recipe.refine.max_steps, plan.model(run)
+        parser = Parser.from_pretrained(model, initial=files_of_initial, trust=0, max_steps=steps, device=device)
         predictions = parsed_steps(parser, gold)
         start = time.perf_counter()
         list(parser.stream_trees(gold))
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         costs = {"parameters": n_parameters(parser.model), "parsing_seconds": time.perf_counter() - start}
-        is_parser = isinstance(parser.initial, Parser)
-        costs["initial_parameters"] = n_parameters(parser.initial.model) if is_parser else 0
+        initial = parser.initial
+        costs["initial_parameters"] = n_parameters(initial.model) if isinstance(initial, Parser) else 0
     if BIAFFINE in (run.system, system.initial):
         biaffine = json.loads((plan.model(run_of(run.treebank, BIAFFINE, run.seed)) / COSTS).read_bytes())
         costs["parameters" if run.system == BIAFFINE else "initial_parameters"] = biaffine["parameters"]
