@@ -1,6 +1,5 @@
 """A model of several treebanks follows the habits of the one that the user names, or that the text shows."""
 
-import warnings
 from dataclasses import replace
 from functools import cache
 
@@ -139,22 +138,13 @@ def test_sentences_of_several_treebanks_share_a_batch(monkeypatch):
     assert sizes == [len(TREEBANKS)]
 
 
-# A warning about text in another language, once
-
-GERMAN = SENTENCES["de"] * 2
-
-
-def of_languages(*languages):
-    return Parser(tiny_model(), segmenter=tiny_segmenter(), languages=languages)
-
-
 def test_text_in_another_language_gives_one_warning():
-    english = of_languages("English")
+    english, german = Parser(tiny_model(), segmenter=tiny_segmenter(), languages=("English",)), SENTENCES["de"] * 2
 
     with pytest.warns(LanguageWarning, match="The text looks German, but the model is for English") as seen:
-        english(GERMAN)
-    english(GERMAN)  # warnings are errors in tests
-    english.using(k=2)(GERMAN)
+        english(german)
+    english(german)  # warnings are errors in tests
+    english.using(k=2)(german)
 
     assert len(seen) == 1
     assert seen[0].filename == __file__
@@ -184,16 +174,11 @@ def multi():
     return Parser.from_pretrained("multi", device="cpu")
 
 
-def parsed(text, parser=None):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LanguageWarning)  # short texts may be in doubt
-        return (parser or multi())(text)
-
-
 @needs_multi
+@pytest.mark.filterwarnings("ignore::treefine.errors.LanguageWarning")  # short texts may be in doubt
 @pytest.mark.parametrize(("code", "text"), TEXTS.items(), ids=TEXTS)
 def test_a_text_in_each_script_is_identified_and_parsed_without_losing_a_character(code, text):
-    parses = parsed(text)
+    parses = multi()(text)
 
     assert {each.language for each in parses} == {code}
     assert text_of(each.sentence for each in parses) == text
@@ -203,7 +188,7 @@ def test_a_text_in_each_script_is_identified_and_parsed_without_losing_a_charact
 
 @needs_multi
 def test_a_simple_sentence_has_the_right_tree():
-    (parse,) = parsed("Hunden sover under bordet.", multi().using(language="sv"))
+    (parse,) = multi().using(language="sv")("Hunden sover under bordet.")
 
     assert parse.tree.heads[1:] == (2, 0, 4, 2, 2)
     assert parse.tree.labels[1:] == ("nsubj", "root", "case", "obl", "punct")

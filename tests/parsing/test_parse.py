@@ -9,21 +9,13 @@ from hypothesis import given as for_all
 from hypothesis import strategies as st
 
 from tests.support.generated import random_heads
-from tests.support.tiny import sample, tiny_model
-from tests.support.tiny_segmenter import tiny_segmenter
-from treefine import Graph, Parser, Sentence, TreefineError
-from treefine.config import TagSettings
+from tests.support.tiny import sample
+from treefine import Graph, Sentence, TreefineError
 from treefine.parsing.confidence import Confidence
 from treefine.parsing.parse import Change, Parse, ParsedWord
 from treefine.treebank.graph import Arcs
 
 TEXT = "Dogs bark. Don't you\n\nhear them?  "
-
-
-@pytest.fixture(scope="module")
-def nlp():
-    model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")), scale=1.0)
-    return Parser(model, device="cpu", segmenter=tiny_segmenter())
 
 
 @for_all(st.text(max_size=60))

@@ -1,7 +1,6 @@
 """The Parser class: what it takes and returns, the trees that it starts from, and a clear error for anything else."""
 
 from collections.abc import Iterator
-from functools import cache
 from itertools import islice
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 import treefine
 from tests.support.tiny import sample, short, tiny_model, tiny_parser
 from treefine import Constraints, Graph, Parses, Sentence, TreefineError
-from treefine.config import DecodeSettings, RelationSettings, TagSettings
+from treefine.config import DecodeSettings, RelationSettings
 from treefine.errors import AlignmentError
 from treefine.parsing.initial import from_file, renamed
 from treefine.parsing.initial import given as given_arcs
@@ -21,13 +20,7 @@ from treefine.treebank.conllu import write_treebank
 from treefine.treebank.graph import Arcs
 
 PARSER = tiny_parser()
-TAGGER = Parser(tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))), device="cpu")
 SYNTR = Parser(tiny_model(relations=RelationSettings(graph="none")), device="cpu")
-
-
-def test_a_single_word_attaches_to_root():
-    for parser in (PARSER, TAGGER, SYNTR):
-        assert parser.parse(["Hello"]).tree.arcs == Arcs((0,), ("root",))
 
 
 @given(
@@ -60,14 +53,9 @@ def test_refine_gives_each_step_with_graph_scores_and_probabilities():
     assert PARSER.parse(sentence).tree == steps[-1].tree
 
 
-@cache
-def steps_of_sample(max_steps):
-    return [steps for _, steps in PARSER.using(max_steps=max_steps).stream_steps(short(30))]
-
-
 @pytest.mark.parametrize("max_steps", [1, 2, 7])
 def test_the_last_step_says_whether_the_sentence_has_converged(max_steps):
-    for steps in steps_of_sample(max_steps):
+    for _, steps in PARSER.using(max_steps=max_steps).stream_steps(short(30)):
         *before, last = steps
         assert not any(step.converged for step in before)
         assert last.converged == (len(steps) > 1 and last.graph == before[-1].graph)
@@ -160,19 +148,10 @@ def words(*sentences):
     return [Sentence.of_words(sentence.split()) for sentence in sentences]
 
 
-@pytest.fixture
-def parses(tmp_path, monkeypatch):
+def test_a_word_that_differs_is_named_and_so_is_a_file_that_ends_too_early(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-    def write(*sentences):
-        write_treebank(words(*sentences), "initial.conllu")
-        return from_file("initial.conllu")
-
-    return write
-
-
-def test_a_word_that_differs_is_named_and_so_is_a_file_that_ends_too_early(parses):
-    initial = parses("A dog barks", "It sleeps now")
+    write_treebank(words("A dog barks", "It sleeps now"), "initial.conllu")
+    initial = from_file("initial.conllu")
 
     with pytest.raises(
         AlignmentError, match=r"^initial.conllu:6: \(sentence 2, word 2\) The text differs from the input "
@@ -202,17 +181,10 @@ def test_the_users_label_map_takes_precedence_and_can_blank_a_label():
     assert found.labels == ("_", "nsubj", "_")
 
 
-# Texts, constraints and anything else
+# Many texts
 
 
 TEXTS = ["Ab a. B c.", "", "a b a b.\n\nc", "  \n", "b."]
-
-
-def trees(parses):
-    return [(each.sentence, each.spans) for each in parses]
-
-
-# Many texts
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 100])
@@ -220,7 +192,8 @@ def test_pipe_gives_the_parses_of_each_text_as_if_it_were_alone(nlp, batch_size)
     found = list(nlp.pipe(iter(TEXTS), batch_size=batch_size))
 
     assert all(isinstance(each, Parses) for each in found)
-    assert list(map(trees, found)) == [trees(nlp(text)) for text in TEXTS]
+    for parses, text in zip(found, TEXTS, strict=True):
+        assert [(each.sentence, each.spans) for each in parses] == [(each.sentence, each.spans) for each in nlp(text)]
     assert [len(each) for each in found][1::2] == [0, 0]
 
 
@@ -249,9 +222,8 @@ def test_pipe_names_the_item_that_is_wrong(nlp, texts, options, message):
 def test_refine_needs_trees_and_a_model_that_reads_them():
     with pytest.raises(TreefineError, match=r"A list of words has no heads to refine: \['A', 'dog'\]"):
         PARSER.refine(["A", "dog"])
-    syntr = Parser(tiny_model(relations=RelationSettings(graph="none")), device="cpu")
     with pytest.raises(TreefineError, match="This model reads no graph"):
-        syntr.refine(sample(1))
+        SYNTR.refine(sample(1))
 
 
 # Constraints

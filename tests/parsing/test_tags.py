@@ -75,16 +75,12 @@ REFINING, FIRST = (
 every_parser = pytest.mark.parametrize("parser", [REFINING, FIRST], ids=["refined", "of the first step"])
 
 
-def untagged(sentences):
-    return [Sentence.of_words(each.forms) for each in sentences]
-
-
 def columns_of(sentence):
     return tuple(getattr(sentence, column) for column in COLUMNS)
 
 
 def test_refined_tags_are_those_of_the_last_step():
-    sentences = untagged(short(8))
+    sentences = [Sentence.of_words(each.forms) for each in short(8)]
     found = [REFINING.steps(each) for each in sentences]
 
     assert [columns_of(each) for each in REFINING.stream_trees(sentences)] == [each[-1].tags for each in found]
@@ -93,7 +89,7 @@ def test_refined_tags_are_those_of_the_last_step():
 
 @every_parser
 def test_trees_and_full_parses_agree_and_each_tag_has_its_probability(parser):
-    sentences = untagged(short(8))
+    sentences = [Sentence.of_words(each.forms) for each in short(8)]
 
     found = parser.parse(sentences)
 

@@ -155,22 +155,10 @@ def test_text_without_a_token_has_no_sentence(text):
 
 # Spans that stay whole
 
-WHOLE = [
-    "👨‍👩‍👧‍👦",
-    "👍🏽",
-    "🇫🇷",
-    "sales@example.com",
-    "https://example.com/a-b?c=1",
-    "www.example.com/",
-    "@user",
-    "<3",
-    "555-1234",
-    "713-853-3989",
-    "w/o",
-    "O'Brien",
-    "L'Oréal",
-    "##",
-]
+WHOLE = (
+    "👨‍👩‍👧‍👦 👍🏽 🇫🇷 sales@example.com https://example.com/a-b?c=1 www.example.com/ @user <3 555-1234 713-853-3989 "
+    "w/o O'Brien L'Oréal ##"
+).split()
 
 
 @pytest.mark.parametrize("span", WHOLE)
@@ -248,14 +236,11 @@ def test_each_line_of_a_list_is_a_sentence(text):
     assert sentences(text) == [" ".join(line.split()) for line in text.split("\n")]
 
 
-@pytest.mark.parametrize("name", ["bullets", "tabs", "bars", "commas", "numbers", "words"])
-def test_marks_and_cells_outweigh_the_network(name):
-    assert len(sentences(LISTS[name], RULED_OUT)) == len(LISTS[name].split("\n"))
+@pytest.mark.parametrize("name", [each for each in LISTS if each != "Markdown"])
+def test_the_network_can_rule_out_a_line_end_but_marks_and_cells_outweigh_it(name):
+    n_lines = 1 if name in ("headlines", "verse") else len(LISTS[name].split("\n"))
 
-
-@pytest.mark.parametrize("name", ["headlines", "verse"])
-def test_the_network_can_rule_out_a_line_end(name):
-    assert len(sentences(LISTS[name], RULED_OUT)) == 1
+    assert len(sentences(LISTS[name], RULED_OUT)) == n_lines
 
 
 @given(st.integers(40, 120))

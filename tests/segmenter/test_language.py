@@ -96,15 +96,6 @@ def test_a_text_in_two_languages_is_odd_but_no_mismatch(first, second, expected)
     assert mismatch(text, MODEL) is None
 
 
-def test_the_warning_comes_once():
-    check = LanguageCheck(["English"])
-
-    assert (
-        check.warning(SENTENCES["de"] * 2) == "The text looks German, but the model is for English; trees will be poor."
-    )
-    assert check.warning(SENTENCES["de"] * 2) is None
-
-
 @settings(max_examples=20)
 @given(st.text(max_size=30), st.none() | st.sets(st.sampled_from([*MODEL, "xx"])))
 def test_any_text_can_be_identified(text, among):

@@ -39,10 +39,6 @@ def folder(tmp_path, monkeypatch):
     return Path("segmenter")
 
 
-def change(path, changes):
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
 def load_error(folder):
     with pytest.raises(TreefineError) as error:
         Segmenter.from_folder(folder)
@@ -159,7 +155,8 @@ def test_a_damaged_or_missing_file_is_named(folder, name):
     ],
 )
 def test_an_invalid_config_is_an_error(folder, changes, message):
-    change(folder / "config.json", changes)
+    config = folder / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
 
     assert message in load_error(folder)
 
@@ -175,7 +172,7 @@ def test_an_invalid_config_is_an_error(folder, changes, message):
 )
 def test_an_invalid_table_of_multiword_tokens_is_an_error(folder, changes, reason):
     tables = json.loads((folder / "multiword.json").read_text())
-    change(folder / "multiword.json", {"": tables[""] | changes})
+    (folder / "multiword.json").write_text(json.dumps({"": tables[""] | changes}))
 
     message = f"The table of multiword tokens is damaged ({reason}). {AGAIN}"
     assert load_error(folder) == f"segmenter/multiword.json: {message}"

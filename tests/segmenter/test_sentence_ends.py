@@ -167,10 +167,6 @@ def test_a_text_with_a_close_score_of_the_encoder_is_scored_again_on_its_own(mon
     assert [len(batch) for batch in scorer.batches] == [2, 1, 1]
 
 
-def sigmoid(x):
-    return 1 / (1 + math.exp(-x))
-
-
 @pytest.mark.parametrize("score", [3.0, -3.0])
 def test_a_blank_line_is_a_certain_boundary(score):
     found = segmented("a\n\nb", WordScorer(a=score, b=1.0))
@@ -194,6 +190,6 @@ def test_the_confidence_of_a_cut_is_the_product_over_its_tokens_and_both_ends():
     found = segmented("a b c d e f", scorer, temperature=2.0)
 
     assert [each.sentence.forms for each in found] == [("a", "b"), ("c", "d"), ("e", "f")]
-    p = {form: sigmoid(abs(score) / 2) for form, score in scorer.scores.items()}
+    p = {form: 1 / (1 + math.exp(-abs(score) / 2)) for form, score in scorer.scores.items()}
     cuts = [p["a"] * p["b"], p["b"] * p["c"] * p["d"], p["d"] * p["e"]]  # the text ends after f for certain
     assert [each.boundary_confidence for each in found] == pytest.approx(cuts, rel=1e-5)

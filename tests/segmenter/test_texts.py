@@ -46,13 +46,11 @@ def nlp():
     return load("en", device="cpu")
 
 
-def found_in(nlp, text):
-    return [" ".join(token.form for token in each.sentence.tokens()) for each in nlp.segment([text])]
-
-
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_text_is_cut_into_the_expected_sentences_and_tokens(nlp, text):
-    assert found_in(nlp, text) == TEXTS[text]
+    found = [" ".join(token.form for token in each.sentence.tokens()) for each in nlp.segment([text])]
+
+    assert found == TEXTS[text]
 
 
 def test_a_contraction_is_a_multiword_token(nlp):

@@ -8,20 +8,12 @@ import pytest
 
 from tests.support.data import DATA
 from tests.support.refine_commands import damaged
-from tests.support.tiny import sample, tiny_model
-from tests.support.tiny_segmenter import tiny_segmenter
-from treefine import Parser, Sentence, TreefineError, read_treebank
-from treefine.config import TagSettings
+from tests.support.tiny import sample
+from treefine import Sentence, TreefineError, read_treebank
 from treefine.parsing.initial import given as given_trees
 from treefine.parsing.table import Content, record_batches, to_table
 
 TEXT = "Dogs bark. Don't you\n\nhear them?  "
-
-
-@pytest.fixture(scope="module")
-def nlp():
-    model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")), scale=1.0)
-    return Parser(model, device="cpu", segmenter=tiny_segmenter())
 
 
 def rows_of_json(parses):
