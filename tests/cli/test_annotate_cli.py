@@ -9,8 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.support.commands import failed, invoke
-from tests.support.studio_files import until
-from tests.support.studio_pages import DOG, RAIN, STARS, TREES
+from tests.support.studio import DOG, RAIN, STARS, TREES, until
 from treefine.studio.project import model_of
 
 OTHER = STARS.replace("2\tobj", "1\tnmod") + DOG + RAIN

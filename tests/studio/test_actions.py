@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.support.studio_files import change
-from tests.support.studio_pages import DOG, RAIN, STARS
+from tests.support.studio import DOG, RAIN, STARS, change
 from treefine.errors import TreebankError, TreefineError
 from treefine.studio.actions import Action, UnknownLabelError, act, confirmed, decisions_of
 from treefine.treebank.constraints import Constraints
 
 LABELS = ("nsubj", "obj", "obl", "root")
+STARS_WORDS = ["1 2 nsubj _", "2 0 root _", "3 4 nummod _", "4 2 obj SpaceAfter=No", "5 2 punct _"]
 
 
 @pytest.fixture
@@ -24,72 +24,50 @@ def edited(document, action, *, key=1, labels=()):
     return found
 
 
-# Arcs
+# Arcs: what was done before, the action, and the words that are new: number, head, label, and MISC with decisions
 
 
-def test_an_arc_without_a_label_decides_only_the_head(document):
-    found = edited(document, Action("arc", word=3, head=2))
-
-    assert found.heads == (2, 0, 2, 2, 2)
-    assert found.labels == document.sentence(1).labels
-    assert decisions_of(found) == Constraints(heads={3: 2})
-    assert found[2].misc == "Keep=Head"
+def arc(word, head, label=None):
+    return Action("arc", word=word, head=head, label=label, is_new=True)
 
 
-def test_an_arc_with_a_label_decides_both_and_keeps_other_notes(document):
-    found = edited(document, Action("arc", word=4, head=1, label=" obl "))
-
-    assert (found.heads[3], found.labels[3], found[3].misc) == (1, "obl", "SpaceAfter=No|Keep=Arc")
-    assert decisions_of(found) == Constraints(heads={4: 1}, labels={4: "obl"})
+def keep(*words):
+    return Action("keep", words=words)
 
 
-def test_an_arc_below_itself_keeps_the_tree_a_tree_and_frees_the_words_that_had_to_move(document):
-    change(document, Action("keep", words=(1, 2, 4)))
-
-    found = edited(document, Action("arc", word=2, head=4, label="acl"))
-
-    assert found.heads == (2, 4, 4, 0, 2)
-    assert decisions_of(found) == Constraints(heads={1: 2, 2: 4}, labels={1: "nsubj", 2: "acl"})
-
-
-def test_a_blank_label_is_not_decided(document):
-    found = edited(document, Action("arc", word=4, head=1, label="_", is_new=True))
-
-    assert (found.labels[3], decisions_of(found)) == ("_", Constraints(heads={4: 1}))
-    assert decisions_of(confirmed(found, [1, 4])) == Constraints(heads={1: 2, 4: 1}, labels={1: "nsubj"})
-
-
-def test_choosing_what_was_forbidden_allows_it_again(document):
-    change(document, Action("forbid", word=4, column="head"), id="a")
-    change(document, Action("forbid", word=4, column="label"), id="b")
-    assert decisions_of(document.sentence(1)) == Constraints(not_heads={4: (2,)}, not_labels={4: ("obj",)})
-
-    found = edited(document, Action("arc", word=4, head=2, label="obj"))
-    kept = edited(document, Action("keep", words=(4,)))
-
-    for each in (found, kept):
-        assert decisions_of(each) == Constraints(heads={4: 2}, labels={4: "obj"})
+NOT_HEAD, NOT_LABEL = (Action("forbid", word=4, column=column) for column in ("head", "label"))
+AGAIN = [arc(4, 1, "obl"), NOT_HEAD, arc(4, 5, "obl")]
+ARCS = [
+    ([], arc(3, 2), ["3 2 nummod Keep=Head"]),  # without a label, only the head is decided
+    ([], arc(4, 1, " obl "), ["4 1 obl SpaceAfter=No|Keep=Arc"]),
+    ([], arc(4, 1, "_"), ["4 1 _ SpaceAfter=No|Keep=Head"]),  # a blank label is not decided
+    # An arc below itself keeps the tree a tree, and frees the words that had to move.
+    ([keep(1, 2, 4)], arc(2, 4, "acl"), ["1 2 nsubj Keep=Arc", "2 4 acl Keep=Arc", "4 0 root SpaceAfter=No"]),
+    ([NOT_HEAD], NOT_LABEL, ["4 2 obj SpaceAfter=No|NotHead=2|NotLabel=obj"]),
+    ([NOT_HEAD, NOT_LABEL], arc(4, 2, "obj"), ["4 2 obj SpaceAfter=No|Keep=Arc"]),  # choosing it allows it again
+    ([NOT_HEAD, NOT_LABEL], keep(4), ["4 2 obj SpaceAfter=No|Keep=Arc"]),
+    (AGAIN, NOT_HEAD, ["4 5 obl SpaceAfter=No|NotHead=1,5"]),  # the word is free
+    (AGAIN, NOT_LABEL, ["4 5 obl SpaceAfter=No|Keep=Head|NotHead=1|NotLabel=obl"]),
+    ([], keep(1, 3, 99), ["1 2 nsubj Keep=Arc", "3 4 nummod Keep=Arc"]),
+    ([keep(1, 3)], Action("free", words=(3, 5)), ["1 2 nsubj Keep=Arc"]),
+]
 
 
-def test_forbidding_frees_the_word_and_adds_to_what_was_forbidden(document):
-    change(document, Action("arc", word=4, head=1, label="obl"), id="a")
-    change(document, Action("forbid", word=4, column="head"), id="b")
-    change(document, Action("arc", word=4, head=5, label="obl"), id="c")
+@pytest.mark.parametrize(("before", "action", "new_words"), ARCS)
+def test_an_action_changes_arcs_and_what_is_decided(document, before, action, new_words):
+    for number, each in enumerate(before):
+        change(document, each, id=str(number))
 
-    found = edited(document, Action("forbid", word=4, column="head"))
-    other = edited(document, Action("forbid", word=4, column="label"))
+    sentence = edited(document, action)
 
-    assert decisions_of(found) == Constraints(not_heads={4: (1, 5)})
-    assert decisions_of(other) == Constraints(heads={4: 5}, not_heads={4: (1,)}, not_labels={4: ("obl",)})
+    words = [f"{each.number} {each.head} {each.label} {each.misc}" for each in sentence]
+    assert [new for old, new in zip(STARS_WORDS, words, strict=True) if new != old] == new_words
 
 
-def test_confirmed_words_are_decided_as_they_are_and_can_be_freed(document):
-    change(document, Action("keep", words=(1, 3, 99)))
-    assert decisions_of(document.sentence(1)) == Constraints(heads={1: 2, 3: 4}, labels={1: "nsubj", 3: "nummod"})
+def test_only_arcs_with_a_label_are_confirmed_as_a_whole(document):
+    sentence = edited(document, Action("arc", word=4, head=1, label="_", is_new=True))
 
-    found = edited(document, Action("free", words=(3, 5)))
-
-    assert decisions_of(found) == Constraints(heads={1: 2}, labels={1: "nsubj"})
+    assert decisions_of(confirmed(sentence, [1, 4])) == Constraints({1: 2, 4: 1}, {1: "nsubj"})
 
 
 def test_tags_are_taken_with_a_tree_or_an_arc(document):

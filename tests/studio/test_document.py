@@ -3,17 +3,16 @@
 import gzip
 import lzma
 import stat
-import threading
 
 import pytest
 
-from tests.support.studio_files import DONE, MIXED, change, label, texts
-from tests.support.studio_pages import DOG, RAIN, STARS, TREES
+from tests.support.studio import DOG, DONE, RAIN, STARS, TREES, change, label, texts
 from treefine.errors import TreebankError
-from treefine.studio import document as document_module
 from treefine.studio.actions import Action, act
 from treefine.studio.document import Document, StaleError
 from treefine.treebank.conllu import Unreadable
+
+MIXED = TREES.replace("\t0\troot\t_\t_\n", "\t0\troot\t_\t_\r\n")  # line ends
 
 # Opening and closing
 
@@ -83,33 +82,6 @@ def test_the_token_stays_the_same_over_a_restart_and_only_the_owner_can_read_it(
 
 
 # Changing
-
-
-def test_changes_are_written_soon_without_being_asked_for(path, monkeypatch):
-    monkeypatch.setattr(document_module, "_PAUSE", 0.0)
-    document, written = Document(path), threading.Event()
-    save, document.save = document.save, lambda: (save(), written.set())
-
-    change(document, DONE)
-
-    assert written.wait(10)
-    assert "# treefine_status = done" in path.read_text()
-    document.close()
-
-
-def test_undo_and_redo_have_no_limit_and_survive_restarts(path, open_file):
-    document, states = open_file(), [TREES]
-    for number, name in enumerate(["iobj", "obl", "ccomp"]):
-        change(document, label(4, name), id=f"change {number}")
-        states.append(document.content().decode())
-
-    for number, expected in enumerate([*states[-2::-1], *states[1:]]):
-        document.close()
-        assert path.read_text() == document.content().decode()
-        document = open_file()
-        assert (document.undo if number < 3 else document.redo)(f"step {number}").what == "label"
-        assert document.content().decode() == expected
-    assert document.redo("nothing left") is None
 
 
 def test_the_same_id_is_applied_once_also_after_a_restart(open_file):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.generated import conllu_files
-from tests.support.studio_files import as_left_by_a_kill, texts
+from tests.support.studio import as_left_by_a_kill, texts
 from treefine.errors import TreefineError
 from treefine.studio.actions import Action, act
 from treefine.studio.document import Document, without_marks

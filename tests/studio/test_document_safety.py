@@ -8,8 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.studio_files import DONE, as_left_by_a_kill, change, label, texts, until
-from tests.support.studio_pages import RAIN, STARS, TREES
+from tests.support.studio import DONE, RAIN, STARS, TREES, as_left_by_a_kill, change, label, texts, until
 from treefine.errors import TreebankError
 from treefine.studio import document as document_module
 from treefine.studio.actions import Action

@@ -3,7 +3,7 @@
 import io
 
 from tests.support.data import DATA
-from tests.support.studio_pages import (
+from tests.support.studio import (
     DOG,
     RAIN,
     STARS,
@@ -17,7 +17,6 @@ from tests.support.studio_pages import (
     go_to,
     measured,
     press,
-    resized,
     said,
     selected,
     shown_arc,
@@ -143,7 +142,7 @@ def test_undo_and_redo_go_to_the_sentence_that_they_change_also_after_a_reload(s
 
 
 def test_what_the_parser_changes_is_shown_and_refused_and_its_suggestions_are_taken(open_studio):
-    stub = Stub(follows={(3, 2): [(3, 2, "obl"), (5, 4, "punct")]}, confidences={1: 0.31}, suggests={1: [(4, "det")]})
+    stub = Stub(follows={(3, 2): [(3, 2, "obl"), (5, 4, "punct")]}, confidences={1: 0.31}, suggests={1: (4, "det")})
     studio = open_studio(partner=stub)
     page = studio.open()
     drag(page, 3, 2)
@@ -252,7 +251,9 @@ def test_a_long_sentence_wraps_into_lines_and_nothing_is_wider_than_the_view(ope
     for font in ("sans-serif", "serif", "monospace"):  # whichever fonts the machine has
         page.evaluate("font => { document.body.style.fontFamily = font }", font)
         for width in (1280, 390):
-            resized(page, width)
+            page.set_viewport_size({"width": width, "height": 800})
+            page.wait_for_function("width => innerWidth === width", arg=width)
+            page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
             tops = page.eval_on_selector_all("#tree .word", "all => all.map(({offsetTop}) => offsetTop)")
             assert len({*tops}) > 3
             assert measured(page, "tooWide") == []

@@ -1,13 +1,12 @@
 """The parser beside a person: it never changes what a person or another parser chose, and it never stops the studio."""
 
 import random
-from importlib.resources import files
 
 import pytest
 
-from tests.support.studio_pages import DOG, conllu
+from tests.support.studio import DOG, arcs_by_word, conllu
 from tests.support.tiny import short, tiny_model, tiny_parser
-from treefine import Sentence, read_treebank
+from treefine import Sentence
 from treefine.errors import ModelError, TreefineError
 from treefine.parsing.parser import Parser
 from treefine.studio.actions import decisions_of
@@ -18,30 +17,24 @@ from treefine.treebank.constraints import Constraints
 from treefine.treebank.sentence import CONLLU
 
 
-def loaded(parser):
-    """Return a partner with this parser."""
-    found = Partner(lambda name: parser, "tiny")
-    found.may_load.set()
-    found.wait()
-    assert found.fault == ""
-    return found
+def loaded(load, name="tiny"):
+    """Return a partner that has loaded its parser, or tried to."""
+    partner = Partner(load, name)
+    partner.may_load.set()
+    partner.wait()
+    return partner
 
 
 @pytest.fixture(scope="module")
 def tiny():
     """Return a partner that reads graphs, with random weights: its trees are bad, and it doubts nearly everything."""
-    found = loaded(tiny_parser())
-    yield found
-    found.close()
+    partner = loaded(lambda name: tiny_parser())
+    yield partner
+    partner.close()
 
 
 def read(text):
     return next(read_stretch(Stretch(text.encode(), 1), CONLLU, ""))
-
-
-def arcs(sentence):
-    """Return the arcs of a sentence by word."""
-    return {word.number: (word.head, word.label) for word in sentence}
 
 
 def is_tree(sentence):
@@ -68,7 +61,7 @@ def test_follow_changes_only_what_was_the_parsers_own_choice_and_is_not_decided(
         word, head = chance.sample(range(1, len(before) + 1), 2)
         after = attached(before, word, head, chance.choice([None, "obl"]))
 
-        own, followed = tiny.parse(before), tiny.follow(before, after)
+        followed = tiny.follow(before, after)
 
         if followed is None:
             continue
@@ -76,18 +69,17 @@ def test_follow_changes_only_what_was_the_parsers_own_choice_and_is_not_decided(
         decided = decisions_of(after)
         assert decisions_of(followed) == decided
         assert is_tree(followed)
-        for word, arc in arcs(followed).items():
-            if arc != arcs(after)[word]:
-                assert word not in decided.heads or arc[0] == decided.heads[word]
-                assert word not in decided.labels
-                was_own = arcs(before)[word] == arcs(own)[word]
-                assert was_own or arcs(before)[word] != arcs(after)[word]  # or the correction itself moved it
+        own, old, new, found = map(arcs_by_word, (tiny.parse(before), before, after, followed))
+        for word in [word for word in new if found[word] != new[word]]:
+            assert word not in decided.heads or found[word][0] == decided.heads[word]
+            assert word not in decided.labels
+            assert old[word] == own[word] or old[word] != new[word]  # or the correction itself moved it
     assert n_followed > 1
 
 
 def test_a_forbidden_arc_is_replaced_also_if_it_was_not_the_parsers_choice(tiny):
     sentence = read(DOG)
-    own, others = arcs(tiny.parse(sentence)), arcs(sentence)
+    own, others = arcs_by_word(tiny.parse(sentence)), arcs_by_word(sentence)
     words = [word for word in others if own[word] != others[word] and others[word][1] != "root"]
     assert len(words) > 3
 
@@ -137,7 +129,7 @@ def test_suggestions_differ_from_the_sentence_and_agree_with_the_decisions(tiny)
 
         for each in advice.suggestions:
             n_seen += 1
-            assert (each.head, each.label) != arcs(sentence)[each.word]
+            assert (each.head, each.label) != arcs_by_word(sentence)[each.word]
             assert advice.confidence[each.word - 1] < DOUBTFUL
             changed = edits.set_arc(decided, each.word, each.head, each.label)
             assert decisions_of(changed) == decisions_of(decided)
@@ -176,9 +168,7 @@ def test_a_parser_that_cannot_be_loaded_gives_a_fault(error, fault):
     def load(name):
         raise error
 
-    partner = Partner(load, "broken")
-    partner.may_load.set()
-    partner.wait()
+    partner = loaded(load)
 
     assert (partner.is_ready, partner.fault, partner.labels) == (False, fault, ())
     with pytest.raises(TreefineError) as raised:
@@ -188,10 +178,8 @@ def test_a_parser_that_cannot_be_loaded_gives_a_fault(error, fault):
 
 
 def test_another_model_replaces_the_present_one_if_it_can_be_loaded():
-    first, second = tiny_parser(), Parser(tiny_model(seed=2), device="cpu")
-    partner = Partner({"first": first, "second": second}.__getitem__, "first")
-    partner.may_load.set()
-    partner.wait()
+    parsers = {"first": tiny_parser(), "second": Parser(tiny_model(seed=2), device="cpu")}
+    partner = loaded(parsers.__getitem__, "first")
     before = partner.advise(read(DOG))
 
     with pytest.raises(TreefineError, match="The new model cannot be loaded. 'third'"):
@@ -218,26 +206,3 @@ def test_the_parser_is_loaded_when_the_page_is_shown_and_not_after_closing():
     closed.wait()
 
     assert asked == ["tiny"]
-
-
-# The bundled parser
-
-
-@pytest.fixture(scope="module")
-def bundled(english):
-    """Return a partner with the bundled parser of English."""
-    found = loaded(english)
-    yield found
-    found.close()
-
-
-def test_the_bundled_parser_chooses_the_label_of_a_new_arc_and_changes_nothing_else(bundled):
-    path = files("treefine.studio").joinpath("example.conllu")
-    before = next(read_treebank(str(path)))
-    after = attached(before, 9, 6)
-
-    found = bundled.follow(before, after)
-
-    assert arcs(found) == arcs(before) | {9: (6, "nmod")}
-    assert decisions_of(found) == Constraints(heads={9: 6})
-    assert bundled.follow(before, found) is None

@@ -8,8 +8,7 @@ from fastapi.testclient import TestClient
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.support.studio_files import until
-from tests.support.studio_pages import RAIN, STARS, TREES, Stub
+from tests.support.studio import RAIN, STARS, TREES, Stub, until
 from treefine.studio import checks
 from treefine.studio.app import create_studio
 from treefine.studio.document import Document
@@ -24,7 +23,7 @@ TOKENS = (
 )
 STUB = {
     "confidences": {4: 0.3},
-    "suggests": {4: [(1, "nmod")]},
+    "suggests": {4: (1, "nmod")},
     "follows": {(4, 1): [(5, 4, "punct")]},
     "parses": [(3, 2, "obj")],
 }

@@ -1,33 +1,23 @@
 // Measurements of the studio's page, for browser tests: places in the drawing, and the names of controls.
 ({
-  /** Return the parts of each arc as they are drawn, in pixels of the drawing; a label is a box. */
-  parts() {
-    return [...document.querySelectorAll("#tree svg .arc")].flatMap((arc) => {
-      const word = +arc.dataset.word;
-      const pairs = arc.querySelector(".line").getAttribute("d").match(/-?[0-9.]+,-?[0-9.]+/g);
-      // A rounded corner has three points, and the second is the corner itself.
-      const isCorner = (index) => index === 0 || index === pairs.length - 1 || index % 3 === 2;
-      const points = pairs.filter((_, index) => isCorner(index)).map((pair) => pair.split(",").map(Number));
-      const lines = points.slice(1).map((point, index) => {
-        const kind = point[0] === points[index][0] ? "upright" : "flat";
-        return { word, kind, box: [...points[index], ...point] };
-      });
+  /** Return the places on the label and on the line of each arc that are farthest from other arcs, in window pixels. */
+  places() {
+    const { left, top } = document.querySelector("#tree svg").getBoundingClientRect();
+    const arcs = [...document.querySelectorAll("#tree svg .arc")].map((arc) => {
+      const line = arc.querySelector(".line");
       const { x, y, width, height } = arc.querySelector(".behind").getBBox();
-      return [...lines, { word, kind: "label", box: [x + 2, y, x + width - 2, y + height] }];
+      const onLine = Array.from({ length: 99 }, (_, i) => line.getPointAtLength((line.getTotalLength() * (i + 1)) / 100));
+      const isBehind = (place) => place.x >= x && place.x <= x + width && place.y >= y && place.y <= y + height;
+      const onLabel = Array.from({ length: 19 }, (_, i) => ({ x: x + (width * (i + 1)) / 20, y: y + height / 2 }));
+      return { word: +arc.dataset.word, line: onLine.filter((place) => !isBehind(place)), label: onLabel };
     });
-  },
-
-  /** Bring a place of the drawing into view, and return it in pixels of the window. */
-  inView([x, y]) {
-    const tree = document.querySelector("#tree");
-    if (x < tree.scrollLeft + 5 || x > tree.scrollLeft + tree.clientWidth - 5) tree.scrollLeft = x - 100;
-    const { left, top } = tree.querySelector("svg").getBoundingClientRect();
-    return [left + x, top + y];
-  },
-
-  /** Return the selected word and the id of the element that has the focus. */
-  chosen() {
-    return [+document.querySelector("#tree .word.selected")?.dataset.word, document.activeElement.id];
+    const clearest = (arc, kind) => {
+      const others = arcs.filter((each) => each !== arc).flatMap(({ line, label }) => [...line, ...label]);
+      const room = ({ x, y }) => Math.min(...others.map((each) => Math.hypot(each.x - x, each.y - y)));
+      const { x, y } = arc[kind].map((place) => [room(place), place]).sort(([a], [b]) => b - a)[0][1];
+      return { word: arc.word, kind, place: [left + x, top + y] };
+    };
+    return arcs.flatMap((arc) => [clearest(arc, "label"), clearest(arc, "line")]);
   },
 
   /** Return everything in the drawing that is wider than it. */

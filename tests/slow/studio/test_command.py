@@ -11,8 +11,7 @@ import urllib.error
 import urllib.request
 from contextlib import contextmanager, suppress
 
-from tests.support.studio_files import until
-from tests.support.studio_pages import TREES
+from tests.support.studio import TREES, until
 
 
 class Command:

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from tests.studio.test_learn import SENTENCES, QuickTuner, learner_of
-from tests.support.studio_files import until
+from tests.support.studio import until
 from tests.support.tiny import ALL_TAGS, tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine.config import RelationSettings

@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from tests.slow.studio.test_command import started
-from tests.support.studio_pages import (
+from tests.support.studio import (
     POLL,
     RAIN,
-    SAYS_OTHER_TAB,
     TREES,
     Stub,
     arc_of,
@@ -100,30 +99,15 @@ def test_a_parser_that_is_loaded_later_gives_advice_then_and_a_better_model_is_o
     assert stub.name == "learned"
 
 
-def test_opening_sentences_changes_no_byte_also_with_labels_that_the_model_does_not_know(open_studio, partner):
-    text = TREES.replace("\tobl\t", "\tobl:odd\t").replace("\tamod\t", "\tweird\t")
-    studio = open_studio(text, partner=partner)
-    page = studio.open()
-    for sent_id in ("dog", "rain"):
-        with page.expect_response("**/api/advice*"):
-            press(page, "n")
-        until_sentence(page, sent_id)
-    press(page, "Shift+N")
-    page.wait_for_selector("#word-2.doubtful")
-
-    assert shown_arc(page, 2) == "weird of dog"
-    assert studio.on_disk() == text
-    assert not studio.document.folder.exists()
-
-
 def test_two_tabs_know_of_each_other_and_a_change_in_one_appears_in_the_other(studio):
     first = studio.open(has_clock=True)
-    second = studio.open_beside(first)
+    second = studio.open(beside=first)
+    says = "#tabs >> text=This file is also open in another tab."
     second.clock.run_for(POLL)
     first.clock.run_for(POLL)
-    first.wait_for_selector(f"#tabs >> text={SAYS_OTHER_TAB}")
+    first.wait_for_selector(says)
     second.clock.run_for(POLL)
-    second.wait_for_selector(f"#tabs >> text={SAYS_OTHER_TAB}")
+    second.wait_for_selector(says)
     drag(first, 3, 2)
     until_arc(first, 3, "nummod of saw")
     second.clock.run_for(POLL)
@@ -135,15 +119,9 @@ def test_two_tabs_know_of_each_other_and_a_change_in_one_appears_in_the_other(st
     assert arc_of(studio.document, 3) == (2, "nummod")
 
 
-@pytest.fixture
-def stale(studio, page):
-    """Return a second tab that does not look at the state of the server."""
-    second = studio.open_beside(page)
-    second.route("**/api/status*", lambda route: None)
-    return second
-
-
-def test_a_change_of_an_old_state_is_refused_and_the_present_one_is_shown(studio, page, stale):
+def test_a_change_of_an_old_state_is_refused_and_the_present_one_is_shown(studio, page):
+    stale = studio.open(beside=page)
+    stale.route("**/api/status*", lambda route: None)  # it does not look at the state of the server
     drag(page, 3, 2)
     until_arc(page, 3, "nummod of saw")
     drag(stale, 3, 1)
@@ -156,13 +134,11 @@ def test_a_change_of_an_old_state_is_refused_and_the_present_one_is_shown(studio
     assert studio.document.revision == 2
 
 
-def test_a_change_during_a_killed_server_arrives_once_when_it_is_back(pages, tmp_path):
+def test_a_change_during_a_killed_server_arrives_once_when_it_is_back(new_page, tmp_path):
     path = tmp_path / "trees.conllu"
     path.write_text(TREES)
     with started(path, "--model", "none", cwd=tmp_path) as first:
-        page = pages.watch(pages.new().context.new_page(), first.address)
-        page.goto(first.address)
-        page.wait_for_selector("#word-3")
+        page = new_page(address=first.address)
         drag(page, 3, 2)
         until_arc(page, 3, "nummod of saw")
     drag(page, 5, 4)

@@ -1,24 +1,14 @@
-"""A studio with small treebanks for browser tests: its files, a stub of the parser, and actions of a person."""
-
-from __future__ import annotations
+"""A studio with small treebanks: its files, a stub of the parser, and what a person does and sees in its page."""
 
 import re
 import threading
-from contextlib import contextmanager
+import time
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from tests.support.tiny_app import running
-from treefine.studio.actions import decisions_of, set_arcs
-from treefine.studio.app import create_studio
-from treefine.studio.document import Document
+from treefine.studio.actions import Action, act, decisions_of, set_arcs
 from treefine.studio.partner import DOUBTFUL, Advice, Suggestion
-from treefine.studio.project import Project
 
-SIZE = {"width": 1280, "height": 800}
 POLL = 1600  # milliseconds after which the page has asked for the state of the server
-MEASURES = Path(__file__).with_name("studio_measures.js").read_text(encoding="utf-8")
-SAYS_OTHER_TAB = "This file is also open in another tab."
 
 
 def conllu(text):
@@ -58,25 +48,65 @@ RAIN = conllu("""
 TREES = STARS + DOG + RAIN
 
 
-class Desk:
-    """An app whose studio can be replaced, because starting a server takes as long as a test."""
-
-    def __init__(self):
-        self.app = None
-
-    async def __call__(self, scope, receive, send):
-        await self.app(scope, receive, send)
+# Files
 
 
-@contextmanager
-def opened(*paths, port=0, **options):
-    """Run a server of its own with these files, and yield its address and the project."""
-    project = Project([Document(path) for path in paths], **options)
-    try:
-        with running(create_studio(project), port=port) as address:
-            yield f"{address}/", project
-    finally:
-        project.close()
+DONE = Action("status", value="done")
+
+
+def change(document, action, *, key=1, id="one", **options):
+    """Do one action to a sentence."""
+    keys, sentences = act(document, key, action)
+    return document.replace(keys, sentences, what=action.do, id=id, **options)
+
+
+def label(word, name):
+    """Return the action that changes a label."""
+    return Action("label", word=word, label=name)
+
+
+def texts(document):
+    """Return the texts of all sentences, in order."""
+    return [document.text(key) for key in document.keys]
+
+
+def arc_of(document, word, key=1):
+    """Return the head and label of a word in the document."""
+    sentence = document.sentence(key)
+    return sentence.heads[word - 1], sentence.labels[word - 1]
+
+
+def arcs_by_word(sentence):
+    """Return the head and label of each word by its number."""
+    return {word.number: (word.head, word.label) for word in sentence}
+
+
+def decided(document, key=1):
+    """Return the words whose arcs are decided."""
+    constraints = decisions_of(document.sentence(key))
+    return sorted({*constraints.heads} & {*constraints.labels})
+
+
+def as_left_by_a_kill(document, place):
+    """Copy a file and its folder as they are on disk now, and return the path of the copy."""
+    files = [*document.path.parent.glob(f"*{document.path.name}*"), *document.folder.glob("*")]
+    for path in files:  # also a temporary file
+        if path.is_file() and path.name != "lock":
+            copy = place / path.relative_to(document.path.parent)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
+    return place / document.path.name
+
+
+def until(condition):
+    """Wait until another thread or process has made a condition true."""
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+# The parser
 
 
 @dataclass
@@ -108,39 +138,29 @@ class Stub:
 
     def advise(self, sentence):
         self.may_answer.wait()
-        rated, decided = self._rated(sentence), decisions_of(sentence)
-        suggestions = []
-        for word, (arc, *_) in self.suggests.items():
-            is_same = len(sentence) < word or (sentence.heads[word - 1], sentence.labels[word - 1]) == arc
-            if not is_same and word not in decided.heads:
-                suggestions.append(Suggestion(word, *arc))
-        return replace(rated, suggestions=tuple(suggestions))
+        arcs, (advice,) = arcs_by_word(sentence), self.rate([sentence])
+        free = {word: arc for word, arc in self.suggests.items() if word not in decisions_of(sentence).heads}
+        suggestions = [Suggestion(word, *arc) for word, arc in free.items() if arcs.get(word, arc) != arc]
+        return replace(advice, suggestions=tuple(suggestions))
 
     def rate(self, sentences):
-        return [self._rated(each) for each in sentences]
+        return [Advice(tuple(self._confidence(word, decisions_of(each).heads) for word in each)) for each in sentences]
 
-    def _rated(self, sentence):
-        decided = decisions_of(sentence)
-        return Advice(
-            tuple(
-                None if head is None else 1.0 if word in decided.heads else self.confidences.get(word, 0.97)
-                for word, head in enumerate(sentence.heads, start=1)
-            )
-        )
+    def _confidence(self, word, decided):
+        return None if word.head is None else 1.0 if word.number in decided else self.confidences.get(word.number, 0.97)
 
     def follow(self, before, after):
         self.may_answer.wait()
-        decided = decisions_of(after)
+        decided, old, new = decisions_of(after), arcs_by_word(before), arcs_by_word(after)
         arcs = [
             arc
             for (word, head), arcs in self.follows.items()
-            if len(after) >= word and after.heads[word - 1] == head
-            if (before.heads[word - 1], before.labels[word - 1]) != (head, after.labels[word - 1])
+            if word in new and new[word][0] == head and new[word] != old[word]
             for arc in arcs
             if arc[0] not in decided.heads or arc[0] not in decided.labels
         ]
-        found = set_arcs(after, arcs)
-        return None if found == after else found
+        followed = set_arcs(after, arcs)
+        return None if followed == after else followed
 
     def parse(self, sentence):
         self.may_answer.wait()
@@ -183,13 +203,6 @@ def selected(page):
 def measured(page, name, argument=None):
     """Return a measurement of the page; see studio_measures.js."""
     return page.evaluate(f"argument => measures.{name}(argument)", argument)
-
-
-def resized(page, width, height=800):
-    """Change the size of the window, and wait until the page has drawn for it."""
-    page.set_viewport_size({"width": width, "height": height})
-    page.wait_for_function("width => innerWidth === width", arg=width)
-    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def focused(page):
@@ -240,18 +253,3 @@ def go_to(page, word):
 def until_sentence(page, sent_id):
     """Wait until a sentence is shown."""
     page.wait_for_function("id => document.getElementById('place').textContent.includes(` · ${id}`)", arg=sent_id)
-
-
-# What the file contains
-
-
-def arc_of(document, word, key=1):
-    """Return the head and label of a word in the document."""
-    sentence = document.sentence(key)
-    return sentence.heads[word - 1], sentence.labels[word - 1]
-
-
-def decided(document, key=1):
-    """Return the words whose arcs are decided."""
-    found = decisions_of(document.sentence(key))
-    return sorted({*found.heads} & {*found.labels})
