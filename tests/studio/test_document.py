@@ -298,7 +298,7 @@ def test_lines_that_are_not_a_sentence_can_be_corrected_and_undo_brings_them_bac
     document.close()
 
     assert path.read_bytes() == FILES["not UTF-8"]
-    assert open_file(path).redo("c").after[0].text.startswith("1\tcafé")
+    assert open_file(path).undo("c", is_redo=True).after[0].text.startswith("1\tcafé")
 
 
 @pytest.mark.parametrize(

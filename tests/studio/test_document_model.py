@@ -78,7 +78,7 @@ class Editing(RuleBasedStateMachine):
     @precondition(lambda self: self.now + 1 < len(self.states))
     @rule()
     def redo(self):
-        assert self.document.redo(self.new_id()) is not None
+        assert self.document.undo(self.new_id(), is_redo=True) is not None
         self.now += 1
 
     @rule(is_killed=st.booleans())

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.resources import files
 from time import monotonic
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Body, FastAPI
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
 
 from treefine.errors import is_right_to_left
 from treefine.evaluation.agreement import differences, tag_differences
@@ -28,17 +27,6 @@ from treefine.version import __version__
 
 _MOST_ROWS = 200  # of the queue in one answer
 _TAB_SECONDS = 6.0  # a tab that was not heard of for longer is closed
-
-
-class SpentRequest(BaseModel):
-    """The time and the number of actions that a sentence took."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    file: int = 0
-    key: int = 0
-    seconds: float = Field(ge=0, le=100_000)
-    actions: int = Field(ge=0, le=100_000)
 
 
 def create_studio(project: Project, *, token: str = "") -> FastAPI:
@@ -59,7 +47,15 @@ def _routes(project: Project) -> APIRouter:
 
     @router.get("/project")
     def about() -> Response:
-        return JSONResponse(_project_json(project))
+        about = {
+            "files": [_file_json(project, file) for file in range(len(project.documents))],
+            "references": [reference.name for reference in project.references],
+            "agreement": None if project.agreement is None else project.agreement.to_dict(),
+            "parser": _parser_json(project),
+            "is_example": project.is_example,
+            "doubtful": DOUBTFUL,
+        }
+        return JSONResponse(about)
 
     @router.get("/queue")
     def queue(file: int = 0, order: Order = "file", show: Show = "all", search: str = "") -> Response:
@@ -84,28 +80,22 @@ def _routes(project: Project) -> APIRouter:
         version, advice = project.advise(file, key)
         return JSONResponse({"version": version, "advice": None if advice is None else asdict(advice)})
 
-    def changed(request: ChangeRequest, change: Revision | None) -> Response:
-        return JSONResponse(_change_json(project, request, change))
+    def add_change(make: Callable[[ChangeRequest], Revision | None]) -> None:
+        @router.post(f"/{make.__name__}")
+        def change(request: ChangeRequest) -> Response:
+            return JSONResponse(_change_json(project, request, make(request)))
 
-    @router.post("/edit")
-    def edit(request: ChangeRequest) -> Response:
-        return changed(request, project.edit(request))
-
-    @router.post("/follow")
-    def follow(request: ChangeRequest) -> Response:
-        return changed(request, project.follow(request))
-
-    @router.post("/parse")
-    def parse(request: ChangeRequest) -> Response:
-        return changed(request, project.parse(request))
-
-    @router.post("/undo")
-    def undo(request: ChangeRequest) -> Response:
-        return changed(request, project.undo(request))
+    for make in (project.edit, project.follow, project.parse, project.undo):
+        add_change(make)
 
     @router.post("/spent")
-    def spent(body: SpentRequest) -> Response:
-        project.document(body.file).spend(body.key, body.seconds, body.actions)
+    def spent(
+        seconds: Annotated[float, Body(ge=0, le=100_000)],
+        actions: Annotated[int, Body(ge=0, le=100_000)],
+        file: Annotated[int, Body()] = 0,
+        key: Annotated[int, Body()] = 0,
+    ) -> Response:
+        project.document(file).spend(key, seconds, actions)
         project.learn()
         return JSONResponse({})
 
@@ -137,17 +127,6 @@ def _routes(project: Project) -> APIRouter:
         return PlainTextResponse(document.content(has_marks=marks), headers=headers)
 
     return router
-
-
-def _project_json(project: Project) -> dict[str, Any]:
-    return {
-        "files": [_file_json(project, file) for file in range(len(project.documents))],
-        "references": [reference.name for reference in project.references],
-        "agreement": None if project.agreement is None else project.agreement.to_dict(),
-        "parser": _parser_json(project),
-        "is_example": project.is_example,
-        "doubtful": DOUBTFUL,
-    }
 
 
 def _file_json(project: Project, file: int) -> dict[str, Any]:

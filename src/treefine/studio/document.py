@@ -16,7 +16,7 @@ from functools import lru_cache
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -331,28 +331,22 @@ class Document:
             self._record(Revision(id, what, before, after, is_follow_up=is_follow_up))
             return self.changes[id]
 
-    def undo(self, id: str, *, is_refusal: bool = False) -> Revision | None:
-        """Take back the last change; return None if there was no change.
+    def undo(self, id: str, *, is_redo: bool = False, is_refusal: bool = False) -> Revision | None:
+        """Take back the last change, or make the last one that was taken back again; return None if there is none.
 
-        If the parser followed a correction, take back both. With `is_refusal`, only its own change is taken back.
+        A correction and what the parser changed after it are one step. With `is_refusal`, only that is taken back.
         """
-        return self._step("undo", id, is_refusal=is_refusal)
-
-    def redo(self, id: str) -> Revision | None:
-        """Make the last change that was taken back again, with what the parser changed after it; None without one."""
-        return self._step("redo", id)
-
-    def _step(self, kind: Literal["undo", "redo"], id: str, *, is_refusal: bool = False) -> Revision | None:
         with self.lock:
-            stack = self.undo_stack if kind == "undo" else self.redo_stack
+            stack = self.redo_stack if is_redo else self.undo_stack
             if id in self.changes or not stack:
                 return self.changes.get(id)
-            pair = stack[-2:] if kind == "undo" else stack[:-3:-1]  # a correction, and what the parser changed then
+            pair = stack[:-3:-1] if is_redo else stack[-2:]  # a correction, and what the parser changed then
             is_pair = len(pair) == 2 and pair[1].is_follow_up and pair[1].before == pair[0].after
             for step in [f"{id} first", id] if is_pair and not is_refusal else [id]:
                 last = stack[-1]
-                before, after = (last.after, last.before) if kind == "undo" else (last.before, last.after)
+                before, after = (last.before, last.after) if is_redo else (last.after, last.before)
                 is_follow_up = last.is_follow_up and not is_refusal  # redo of the correction does not make it again
+                kind = "redo" if is_redo else "undo"
                 self._record(Revision(step, last.what, before, after, kind, is_follow_up))
             return self.changes[id]
 

@@ -221,7 +221,7 @@ class Project:
         with document.lock:
             if request.revision not in (None, document.revision) and id not in document.changes:
                 raise StaleError("The file was changed in another tab.", hint="Look at it before you undo.")
-            change = document.redo(id) if request.is_redo else document.undo(id, is_refusal=request.is_refusal)
+            change = document.undo(id, is_redo=request.is_redo, is_refusal=request.is_refusal)
         self._has_unrated.set()
         return change
 
