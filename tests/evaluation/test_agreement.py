@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.generated import treebanks
 from treefine import AlignmentError, Graph, Sentence, evaluate, read_treebank
-from treefine.evaluation.agreement import annotator_agreement, cohen_kappa, differences, tag_differences
+from treefine.evaluation.agreement import agreement_of_pairs, cohen_kappa, differences, sentence_pairs, tag_differences
 
 FIRST = """\
 1\tShe\tshe\tPRON\tPRP\tPerson=3\t2\tnsubj\t_\t_
@@ -30,7 +30,7 @@ def sentences_of(text):
 
 
 def test_the_values_are_those_counted_by_hand():
-    found = annotator_agreement(sentences_of(FIRST), sentences_of(SECOND))
+    found = agreement_of_pairs(sentence_pairs(sentences_of(FIRST), sentences_of(SECOND)))
 
     assert (found.sentences, found.words, found.other_words, found.unfinished) == (2, 6, 0, 0)
     assert found.uas == 5 / 6
@@ -62,7 +62,7 @@ def test_pairs_with_other_words_or_blank_heads_are_counted_and_left_out():
     other = Sentence.of_words(["They", "shone", "."]).with_graph(Graph.of_words([2, 0, 2], ["nsubj", "root", "punct"]))
     blank = sentences_of(FIRST.replace("2\tobj", "_\tobj"))[0]
 
-    found = annotator_agreement([a, b, a], [a, other, blank])
+    found = agreement_of_pairs(sentence_pairs([a, b, a], [a, other, blank]))
 
     assert (found.sentences, found.words, found.other_words, found.unfinished) == (1, 4, 1, 1)
     assert found.las == 1
@@ -76,14 +76,14 @@ def test_another_number_of_sentences_is_an_error():
     sentences = sentences_of(FIRST)
 
     with pytest.raises(AlignmentError) as error:
-        annotator_agreement(sentences, sentences[:1])
+        agreement_of_pairs(sentence_pairs(sentences, sentences[:1]))
 
     message = "The first treebank has 2 sentences, but the second has 1. Sentences are compared in order."
     assert str(error.value) == f"<stream>: {message}"
 
 
 def test_without_sentences_there_is_no_agreement():
-    found = annotator_agreement([], [])
+    found = agreement_of_pairs(sentence_pairs([], []))
 
     assert found.las is found.label_kappa is found.identical_trees is found.upos is None
     assert found.to_text() == "0 words in 0 sentences."
@@ -92,9 +92,9 @@ def test_without_sentences_there_is_no_agreement():
 def test_a_column_that_both_leave_blank_is_not_compared():
     blank = [each.with_tags(xpos=["_"] * len(each)) for each in sentences_of(FIRST)]
 
-    assert annotator_agreement(blank, blank).xpos is None
-    assert annotator_agreement(blank, sentences_of(FIRST)).xpos == 0
-    assert "XPOS" not in annotator_agreement(blank, blank).to_text()
+    assert agreement_of_pairs(sentence_pairs(blank, blank)).xpos is None
+    assert agreement_of_pairs(sentence_pairs(blank, sentences_of(FIRST))).xpos == 0
+    assert "XPOS" not in agreement_of_pairs(sentence_pairs(blank, blank)).to_text()
 
 
 # Properties of any two annotations
@@ -119,7 +119,7 @@ def test_kappa_is_that_of_nltk(choices):
 
 @given(treebanks())
 def test_attachment_scores_are_those_of_evaluate(pair):
-    found = annotator_agreement(*pair)
+    found = agreement_of_pairs(sentence_pairs(*pair))
 
     scores = evaluate(*pair, rule="conll09")  # like us, it compares all words, and labels with subtypes
     assert (found.uas, found.las, found.label) == tuple(scores[name].f1 for name in ("UAS", "LAS", "LA"))

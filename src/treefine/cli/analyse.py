@@ -105,10 +105,8 @@ def _analyse_files(
     files = find_treebanks(gold, systems, format=format)
     sizes = total_size(*[path for each in files for path in (each.gold, *each.systems.values())])
     with progress("Reading", sizes) as advance:
-        treebanks = [
-            read_parsed(each.name, each.gold, each.systems, rule=rule, format=format, on_bytes=advance)
-            for each in files
-        ]
+        read = partial(read_treebank, format=format, on_bytes=advance)
+        treebanks = [read_parsed(each.name, each.gold, each.systems, rule=rule, read=read) for each in files]
     for treebank in treebanks:
         for line in treebank.notes():
             say(line)

@@ -75,36 +75,33 @@ def evaluate_command(
     """
     check_stdin(gold, [system])
     files = [(each.gold, each.systems["system"]) for each in find_treebanks(gold, {"system": system}, format=format)]
-    if agreement:
-        if labels or rule != "conll18":
-            other = "--labels" if labels else "--rule"
-            raise TreefineError(f"--agreement cannot be combined with {other}.", hint="Leave out one of them.")
-        with progress("Comparing", total_size(*chain.from_iterable(files))) as advance:
-            read = partial(read_treebank, format=format, on_bytes=advance)
+    if agreement and (labels or rule != "conll18"):
+        other = "--labels" if labels else "--rule"
+        raise TreefineError(f"--agreement cannot be combined with {other}.", hint="Leave out one of them.")
+    with progress("Comparing" if agreement else "Scoring", total_size(*chain.from_iterable(files))) as advance:
+        read = partial(read_treebank, format=format, on_bytes=advance)
+        if agreement:
             agreed = agreement_of_pairs(chain.from_iterable(sentence_pairs(*map(read, each)) for each in files))
-        if as_json:
-            _print_json({"first": gold, "second": system, **agreed.to_dict()})
         else:
-            typer.echo(agreed.to_text(confusions=confusions))
-        return
-    with progress("Scoring", total_size(*chain.from_iterable(files))) as advance:
-        options: dict[str, Any] = {"is_ud": rule_of(rule).is_ud, "format": format, "on_bytes": advance}
-        pairs = (stretches(*each, **options) for each in files)
-        found = evaluate_stretches(chain.from_iterable(pairs), rule=rule, labels=labels, confusions=bool(confusions))
-    confused = {"label": found.label_confusions, "head": found.head_confusions} if confusions else {}
-    if as_json:
-        values: dict[str, Any] = {"gold": gold, "system": system, "rule": rule}
-        values["scores"] = tables.scores_json(found.scores)
-        values |= {"labels": tables.scores_json(found.by_label)} if labels else {}
+            pairs = chain.from_iterable(stretches(*each, is_ud=rule_of(rule).is_ud, read=read) for each in files)
+            found = evaluate_stretches(pairs, rule=rule, labels=labels, confusions=bool(confusions))
+    values: dict[str, Any]
+    if agreement:
+        values, shown = {"first": gold, "second": system, **agreed.to_dict()}, [agreed.to_text(confusions=confusions)]
+    else:
+        values = {"gold": gold, "system": system, "rule": rule, "scores": tables.scores_json(found.scores)}
+        shown = [tables.score_table(found.scores)]
+        if labels:
+            values["labels"] = tables.scores_json(found.by_label)
+            shown.append(tables.score_table(found.by_label, title="Label"))
+        confused = {"label": found.label_confusions, "head": found.head_confusions} if confusions else {}
         for kind, counted in confused.items():
             values[f"confused_{kind}s"] = tables.confusion_table(counted, most=confusions).to_records()
+            shown.append(tables.confusion_table(counted, kind=kind, most=confusions).to_text())
+    if as_json:
         _print_json(values)
-        return
-    shown = [tables.score_table(found.scores)]
-    shown += [tables.score_table(found.by_label, title="Label")] if labels else []
-    for kind, counted in confused.items():
-        shown.append(tables.confusion_table(counted, kind=kind, most=confusions).to_text())
-    typer.echo("\n\n".join(shown))
+    else:
+        typer.echo("\n\n".join(shown))
 
 
 def compare_command(
@@ -138,8 +135,8 @@ def compare_command(
     files = find_treebanks(gold, named, format=format)
     sizes = total_size(*[path for each in files for path in (each.gold, *each.systems.values())])
     with progress("Reading", sizes) as advance:
-        options: dict[str, Any] = {"is_ud": rule_of(rule).is_ud, "format": format, "on_bytes": advance}
-        pairs = (load_pairs(each.gold, each.systems, **options) for each in files)
+        read, is_ud = partial(read_treebank, format=format, on_bytes=advance), rule_of(rule).is_ud
+        pairs = (load_pairs(each.gold, each.systems, is_ud=is_ud, read=read) for each in files)
         counts = count_files(pairs, metric=metric, rule=rule)
     with progress("Resampling", samples * len(systems) * (len(systems) - 1) // 2) as advance:
         comparison = compare_counts(counts, metric=metric, alpha=alpha, samples=samples, seed=seed, on_progress=advance)

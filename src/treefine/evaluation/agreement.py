@@ -83,23 +83,6 @@ class Agreement:
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"label_confusions": listed}
 
 
-def annotator_agreement(first: Iterable[Sentence | HasSentence], second: Iterable[Sentence | HasSentence]) -> Agreement:
-    """Compare two annotations of the same sentences, which are paired in order.
-
-    Pairs with other words, or with a blank head, are counted and left out. Raises AlignmentError if the annotations do
-    not have the same number of sentences.
-
-    >>> from treefine import Graph
-    >>> words = Sentence.of_words(["Dogs", "bark"])
-    >>> first = words.with_graph(Graph.of_words([2, 0], ["nsubj", "root"]))
-    >>> second = words.with_graph(Graph.of_words([2, 0], ["obj", "root"]))
-    >>> found = annotator_agreement([first], [second])
-    >>> found.uas, found.las, found.label_confusions
-    (1.0, 0.5, Counter({('nsubj', 'obj'): 1}))
-    """
-    return agreement_of_pairs(sentence_pairs(first, second))
-
-
 def sentence_pairs(
     first: Iterable[Sentence | HasSentence], second: Iterable[Sentence | HasSentence]
 ) -> Iterator[tuple[Sentence, Sentence]]:
@@ -117,7 +100,7 @@ def sentence_pairs(
 
 
 def agreement_of_pairs(pairs: Iterable[tuple[Sentence, Sentence]]) -> Agreement:
-    """Compare two annotations, given as pairs of sentences; see `agreement`."""
+    """Compare two annotations of the same sentences; count and leave out pairs with other words or a blank head."""
     n_sentences = other_words = unfinished = identical = 0
     labels, labels_at_same_head = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     tags = {name: Counter[tuple[str, str]]() for name in _TAGS}

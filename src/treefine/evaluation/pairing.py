@@ -18,6 +18,7 @@ from treefine.treebank.raw_text import Span
 from treefine.treebank.sentence import BLANK, HasSentence, Sentence, sentences_in
 
 Treebank: TypeAlias = "Source | Iterable[Sentence | HasSentence]"
+Read: TypeAlias = Callable[[Source], Iterator[Sentence]]  # reads a treebank that is a file
 AT_ROOT = -1
 UNALIGNED = -2
 STRETCH = 5_000  # words that are scored at a time
@@ -62,8 +63,7 @@ def load_words(
     is_ud: bool = True,
     needs_trees: bool = True,
     any_layout: bool = False,
-    format: str | None = None,
-    on_bytes: Callable[[int], None] | None = None,
+    read: Read = read_treebank,
 ) -> WordColumns:
     """Read the words of a file, or of sentences already in memory.
 
@@ -72,8 +72,8 @@ def load_words(
     `needs_trees`, cycles and any number of roots are accepted; with `any_layout`, any blank lines and line ends. The
     scorers of the other corpora ignore multiword tokens, keep spaces in forms, and do not check the trees.
     """
-    options = {"needs_trees": is_ud and needs_trees, "needs_layout": is_ud and not any_layout}
-    return _columns([*_checked(treebank, **options, format=format, on_bytes=on_bytes)], is_ud=is_ud)
+    checks = {"needs_trees": is_ud and needs_trees, "needs_layout": is_ud and not any_layout}
+    return _columns([*_checked(treebank, read, **checks)], is_ud=is_ud)
 
 
 def load_pairs(
@@ -82,33 +82,26 @@ def load_pairs(
     *,
     is_ud: bool = True,
     is_strict: bool = True,
-    format: str | None = None,
-    on_bytes: Callable[[int], None] | None = None,
+    read: Read = read_treebank,
 ) -> dict[str, AlignedWords]:
     """Read a gold file and several system files, and align each with gold.
 
     Files that the official scorer rejects raise an error. If not `is_strict`, their layout does not matter, and a
     system's file may have cycles and any number of roots.
     """
-    load = partial(load_words, is_ud=is_ud, any_layout=not is_strict, format=format, on_bytes=on_bytes)
+    load = partial(load_words, is_ud=is_ud, any_layout=not is_strict, read=read)
     right = load(gold)
     return {name: _pair(right, load(each, needs_trees=is_strict), is_ud=is_ud) for name, each in systems.items()}
 
 
 def stretches(
-    gold: Treebank,
-    system: Treebank,
-    *,
-    is_ud: bool = True,
-    format: str | None = None,
-    on_bytes: Callable[[int], None] | None = None,
+    gold: Treebank, system: Treebank, *, is_ud: bool = True, read: Read = read_treebank
 ) -> Iterator[AlignedWords]:
     """Read two files side by side; yield their aligned words in stretches, whose scores add up to the file's.
 
     A stretch has about STRETCH words, so memory does not grow with the files if sentences often end in both files.
     """
-    check = partial(_checked, needs_trees=is_ud, needs_layout=is_ud, format=format, on_bytes=on_bytes)
-    ours, theirs = map(check, (gold, system))
+    ours, theirs = (_checked(each, read, needs_trees=is_ud, needs_layout=is_ud) for each in (gold, system))
     blocks: Iterator[tuple[list[Sentence], ...]] = _numbered_blocks(ours, theirs)
     if is_ud:
         blocks = even_blocks(ours, theirs, without_spaces, least=STRETCH, title=_GOLD)
@@ -128,17 +121,10 @@ def _numbered_blocks(*sides: Iterator[Sentence]) -> Iterator[tuple[list[Sentence
         lengths = [*map(len, blocks)]
 
 
-def _checked(
-    treebank: Treebank,
-    *,
-    needs_trees: bool,
-    needs_layout: bool,
-    format: str | None,
-    on_bytes: Callable[[int], None] | None,
-) -> Iterator[Sentence]:
+def _checked(treebank: Treebank, read: Read, *, needs_trees: bool, needs_layout: bool) -> Iterator[Sentence]:
     """Yield the sentences; raise an error for the first one that the official scorer rejects."""
     if isinstance(treebank, str | os.PathLike) or hasattr(treebank, "read"):
-        treebank = read_treebank(cast(Source, treebank), format=format, on_bytes=on_bytes)
+        treebank = read(cast(Source, treebank))
     else:
         needs_layout = False  # not a file
     for sentence in sentences_in(treebank, "The treebank"):
@@ -194,14 +180,18 @@ def _pair(gold: WordColumns, system: WordColumns, *, is_ud: bool) -> AlignedWord
     In UD, words outside multiword tokens match if they cover the same characters. Where either file has a multiword
     token, words are matched by the longest common subsequence of their forms, in lower case.
     """
+    pairs: Iterable[tuple[int, int]] = ((word, word) for word in range(len(gold)))
     if not is_ud:
         _check_same_words(gold, system)
     elif gold.text != system.text:
         raise text_error(gold, system, _GOLD)
     # If the spans agree, so do the multiword tokens, because only their words share a span.
     elif gold.spans != system.spans or [*map(str.lower, gold.forms)] != [*map(str.lower, system.forms)]:
-        return _aligned(gold, system, same_words(gold, system))
-    return _aligned(gold, system, ((word, word) for word in range(len(gold))))
+        pairs = same_words(gold, system)
+    aligned = AlignedWords(gold, system, [UNALIGNED] * len(gold), [UNALIGNED] * len(system))
+    for g, s in pairs:
+        aligned.system_of[g], aligned.gold_of[s] = s, g
+    return aligned
 
 
 def _check_same_words(gold: WordColumns, system: WordColumns) -> None:
@@ -218,10 +208,3 @@ def _check_same_words(gold: WordColumns, system: WordColumns) -> None:
     if len(gold.sentences) != len(system.sentences):
         more = "fewer" if len(system.sentences) < len(gold.sentences) else "more"
         raise system.error(f"The file has {more} sentences than {gold.name or _GOLD}.", None)
-
-
-def _aligned(gold: WordColumns, system: WordColumns, pairs: Iterable[tuple[int, int]]) -> AlignedWords:
-    aligned = AlignedWords(gold, system, [UNALIGNED] * len(gold), [UNALIGNED] * len(system))
-    for g, s in pairs:
-        aligned.system_of[g], aligned.gold_of[s] = s, g
-    return aligned

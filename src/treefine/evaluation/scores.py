@@ -6,6 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from functools import partial
 from itertools import compress
 from operator import eq, or_
 from typing import TypeAlias, TypeVar
@@ -20,6 +21,7 @@ from treefine.evaluation.pairing import (
     load_pairs,
     stretches,
 )
+from treefine.treebank.conllu import read_treebank
 
 # The lists of the CoNLL 2018 shared task, not of the current guidelines, so that scores stay comparable.
 CONTENT_LABELS = frozenset(
@@ -252,17 +254,10 @@ def _add_scores(total: dict[str, Score], found: Mapping[str, Score]) -> None:
         total[name] = total[name] + score if name in total else score
 
 
-def load_pair(
-    gold: Treebank,
-    system: Treebank,
-    *,
-    rule: str = "conll18",
-    format: str | None = None,
-    on_bytes: Callable[[int], None] | None = None,
-) -> AlignedWords:
+def load_pair(gold: Treebank, system: Treebank, *, rule: str = "conll18", format: str | None = None) -> AlignedWords:
     """Read two files and align their words as the rule says."""
-    is_ud = rule_of(rule).is_ud
-    return load_pairs(gold, {"system": system}, is_ud=is_ud, format=format, on_bytes=on_bytes)["system"]
+    read = partial(read_treebank, format=format)
+    return load_pairs(gold, {"system": system}, is_ud=rule_of(rule).is_ud, read=read)["system"]
 
 
 def all_marks(pair: AlignedWords, *, rule: str = "conll18", metrics: Sequence[str] = ()) -> dict[str, Marks]:

@@ -12,10 +12,11 @@ from operator import add
 import numpy as np
 
 from treefine.errors import count
-from treefine.evaluation.pairing import AlignedWords, Treebank, WordColumns, load_pairs
+from treefine.evaluation.pairing import AlignedWords, Read, Treebank, WordColumns, load_pairs
 from treefine.evaluation.properties import PROPERTIES, Point, Tally, Value, draw_curves, join, merged, tally
 from treefine.evaluation.scores import Score, all_marks, all_scores, head_confusions, label_confusions, rule_of
 from treefine.evaluation.significance import Comparison, Counts, compare_counts, sentence_counts
+from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import find_cycles
 from treefine.treebank.sentence import BLANK, Sentence
 
@@ -89,18 +90,15 @@ def read_parsed(
     systems: Mapping[str, Treebank],
     *,
     rule: str = "conll18",
-    format: str | None = None,
-    on_bytes: Callable[[int], None] | None = None,
+    read: Read = read_treebank,
 ) -> ParsedTreebank:
     """Read a gold file and several systems' parses of it, and align their words by the rule.
 
     Like the official scorer, conll18 rejects a gold file with cycles, no root or several roots. A system's file may
     have them, because the analysis shows its errors. The layout of the files does not matter.
     """
-    is_ud = rule_of(rule).is_ud
-    return ParsedTreebank(
-        name, rule, load_pairs(gold, systems, is_ud=is_ud, is_strict=False, format=format, on_bytes=on_bytes)
-    )
+    pairs = load_pairs(gold, systems, is_ud=rule_of(rule).is_ud, is_strict=False, read=read)
+    return ParsedTreebank(name, rule, pairs)
 
 
 @dataclass(frozen=True, slots=True)
