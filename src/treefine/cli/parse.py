@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from treefine.cli.options import FORCE, THREADS, TREEBANK_KIND, TREEBANKS, argument, model_option, option, with_options
+from treefine.cli.options import THREADS, TREEBANK_KIND, TREEBANKS, argument, option, with_options
 from treefine.cli.terminal import Detail, is_shown, progress, say, warn
 from treefine.cores import thread_count, use_threads
 from treefine.errors import count
@@ -24,7 +24,7 @@ from treefine.jobs.inputs import (
     find_treebank_inputs,
     treebank_note,
 )
-from treefine.jobs.outputs import OutputFile, OutputOptions, Shape, plan_outputs
+from treefine.jobs.outputs import OutputFile, OutputOptions, plan_outputs
 from treefine.model.bundled import EXTRA_MODEL, LANGUAGES_OF_MULTI, model_for, unknown_language
 from treefine.parsing.options import ParserOptions
 
@@ -33,38 +33,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class RunOptions(OutputOptions):
     """The options that both commands have."""
 
-    model: str | None = model_option(
-        "Bundled model, folder of a model or of a training, or OWNER/NAME on the Hugging Face hub.",
-        shown="en, or the model of the language",
-    )
-    output: str = option(
-        "-", "-o --output OUT", "Output file, or a folder for one output file per input.", shown="standard output"
-    )
-    shape: Shape | None = option(
-        None,
-        "--format",
-        "Output format: tree (drawn as text), conllu (a treebank), json (one object per line), csv, tsv or parquet "
-        "(one row per word), svg or html (drawings).",
-        shown="by the extension of OUT; else tree on a terminal, conllu elsewhere",
-    )
-    show_steps: bool = option(False, "--show-steps", "Draw each refinement step and mark its changes.")
-    confidence: bool = option(
-        False, "--confidence", "Write the confidence of each word: Conf=0.97 in MISC, or extra columns of a table."
-    )
-    review: float | None = option(
-        None,
-        "--review LIMIT",
-        "List the sentences whose confidence is below LIMIT. The list replaces the trees unless -o names a file.",
-        min=0,
-        max=1,
-    )
-    resume: bool = option(
-        False, "--resume", "Continue an interrupted run after the last complete sentence in OUT.part."
-    )
-    force: bool = FORCE
     label_map: str | None = option(
         None,
         "--label-map FILE",
@@ -114,10 +85,11 @@ def parse_command(
     inputs = find_inputs(sources or (), kind=kind, is_text=is_text, output=chosen.output)
     if kind is None and (note := treebank_note(inputs)):
         say(note)
-    if chosen.show_steps and options.stop_above is None:
+    if chosen.steps and options.stop_above is None:
         options = replace(options, stop_above=1.0)  # show all steps
     initial = options.initial if isinstance(options.initial, list) else [options.initial]
-    _run(inputs, chosen, options, also_read=[str(path) for path in initial if path and Path(str(path)).is_file()])
+    also_read = tuple(str(path) for path in initial if path and Path(str(path)).is_file())
+    _run(inputs, replace(chosen, also_read=also_read), options)
 
 
 @with_options(without=["initial"], defaults={"stop_above": "1", "trust": '"auto"'})
@@ -141,38 +113,21 @@ def refine_command(
     but its head still counts (--trust). A summary of the changes is printed on standard error.
     """
     inputs = find_treebank_inputs(sources or (), kind=kind, output=chosen.output)
-    chosen = replace(chosen, workers=chosen.workers or 0)
-    _run(inputs, chosen, replace(options, initial="given"), changes=changes, is_refined=True)
+    chosen = replace(chosen, changes=changes, workers=chosen.workers or 0)
+    _run(inputs, chosen, replace(options, initial="given"), is_refined=True)
 
 
-def _run(
-    inputs: list[Input],
-    chosen: RunOptions,
-    options: ParserOptions,
-    *,
-    also_read: Sequence[str] = (),
-    changes: str | None = None,
-    is_refined: bool = False,
-) -> None:
+def _run(inputs: list[Input], wanted: RunOptions, options: ParserOptions, *, is_refined: bool = False) -> None:
     """Plan the outputs, load the parser, and write what is not finished yet."""
-    model, language = chosen.model or "en", options.language
-    if chosen.model is None and language:  # the bundled model of the language
+    model, language = wanted.model or "en", options.language
+    if wanted.model is None and language:  # the bundled model of the language
         found = model_for(language)
         if found is None:
             raise unknown_language(language, LANGUAGES_OF_MULTI, model=EXTRA_MODEL)
         model, language = found
-    wanted = OutputOptions(
-        steps=chosen.show_steps,
-        confidence=chosen.confidence,
-        review=chosen.review,
-        resume=chosen.resume,
-        changes=changes,
-        k=options.k or 1,
-        also_read=(*also_read, *filter(None, (chosen.label_map, chosen.trust_from))),
-        model=model,
-        force=chosen.force,
-    )
-    files = plan_outputs(inputs, chosen.output, chosen.shape, wanted)
+    also_read = (*wanted.also_read, *filter(None, (wanted.label_map, wanted.trust_from)))
+    wanted = replace(wanted, model=model, k=options.k or 1, also_read=also_read)
+    files = plan_outputs(inputs, wanted)
     if wanted.resume:
         n_all = len(files)
         files = [file for file in files if not file.is_finished]
@@ -182,13 +137,13 @@ def _run(
             return
     from treefine.jobs.run import Listener, load_parser, with_fitted_trust, write_outputs  # loads torch
 
-    use_threads(chosen.threads)
+    use_threads(wanted.threads)
     start = time.monotonic()
-    parser = load_parser(model, replace(options, language=language), chosen.label_map)
-    if chosen.trust_from is not None:
-        parser = with_fitted_trust(parser, inputs, chosen.trust_from)
+    parser = load_parser(model, replace(options, language=language), wanted.label_map)
+    if wanted.trust_from is not None:
+        parser = with_fitted_trust(parser, inputs, wanted.trust_from)
         weights = ", ".join(f"{weight:.2f}" for weight in parser.trust)
-        say(f"treefine: trust {weights}, fitted to {chosen.trust_from}")
+        say(f"treefine: trust {weights}, fitted to {wanted.trust_from}")
     if is_shown(Detail.VERBOSE):
         for line in _about(parser, model, files):
             say(line)
@@ -197,7 +152,7 @@ def _run(
     may_show = not (prints and sys.stdout is not None and sys.stdout.isatty())  # the output would mix with the bar
     with progress("Parsing", bytes_in(inputs), in_bytes=True, may_show=may_show) as advance:
         listener = Listener(say, warn, lambda text: say(f"treefine: {text}", detail=Detail.QUIET), advance)
-        is_complete = write_outputs(parser, files, wanted, listener, counts_changes=is_refined, workers=chosen.workers)
+        is_complete = write_outputs(parser, files, wanted, listener, counts_changes=is_refined, workers=wanted.workers)
     if not is_complete:
         raise typer.Exit(1)
 

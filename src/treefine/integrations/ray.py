@@ -46,11 +46,12 @@ def parse_corpus(
     skipped. Problems are reported on standard error.
     """
     ray = _import_ray()
-    options, wanted = options or ParserOptions(), replace(wanted or OutputOptions(), resume=True, model=model)
+    options, output = options or ParserOptions(), str(Path(output)) + os.sep
+    wanted = replace(wanted or OutputOptions(), resume=True, model=model, output=output, shape=shape)
     inputs = find_inputs(sources, output=output)
     if any(not source.is_file for source in inputs):
         raise TreefineError("A corpus cannot come from standard input or from a text.", hint="Give files.")
-    files = plan_outputs(inputs, str(Path(output)) + os.sep, shape, replace(wanted, k=options.k or 1))
+    files = plan_outputs(inputs, replace(wanted, k=options.k or 1))
     left = [file for file in files if not file.is_finished]
     left.sort(key=lambda file: Path(file.inputs[0].name).stat().st_size, reverse=True)
     if len(left) < len(files):

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
@@ -23,6 +23,7 @@ from treefine.errors import TreebankError, TreefineError, visible
 from treefine.jobs.changes import check_changes
 from treefine.jobs.inputs import Input
 from treefine.jobs.part_file import check_leftover, part_of
+from treefine.model.bundled import bundled_models
 from treefine.parsing.table import Content, Placed, csv_texts, import_package, record_batches, schema_of
 from treefine.treebank.conllu import (
     CONLL09,
@@ -68,19 +69,50 @@ _BOXES = "─┄│╭├╰┬┼┴…"
 _BETWEEN_SEPARATORS = re.compile(r"(?:[^\t\r\n]|\r(?!\n))+")  # the text of a cell or line
 
 
-@dataclass(frozen=True, slots=True)
-class OutputOptions:
-    """What a run writes."""
+def _option(default: object, usage: str, description: str, **settings: Any) -> Any:
+    """Return a field with its option of `treefine parse` and `treefine refine`."""
+    return field(default=default, metadata={"usage": usage, "description": description, **settings})
 
-    steps: bool = False
-    confidence: bool = False
-    review: float | None = None  # list sentences whose confidence is lower
-    resume: bool = False
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What a run writes; a field with a description is an option of the commands."""
+
+    model: str | None = _option(  # recorded in the output
+        None,
+        "--model NAME|DIR",
+        "Bundled model, folder of a model or of a training, or OWNER/NAME on the Hugging Face hub.",
+        shown="en, or the model of the language",
+        names=bundled_models,
+    )
+    output: str = _option(
+        "-", "-o --output OUT", "Output file, or a folder for one output file per input.", shown="standard output"
+    )
+    shape: Shape | None = _option(
+        None,
+        "--format",
+        "Output format: tree (drawn as text), conllu (a treebank), json (one object per line), csv, tsv or parquet "
+        "(one row per word), svg or html (drawings).",
+        shown="by the extension of OUT; else tree on a terminal, conllu elsewhere",
+    )
+    steps: bool = _option(False, "--show-steps", "Draw each refinement step and mark its changes.")
+    confidence: bool = _option(
+        False, "--confidence", "Write the confidence of each word: Conf=0.97 in MISC, or extra columns of a table."
+    )
+    review: float | None = _option(
+        None,
+        "--review LIMIT",
+        "List the sentences whose confidence is below LIMIT. The list replaces the trees unless -o names a file.",
+        min=0,
+        max=1,
+    )
+    resume: bool = _option(
+        False, "--resume", "Continue an interrupted run after the last complete sentence in OUT.part."
+    )
+    force: bool = _option(False, "--force", "Replace existing files.")
     changes: str | None = None  # file for the changes made by refinement
     k: int = 1  # trees per sentence
     also_read: tuple[str, ...] = ()  # other files that are read: initial trees, a label map
-    model: str = ""  # as named by the user; recorded in the output
-    force: bool = False  # replace files that exist
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +141,9 @@ class OutputFile:
         return self.shape == "conllu" and len(self.inputs) > 1
 
 
-def plan_outputs(inputs: Sequence[Input], output: str, shape: Shape | None, options: OutputOptions) -> list[OutputFile]:
+def plan_outputs(inputs: Sequence[Input], options: OutputOptions) -> list[OutputFile]:
     """Return the outputs; raise an error if one of them cannot be written with these options."""
+    output, shape = options.output, options.shape
     if options.review is not None and output == "-":
         if shape is not None or options.steps or options.confidence or options.k > 1:
             hint = "Write the trees to a file with -o, or leave out --format, --show-steps, --confidence and --k."
