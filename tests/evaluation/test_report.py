@@ -15,7 +15,7 @@ from treefine import Graph, Sentence, TreefineError
 from treefine.errors import visible
 from treefine.evaluation.analysis import errors as error_analysis
 from treefine.evaluation.analysis.errors import analyse, read_parsed
-from treefine.evaluation.analysis.plots import check_plots, curve_chart, row_chart
+from treefine.evaluation.analysis.plots import curve_chart, matplotlib_figure, row_chart
 from treefine.evaluation.analysis.refinement import Costs, refinement_of
 from treefine.evaluation.analysis.report import DEFINITIONS, MOST_CONFUSIONS, refinement_page, report_page, step_tables
 from treefine.evaluation.properties import PROPERTIES, Point
@@ -239,4 +239,4 @@ def test_a_missing_matplotlib_is_reported_with_the_way_to_install_it(monkeypatch
     with pytest.raises(
         TreefineError, match=r"need the package matplotlib. Install it: pip install 'treefine\[plots\]'"
     ):
-        check_plots()
+        matplotlib_figure()

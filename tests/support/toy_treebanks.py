@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treefine import Graph, Sentence
-from treefine.treebank.conllu import convert_treebank, format_of
+from treefine.treebank.conllu import convert, format_of, write_treebank
 
 UD_FOLDER = "ud-treebanks-v2.3"
 
@@ -68,7 +68,7 @@ def toy_treebanks(folder: Path, *, n_train: int, n_dev: int, n_test: int, names:
             file = f"{code}-ud-{part}.conllu" if name in UD else f"{part}.{OTHERS[name][0]}"
             scheme = [entry.split(":") for entry in _SCHEMES["ud" if name in UD else name].split()]
             sentences = [_sentence(language, scheme, rng, is_full=number == 0) for number in range(size)]
-            convert_treebank(sentences, place / file, format_of(file))
+            write_treebank([convert(each, format_of(file)) for each in sentences], place / file)
 
 
 def _sentence(language: Language, scheme: list[list[str]], rng: random.Random, *, is_full: bool) -> Sentence:

@@ -7,7 +7,7 @@ import pytest
 from tests.support.tiny import sample
 from treefine import TreebankError
 from treefine.treebank.graph import Arcs
-from treefine.treebank.schemes import allows, contradictions, follows_ud, read_as, read_label_map
+from treefine.treebank.schemes import allows, contradictions, follows_ud, label_map_of, read_as
 
 UD = ("acl", "acl:relcl", "appos", "aux:pass", "case", "csubj:pass", "dep", "nmod", "nsubj", "nsubj:pass", "obj", "obl")
 
@@ -47,7 +47,7 @@ def file(text):
 )
 def test_a_fault_in_a_label_map_is_reported_with_its_line(text, message):
     with pytest.raises(TreebankError) as error:
-        read_label_map(file(text), UD)
+        label_map_of(file(text), UD)
 
     assert str(error.value).startswith(f"labels.tsv:{message}")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,8 +115,10 @@ def _analyse_files(
     with progress("Resampling", count_resamplings(len(treebanks), len(systems)) or None) as advance:
         analyses = analyse(treebanks, examples=examples, on_progress=advance)
     title = f"{', '.join(systems)} against {visible(gold) if gold != '-' else 'standard input'}"
-    page, as_json = partial(report.report_page, analyses, title), partial(report.analysis_json, analyses, title)
-    _write_reports(outputs, page, as_json, partial(report.analysis_text, analyses))
+    if not outputs:
+        typer.echo(report.analysis_text(analyses))
+    page, values = partial(report.report_page, analyses, title), [*map(report.analysis_values, analyses)]
+    _write_reports(outputs, title, page, values)
 
 
 def _analyse_model(
@@ -178,10 +182,10 @@ def _analyse_model(
         counts, costs = zip(*results, strict=True)
         results.insert(0, (together(counts, name=TOGETHER), sum_costs(costs)))
     title = f"Refinement of {Path(gold).name if gold != '-' else 'standard input'} by {Path(model).name}"
+    if not outputs:
+        typer.echo(report.refinement_text(results))
     page = partial(report.refinement_page, results, title, examples=examples)
-    _write_reports(
-        outputs, page, partial(report.refinement_json, results, title), partial(report.refinement_text, results)
-    )
+    _write_reports(outputs, title, page, [*starmap(report.refinement_values, results)])
 
 
 def _read_gold(path: str, rule: str, format: str | None) -> list[Sentence]:
@@ -213,15 +217,16 @@ def _costs_of(parser: Parser, timed: TimedSteps) -> Costs:
 
 
 def _write_reports(
-    outputs: Sequence[str], page: Callable[[], Iterable[str]], as_json: Callable[[], str], summary: Callable[[], str]
+    outputs: Sequence[str], title: str, page: Callable[[], Iterable[str]], values: list[dict[str, Any]]
 ) -> None:
-    """Write each output in the format of its extension; without outputs, print the summary."""
+    """Write each output in the format of its extension: a page, or the values of each treebank as JSON."""
     for output in outputs:
         with open_output(output) as stream:
-            for part in page() if Path(output).suffix.lower() == ".html" else [as_json()]:
-                stream.write(part.encode())
-    if not outputs:
-        typer.echo(summary())
+            if Path(output).suffix.lower() == ".html":
+                stream.writelines(part.encode() for part in page())
+            else:
+                content = {"title": title, "treebanks": values}
+                stream.write((json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
 
 
 def _check_outputs(outputs: Sequence[str], inputs: Sequence[str], *, force: bool) -> None:
@@ -233,6 +238,6 @@ def _check_outputs(outputs: Sequence[str], inputs: Sequence[str], *, force: bool
             raise TreefineError("analyse cannot write this kind of file.", hint=hint, path=output)
         check_output(output, set(map(identity, inputs)), force=force)
         if suffix == ".html":
-            from treefine.evaluation.analysis.plots import check_plots
+            from treefine.evaluation.analysis.plots import matplotlib_figure
 
-            check_plots()
+            matplotlib_figure()

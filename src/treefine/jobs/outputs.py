@@ -28,11 +28,12 @@ from treefine.parsing.table import Content, Placed, csv_texts, import_package, r
 from treefine.treebank.conllu import (
     CONLL09,
     FORMATS,
-    convert_treebank,
+    convert,
     format_by_name,
     losses,
     suffix_of,
     texts_in_file,
+    write_treebank,
 )
 from treefine.treebank.files import (
     COMPRESSED,
@@ -428,34 +429,28 @@ def write_table(
 
 def write_treebank_as(sentences: Iterable[Sentence], file: OutputFile, *, title: str) -> Counter[str]:
     """Write the sentences of a treebank; return the number of items of each kind that the format cannot hold."""
-    if file.shape == "conllu":
-        return convert_treebank(sentences, file.path, file.form or CONLLU)
-    lost: Counter[str] = Counter()
+    lost, form = Counter[str](), file.form or CONLLU
 
     def counted() -> Iterator[Sentence]:
         for sentence in sentences:
-            if file.shape in ("json", *TABLES):
-                lost.update(_table_losses(sentence))
-            yield sentence
+            items = losses(sentence, form) if file.shape in ("conllu", "json", *TABLES) else Counter[str]()
+            if file.shape in ("json", *TABLES) and sentence.format.is_ud:  # these hold only the text and the words
+                items["comment"] = len(sentence.comments) - (sentence.text is not None) - bool(sentence.sent_id)
+                items["empty node"] = sum("." in identifier for identifier in sentence.columns[0])
+                for name, column in (("DEPS", sentence.format.deps), ("MISC", sentence.format.misc)):
+                    items[name] = sum(cell != BLANK for cell in sentence.column(column))
+            lost.update(+items)
+            yield convert(sentence, form) if file.shape == "conllu" else sentence
 
-    if file.shape == "parquet":
+    if file.shape == "conllu":
+        write_treebank(counted(), file.path)
+    elif file.shape == "parquet":
         write_table(counted(), file.path, Content())
     else:
         with open_whole(file.path, file.shape) as sink:
             for text in texts_of(counted(), file, OutputOptions(), title=title):
                 sink.write(text)
     return lost
-
-
-def _table_losses(sentence: Sentence) -> Counter[str]:
-    """Count the items of each kind that a table or a JSON object cannot hold."""
-    lost = losses(sentence, CONLLU)
-    if sentence.format.is_ud:
-        lost["comment"] = len(sentence.comments) - (sentence.text is not None) - bool(sentence.sent_id)
-        lost["empty node"] = sum("." in identifier for identifier in sentence.columns[0])
-        for name, column in (("DEPS", sentence.format.deps), ("MISC", sentence.format.misc)):
-            lost[name] = sum(cell != BLANK for cell in sentence.column(column))
-    return +lost
 
 
 def _json_line(source: Parse | Sentence) -> str:

@@ -35,7 +35,7 @@ from treefine.segmenter.language import table
 from treefine.treebank.conllu import FORMATS, convert, cut_treebank, losses, read_treebank
 from treefine.treebank.constraints import decisions_in, label_warning
 from treefine.treebank.files import name_of
-from treefine.treebank.schemes import read_label_map
+from treefine.treebank.schemes import label_map_of
 from treefine.treebank.sentence import Format, Sentence
 
 if TYPE_CHECKING:
@@ -334,7 +334,7 @@ def load_parser(model: str, options: ParserOptions, label_map: str | None = None
             raise TreefineError("--trust needs initial trees.", hint="Name a file with --initial FILE.")
         return parser
     known = parser.model.vocabulary.labels
-    names = None if label_map is None else read_label_map(label_map, known)
+    names = None if label_map is None else label_map_of(label_map, known)
     named = renamed(parser.initial, known, names)
     return parser.using(
         initial=named, max_steps=parser.max_steps, stop_above=parser.stop_above, trust=parser.options.trust

@@ -85,7 +85,7 @@ def renamed(initial: InitialParser, known: Collection[str], names: Mapping[str, 
     """Return an initial parser that maps its labels to known ones, as `read_as` does.
 
     The known labels are those of a model, `parser.model.vocabulary.labels`. The mapping `names`, such as one from
-    `read_label_map`, takes precedence.
+    `label_map_of`, takes precedence.
     """
     if isinstance(initial, SeveralParsers):
         return SeveralParsers(tuple(renamed(each, known, names) for each in initial.sources))

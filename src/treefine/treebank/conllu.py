@@ -191,19 +191,6 @@ def write_treebank(sentences: Iterable[Sentence | HasSentence], target: str | os
     return count
 
 
-def convert_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str], to: Format) -> Counter[str]:
-    """Write the sentences in another format; return the number of items of each kind that it cannot store."""
-    lost: Counter[str] = Counter()
-
-    def converted() -> Iterator[Sentence]:
-        for sentence in sentences:
-            lost.update(losses(sentence, to))
-            yield convert(sentence, to)
-
-    write_treebank(converted(), target)
-    return lost
-
-
 def convert(sentence: Sentence, to: Format) -> Sentence:
     """Return the sentence in another format; in its own format, return it unchanged.
 

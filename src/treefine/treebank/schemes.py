@@ -65,14 +65,23 @@ def read_as(label: str, known: Collection[str], names: Mapping[str, str] | None 
     return next((each for each in (label, main, newer, newer.partition(":")[0]) if each in known), label)
 
 
-def read_label_map(source: Source, known: Collection[str]) -> dict[str, str]:
-    """Read a user's label map: each line has a label, a tab, and the known label to read it as.
+def label_map_of(given: Mapping[str, str] | Source, known: Collection[str]) -> Mapping[str, str]:
+    """Return a user's label map, a dictionary or a file, after a check of its labels.
 
-    A label with _ in the second column is ignored. Blank lines and lines that start with # are skipped.
+    Each line of a file has a label, a tab, and the known label to read it as, or _ to ignore the label. Blank lines and
+    lines that start with # are skipped.
     """
-    path = name_of(source)
     names: dict[str, str] = {}
-    with open_input(source) as stream:
+    if isinstance(given, Mapping):
+        for old, new in given.items():
+            for each in (old, new):
+                if not isinstance(each, str):
+                    hint = 'Write {"prep": "case"}, from other labels to those of the model.'
+                    raise TreebankError(f"The label map contains {described(each)} instead of a label.", hint=hint)
+            _check_known(new, known)
+        return given
+    path = name_of(given)
+    with open_input(given) as stream:
         for number, line in enumerate(utf8_lines(stream, path), start=1):
             if not line.strip() or line.startswith("#"):
                 continue
@@ -89,19 +98,6 @@ def read_label_map(source: Source, known: Collection[str]) -> dict[str, str]:
             _check_known(new, known, path, number)
             names[old] = new
     return names
-
-
-def label_map_of(given: Mapping[str, str] | Source, known: Collection[str]) -> Mapping[str, str]:
-    """Return a label map that is a dictionary or, as for `read_label_map`, a file; check its labels."""
-    if not isinstance(given, Mapping):
-        return read_label_map(given, known)
-    for old, new in given.items():
-        for each in (old, new):
-            if not isinstance(each, str):
-                hint = 'Write {"prep": "case"}, from other labels to those of the model.'
-                raise TreebankError(f"The label map contains {described(each)} instead of a label.", hint=hint)
-        _check_known(new, known)
-    return given
 
 
 def _check_known(label: str, known: Collection[str], path: str = "", line: int | None = None) -> None:

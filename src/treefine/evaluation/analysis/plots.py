@@ -24,11 +24,6 @@ _NAME = 18  # columns of the name of a row
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "treefine", "font.family": "sans-serif"}
 
 
-def check_plots() -> None:
-    """Raise an error if matplotlib is not installed, before work starts."""
-    _matplotlib()
-
-
 def curve_chart(title: str, x_title: str, curves: Mapping[str, Sequence[Point]], y_title: str = "F1 in %") -> str:
     """Return an SVG of F1 by a property whose values are numbers or ranges, with a line and a band per system."""
     figure, axes = _figure(_HEIGHT)
@@ -82,7 +77,7 @@ def _style(number: int) -> dict[str, Any]:
 
 
 def _figure(height: float) -> tuple[Figure, Axes]:
-    figure = _matplotlib().Figure(figsize=(_WIDTH, height), layout="constrained")
+    figure = matplotlib_figure().Figure(figsize=(_WIDTH, height), layout="constrained")
     axes = figure.subplots()
     axes.grid(color="#d1d9e0", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
@@ -107,7 +102,8 @@ def image_of(svg: str, title: str) -> str:
     return f'<img alt="{safe_html(title)}" src="data:image/svg+xml;base64,{data}"/>'
 
 
-def _matplotlib() -> Any:
+def matplotlib_figure() -> Any:
+    """Return the module `matplotlib.figure`; raise an error if it is not installed."""
     try:
         from matplotlib import figure
     except ImportError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -80,10 +79,6 @@ def _render(template: str, title: str, **values: Any) -> Iterator[str]:
     yield page_end()
 
 
-def _report_json(title: str, treebanks: Sequence[dict[str, Any]]) -> str:
-    return json.dumps({"title": title, "treebanks": treebanks}, ensure_ascii=False, indent=1) + "\n"
-
-
 def _percent(share: float) -> str:
     return f"{100 * share:.2f}"
 
@@ -121,12 +116,15 @@ def _n_gold(points: Sequence[Point | None]) -> int:
     return next(point.gold for point in points if point)
 
 
-def analysis_json(analyses: Sequence[Analysis], title: str) -> str:
-    """Return all numbers, and the trees of the sentences with the largest differences."""
-    return _report_json(title, [_analysis_values(analysis) for analysis in analyses])
+def analysis_values(analysis: Analysis) -> dict[str, Any]:
+    """Return all numbers for JSON, and the trees of the sentences with the largest differences."""
 
+    def fields_of(value: object, *names: str) -> dict[str, Any]:
+        return {name: getattr(value, name) for name in names}
 
-def _analysis_values(analysis: Analysis) -> dict[str, Any]:
+    def tree(sentence: Sentence) -> dict[str, Any]:
+        return {"words": sentence.forms, "tags": sentence.upos, "heads": sentence.heads, "labels": sentence.labels}
+
     def confused(confusions: Mapping[str, Counter[tuple[str, str]]]) -> dict[str, Any]:
         return {system: confusion_table(each).to_records() for system, each in confusions.items()}
 
@@ -139,34 +137,28 @@ def _analysis_values(analysis: Analysis) -> dict[str, Any]:
         "systems": list(analysis.systems),
         "scores": {system: scores_json(scores) for system, scores in analysis.scores.items()},
         "curves": {
-            by: {system: [*map(_point_values, points)] for system, points in curves.items()}
+            by: {
+                system: [
+                    fields_of(point, "value", "gold", "system")
+                    | {"gold_correct": point.correct}
+                    | fields_of(point, "system_correct", "low", "high", "precision", "recall", "f1")
+                    for point in points
+                ]
+                for system, points in curves.items()
+            }
             for by, curves in analysis.curves.items()
         },
         "confused_labels": confused(analysis.label_confusions),
         "confused_heads": confused(analysis.head_confusions),
         "sentences_with_cycles": analysis.cycles,
         "comparison": None if analysis.comparison is None else comparison_json(analysis.comparison),
-        "differences": [_difference_values(each) for each in analysis.differences],
+        "differences": [
+            fields_of(each, "treebank", "sent_id", "number", "first", "other", "difference", "correct")
+            | {"words": each.n_words, "gold": tree(each.gold)}
+            | {"trees": {system: [*map(tree, trees)] for system, trees in each.trees.items()}}
+            for each in analysis.differences
+        ],
     }
-
-
-def _point_values(point: Point) -> dict[str, Any]:
-    counts = {"value": point.value, "gold": point.gold, "system": point.system, "gold_correct": point.correct}
-    return counts | _fields(point, "system_correct", "low", "high", "precision", "recall", "f1")
-
-
-def _difference_values(each: SentenceDifference) -> dict[str, Any]:
-    values = _fields(each, "treebank", "sent_id", "number", "first", "other", "difference", "correct")
-    trees = {system: [*map(_tree_values, trees)] for system, trees in each.trees.items()}
-    return values | {"words": each.n_words, "gold": _tree_values(each.gold), "trees": trees}
-
-
-def _fields(value: object, *names: str) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in names}
-
-
-def _tree_values(sentence: Sentence) -> dict[str, Any]:
-    return {"words": sentence.forms, "tags": sentence.upos, "heads": sentence.heads, "labels": sentence.labels}
 
 
 def report_page(analyses: Sequence[Analysis], title: str) -> Iterator[str]:
@@ -318,30 +310,26 @@ def _heading(each: SentenceDifference) -> str:
 
 
 def _entry(each: SentenceDifference, analysis: Analysis, id: str, own_ids: str) -> dict[str, Any]:
-    """Return a sentence with its figure, or without a figure if it is drawn elsewhere on the page."""
+    """Return a sentence with drawings of its trees, or without if they are elsewhere on the page."""
     text = each.gold.text or " ".join(each.gold.forms)
     right = ", ".join(f"{name} {correct}" for name, correct in each.correct.items())
     place = each.sent_id or f"{each.treebank}, sentence {each.number}"
     shown = f"{each.difference:+}: {right} of {each.n_words} words right ({place}). {shorten(text, _SUMMARY_CELLS)}"
-    figure = _difference_figure(each, analysis) if id.startswith(own_ids) else None
-    return {"id": id, "description": shown, "figure": figure}
-
-
-def _difference_figure(each: SentenceDifference, analysis: Analysis) -> Markup:
-    """Draw the gold tree, then the systems' trees with their errors marked."""
+    if not id.startswith(own_ids):
+        return {"id": id, "description": shown, "figure": None}
     gold = each.gold
     tags = gold.upos if set(gold.upos) != {BLANK} else gold.xpos
     pictures = [Picture(gold.forms, tags, gold.graph, tokens=tuple(gold.tokens()), title="gold")]
     for name, sentence in [(name, sentence) for name, sentences in each.trees.items() for sentence in sentences]:
-        title, right = f"{name}: {each.correct[name]} of {each.n_words} words right", None
+        title, counted = f"{name}: {each.correct[name]} of {each.n_words} words right", None
         if sentence.forms == gold.forms:
-            right = _gold_as_counted(gold.graph, sentence.graph, analysis)
+            counted = _gold_as_counted(gold.graph, sentence.graph, analysis)
         else:
             title += "; its words differ from gold"
         tokens = tuple(sentence.tokens())
-        picture = Picture(sentence.forms, (), sentence.graph, right, tokens=tokens, title=title, before_name="gold")
+        picture = Picture(sentence.forms, (), sentence.graph, counted, tokens=tokens, title=title, before_name="gold")
         pictures.append(picture)
-    return Markup(tree_figure(pictures, "Gold and systems"))
+    return {"id": id, "description": shown, "figure": Markup(tree_figure(pictures, "Gold and systems"))}
 
 
 def _gold_as_counted(gold: Graph, system: Graph, analysis: Analysis) -> Graph:
@@ -476,12 +464,9 @@ def reduction_text(reduction: float | None) -> str:
     return _NO_NUMBER if reduction is None else f"{round(100 * reduction, 2) + 0.0:+.2f}%"
 
 
-def refinement_json(refinements: Sequence[tuple[Refinement, Costs]], title: str) -> str:
-    """Return all counts; shares are from 0 to 1, or null if there were no errors to reduce."""
-    return _report_json(title, [_refinement_values(refinement, costs) for refinement, costs in refinements])
+def refinement_values(refinement: Refinement, costs: Costs) -> dict[str, Any]:
+    """Return all counts for JSON; shares are from 0 to 1, or null if there were no errors to reduce."""
 
-
-def _refinement_values(refinement: Refinement, costs: Costs) -> dict[str, Any]:
     def values(scores: Steps) -> dict[str, Any]:
         counts = {name: [getattr(score, name) for score in scores] for name in ("system", "correct", "f1")}
         errors = {"error_reduction": reductions(scores), "total_error_reduction": total_reduction(scores)}
