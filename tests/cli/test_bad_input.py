@@ -13,10 +13,6 @@ GOOD = "# sent_id = s1\n" + ROW.format(1, "a", 2, "x") + ROW.format(2, "b", 0, "
 
 BAD = {
     "empty.conllu": (b"", "empty.conllu: The file contains no sentences. Is it the right file?"),
-    "latin1.conllu": (
-        GOOD.replace("b", "é").encode("latin-1"),
-        "latin1.conllu:3: (sentence 1) Byte 0xe9 is not UTF-8. Convert it to UTF-8: iconv -f latin-1 -t UTF-8.",
-    ),
     "cut.conllu.xz": (
         lzma.compress("".join(GOOD.replace("s1", f"s{n}") for n in range(2000)).encode())[:-40],
         "cut.conllu.xz: The compressed file ends too early. Download or compress it again.",
@@ -28,10 +24,6 @@ BAD = {
     ),
 }
 NO_SCORE = {
-    "blank-head.conllu": (
-        GOOD.replace("\t2\tx", "\t_\tx").encode(),
-        "blank-head.conllu:2: (s1, word 1) HEAD is blank. Fill it in, or parse the file first.",
-    ),
     "text.conllu": (
         GOOD.replace("\tb\t", "\tc\t").encode(),
         "text.conllu:3: (s1, word 2) The text differs from good.conllu:3: it is 'c' here and 'b' there. Both files "

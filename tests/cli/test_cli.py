@@ -93,15 +93,6 @@ def test_compare_marks_the_best_system_and_those_not_significantly_worse(files):
     assert result["differences"][0]["systems"] == ["old", "=new"]
 
 
-@pytest.mark.parametrize("middle", ["x.conllx", "x.conll09.gz"])
-def test_convert_there_and_back_keeps_words_and_trees(files, middle):
-    invoke("convert", "gold.conllu", middle)
-    invoke("convert", middle, "back.conllu")
-
-    scores = json.loads(invoke("evaluate", "gold.conllu", "back.conllu", "--json").stdout)["scores"]
-    assert {scores[name]["f1"] for name in ("LAS", "Lemmas", "XPOS", "UFeats")} == {1}
-
-
 def test_convert_rejects_an_unknown_extension_unless_the_format_is_given_and_counts_what_is_lost(files, data):
     assert failed(invoke, "convert", "gold.conllu", "x.txt").startswith(
         "x.txt: This command writes no format with the extension .txt. Use .conllu, .conllx, "

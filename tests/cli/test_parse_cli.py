@@ -15,8 +15,6 @@ from treefine.parsing.initial import given
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import validate, write_treebank
 
-INITIAL = ["empty", "syntr", "in.conllu", "tagger"]
-
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
@@ -46,7 +44,7 @@ def assert_only_the_tree_changed(before, after):
     ("command", "arguments", "options"),
     [
         ("parse", [], {}),
-        *(("parse", ["--initial", name], {"initial": name}) for name in INITIAL),
+        *(("parse", ["--initial", name], {"initial": name}) for name in ("syntr", "in.conllu")),
         ("refine", ["--steps", 1], {"initial": given, "max_steps": 1}),
         (
             "parse",
@@ -103,28 +101,10 @@ def test_missing_tags_are_reported_once(models):
 # --keep (decisions of a user) and --k (several trees per sentence)
 
 
-def marked(decided):
-    """Write four sentences with these decisions, and return them."""
-    sentences = [each for each in sample() if 5 < len(each) < 20][:4]
-    write_treebank([each.mark(sentence) for sentence, each in zip(sentences, decided, strict=True)], "marked.conllu")
-    return sentences
-
-
-def test_marked_arcs_and_their_marks_are_kept(models):
-    marked([Constraints(heads={1: 2}, labels={1: "obj"}, not_heads={3: [4]})] * 4)
-
-    invoke("parse", "marked.conllu", "--model", "rngtr", "-o", "out.conllu")
-
-    for sentence in read_treebank("out.conllu"):
-        assert sentence.graph.is_tree
-        assert (sentence.heads[0], sentence.labels[0]) == (2, "obj")
-        assert sentence.heads[2] != 4
-        assert "Keep=Arc" in sentence.column(9)[0]
-        assert "NotHead=4" in sentence.column(9)[2]
-
-
 def test_an_unknown_label_in_a_mark_is_kept_with_one_warning(models):
-    marked([Constraints(labels={1: "obj:lvc"}), Constraints(labels={2: "nsbj"}, not_labels={3: ["zzz"]})] * 2)
+    marks = [Constraints(labels={1: "obj:lvc"}), Constraints(labels={2: "nsbj"}, not_labels={3: ["zzz"]})] * 2
+    long = [each for each in sample() if len(each) > 5][:4]
+    write_treebank([mark.mark(each) for mark, each in zip(marks, long, strict=True)], "marked.conllu")
 
     result = invoke("parse", "marked.conllu", "--model", "rngtr", "-o", "out.conllu")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import failed
-from tests.support.refine_commands import damaged, renamed_labels, rows_of, summary
+from tests.support.refine_commands import damaged, renamed_labels, summary
 from tests.support.tiny import sample
 from treefine import read_treebank
 from treefine.treebank.conllu import write_treebank
@@ -58,27 +58,6 @@ def test_a_label_map_overrides_the_built_in_names(run_refine):
 
     assert mapped.stdout == run_refine("in.conllu", "--steps", 1).stdout
     assert summary(mapped)["labels renamed"].startswith("prep → case ")
-
-
-@pytest.mark.parametrize("columns", [slice(7, 8), slice(6, 8)], ids=["labels", "heads and labels"])
-def test_new_arcs_and_labels_are_not_counted_as_changes(run_refine, columns):
-    lines = [line.split("\t") for line in Path("in.conllu").read_text().splitlines()]
-    for line in lines:
-        line[columns] = ["_"] * len(line[columns])
-    blank, is_head_blank = "\n".join(map("\t".join, lines)) + "\n", columns.start == 6
-    n_words = sum(map(len, sample(10)))
-
-    printed = summary(run_refine("-", "--changes", "changes.tsv", input=blank))
-    run_refine("-", "--changes", "changes.html", input=blank)
-
-    rows = rows_of("changes.tsv")
-    n_moved = 0 if is_head_blank else sum(each["old_head"] != each["head"] for each in rows)
-    what = "arcs on words that had no arc" if is_head_blank else "labels on arcs that had no label"
-    assert printed[f"new {what.split()[0]}"] == f"{n_words} {what.partition(' ')[2]}"
-    assert (printed["labels changed"][:2], printed["heads changed"]) == ("0 ", str(n_moved))
-    assert {(each["file"], each["old_label"], each["before"]) for each in rows} == {("<stdin>", "_", "_")}
-    cell = ">no arc</td>" if is_head_blank else ": no label</td>"
-    assert Path("changes.html").read_text().count(cell) == len(rows) == n_words
 
 
 def test_trust_is_fitted_to_correct_trees_of_some_sentences(run_refine):

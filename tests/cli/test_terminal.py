@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_train_cli import Terminal
 from tests.support.commands import invoke
 from treefine.cli.terminal import progress
 from treefine.jobs.outputs import Pen, pen_for_stdout
@@ -56,11 +57,6 @@ def test_verbose_prints_the_model_and_the_formats_and_quiet_nothing(text_model, 
 
 
 # The progress bar
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,21 @@ def test_a_label_in_the_output_is_compared_with_the_file_or_the_label_that_was_r
     assert changes.read_as == read_as
 
 
+@pytest.mark.parametrize(
+    ("heads", "row"),
+    [
+        ((None, None), ("new arcs", "2 on words that had no arc")),
+        ((0, 0), ("new labels", "2 on arcs that had no label")),
+    ],
+)
+def test_new_arcs_and_labels_are_not_counted_as_changes(heads, row):
+    changes, _ = added(Arcs(heads, ("_", "_")), Graph.of_words([2, 0], ["nsubj", "root"]))
+
+    n_moved = "0" if heads[0] is None else "1"
+    assert row in changes.rows()
+    assert [("heads changed", n_moved), ("labels changed", "0 on words that kept their head")] == changes.rows()[2:4]
+
+
 BLANKS = ["_", "_"]
 UD = ("root", "det", "case", "cc", "mark", "aux", "punct", "nsubj")
 
