@@ -18,8 +18,8 @@ from treefine.training.recipe import SegmenterTraining
 from treefine.training.segmenter import (
     NOWHERE,
     Documents,
+    RunningText,
     SegmenterLearner,
-    TreebankTexts,
     cut_loss,
     new_segmenter,
     targets,
@@ -182,7 +182,7 @@ def test_with_a_balance_small_treebanks_are_drawn_more_often():
     train = of_treebanks(aa_one=document(*["#a a a"] * 90), bb_two=document(*["#b b b"] * 10))
 
     def words(balance):
-        found = TreebankTexts(train, balance).draw(PLAIN, np.random.default_rng(1))
+        found = RunningText(train, PLAIN, balance=balance).draw(np.random.default_rng(1))
         return {code: len(text.spans) for code, text in found}
 
     assert words(1.0) == {"aa_one": 270, "bb_two": 30}

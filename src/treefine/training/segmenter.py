@@ -6,7 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeAlias
@@ -101,19 +101,6 @@ class Documents:
         return joined(text)
 
 
-class TreebankTexts:
-    """The documents of one or more treebanks. Small treebanks are drawn more often if `balance` is below 1."""
-
-    def __init__(self, train: Sequence[Sentence], balance: float = 1.0) -> None:
-        self.shares = balanced_shares(list(words_by_treebank(train).values()), balance)
-        self.documents = {code: Documents.of(some) for code, some in by_treebank(train).items()}
-
-    def draw(self, settings: SegmenterTraining, rng: np.random.Generator) -> list[tuple[str, RawText]]:
-        """Return one text per treebank, with the code of the treebank."""
-        pairs = zip(self.documents.items(), self.shares, strict=True)
-        return [(code, some.draw(settings, rng, share=share)) for (code, some), share in pairs]
-
-
 def without_some(codes: Sequence[str], unnamed: float, rng: np.random.Generator) -> list[str]:
     """Return the codes of the treebanks of some windows, with "" for a share `unnamed` of them."""
     if not any(codes):
@@ -167,7 +154,7 @@ _Batch: TypeAlias = "tuple[Windows, Tensor, Tensor]"  # and the targets of token
 class SegmenterLearner:
     """A segmenter in training. After the last epoch it has the weights of the best epoch.
 
-    With several treebanks, `balance` and `unnamed` are those of the recipe's section on the treebank.
+    `balance` and `unnamed` are those of `RunningText`.
     """
 
     def __init__(
@@ -183,11 +170,10 @@ class SegmenterLearner:
     ) -> None:
         torch.manual_seed(seed)
         self.settings, self.seed, self.device = settings, seed, device or torch.device("cpu")
-        self.unnamed = unnamed
         self.segmenter = new_segmenter(train, settings)
         self.network = copy.deepcopy(self.segmenter.network).to(self.device).train()
         self.averaged = self.segmenter.network.to(self.device)  # has the moving average of the weights
-        self.texts = TreebankTexts(train, balance)
+        self.texts = RunningText(train, settings, balance=balance, unnamed=unnamed)
         self.dev_texts = {code: (raw_text(some).text, some) for code, some in by_treebank(dev).items()}
         self.adam = torch.optim.AdamW(
             self.network.parameters(),
@@ -196,22 +182,26 @@ class SegmenterLearner:
             fused=self.device.type == "cuda",
         )
         self.n_updates = 0
-        self.prepared: tuple[int, Future[list[_Batch]]] | None = None  # an epoch, and its batches
 
     def epochs(self) -> Iterator[SegmenterEpoch]:
         """Train, and yield the result of each epoch that is scored on dev: by default all, and always the last."""
         best, best_sum, began = self._weights(), -1.0, time.monotonic()
-        for epoch in range(1, self.settings.epochs + 1):
-            loss = self.learn(epoch)
-            if not math.isfinite(loss):
-                hint = "Set a lower segmenter.learning_rate."
-                raise TreefineError(f"In epoch {epoch}, the loss of the segmenter became infinite or NaN.", hint=hint)
-            if epoch % self.settings.dev_every and epoch < self.settings.epochs:
-                continue
-            f1 = self.dev_f1()
-            if f1["Words"] + f1["Sentences"] > best_sum:
-                best, best_sum = self._weights(), f1["Words"] + f1["Sentences"]
-            yield SegmenterEpoch(epoch, loss, f1, time.monotonic() - began)
+        with ThreadPoolExecutor(1) as thread:  # prepares the batches of the next epoch
+            following = thread.submit(self._prepare, 1)
+            for epoch in range(1, self.settings.epochs + 1):
+                batches = following.result()
+                if epoch < self.settings.epochs:
+                    following = thread.submit(self._prepare, epoch + 1)
+                loss = self._learn(batches, epoch)
+                if not math.isfinite(loss):
+                    message = f"In epoch {epoch}, the loss of the segmenter became infinite or NaN."
+                    raise TreefineError(message, hint="Set a lower segmenter.learning_rate.")
+                if epoch % self.settings.dev_every and epoch < self.settings.epochs:
+                    continue
+                f1 = self.dev_f1()
+                if f1["Words"] + f1["Sentences"] > best_sum:
+                    best, best_sum = self._weights(), f1["Words"] + f1["Sentences"]
+                yield SegmenterEpoch(epoch, loss, f1, time.monotonic() - began)
         self.averaged.load_state_dict(best)
 
     def _weights(self) -> dict[str, Tensor]:
@@ -224,31 +214,20 @@ class SegmenterLearner:
         ]
         return {name: fmean(one[name].f1 for one in scores) for name in scores[0]}
 
-    def learn(self, epoch: int) -> float:
-        """Train on the texts of an epoch; return the mean loss."""
-        batches, losses = self._batches_of(epoch), list[Tensor]()
+    def _learn(self, batches: Sequence[_Batch], epoch: int) -> float:
+        """Train on the batches of an epoch; return the mean loss."""
+        losses: list[Tensor] = []
         for done, (windows, *gold) in enumerate(batches):
             progress = (epoch - 1 + done / len(batches)) / self.settings.epochs
             scores = self.network(windows.to(self.device), hidden=self.settings.masking)
             losses.append(self._update(cut_loss(scores, *(table.to(self.device) for table in gold)), progress))
         return float(torch.stack(losses).mean())
 
-    def _batches_of(self, epoch: int) -> list[_Batch]:
-        """Return the batches of an epoch. While a GPU trains on them, a thread prepares those of the next epoch."""
-        is_prepared = self.prepared is not None and self.prepared[0] == epoch
-        batches = self.prepared[1].result() if self.prepared is not None and is_prepared else self._prepare(epoch)
-        self.prepared = None
-        if self.device.type == "cuda" and epoch < self.settings.epochs:
-            thread = ThreadPoolExecutor(1)
-            self.prepared = epoch + 1, thread.submit(self._prepare, epoch + 1)
-            thread.shutdown(wait=False)
-        return batches
-
     def _prepare(self, epoch: int) -> list[_Batch]:
         """Return batches of windows of new texts, in random order. Those of each text start at a random offset."""
         rng, settings, size = np.random.default_rng([self.seed, epoch]), self.settings, self.settings.window
         encoded, right, places = list[Encoded](), list[tuple[np.ndarray, np.ndarray]](), list[tuple[int, slice]]()
-        texts = self.texts.draw(settings, rng)
+        texts = self.texts.draw(rng)
         for number, (_, drawn) in enumerate(texts):
             encoded.append(self.segmenter.alphabet.encode(drawn.text))
             right.append(targets(drawn))
@@ -257,7 +236,7 @@ class SegmenterLearner:
             places += [(number, slice(offset, offset + size)) for offset in offsets.tolist()]
         most = settings.batch_windows or min(_MOST_WINDOWS, max(1, settings.epochs * len(places) // N_UPDATES))
         order = rng.permutation(len(places))
-        codes = without_some([texts[number][0] for number, _ in places], self.unnamed, rng)
+        codes = without_some([texts[number][0] for number, _ in places], self.texts.unnamed, rng)
         numbers = {"": 0} | {code: number for number, code in enumerate(self.segmenter.treebanks, start=1)}
         batches: list[_Batch] = []
         for some in np.array_split(order, max(1, len(order) // most)):
@@ -377,13 +356,20 @@ class RunningText:
     def __init__(
         self, train: Sequence[Sentence], settings: SegmenterTraining, *, balance: float = 1.0, unnamed: float = 0.1
     ) -> None:
-        self.texts, self.settings, self.unnamed = TreebankTexts(train, balance), settings, unnamed
+        self.settings, self.unnamed = settings, unnamed
+        self.shares = balanced_shares(list(words_by_treebank(train).values()), balance)
+        self.documents = {code: Documents.of(some) for code, some in by_treebank(train).items()}
+
+    def draw(self, rng: np.random.Generator) -> list[tuple[str, RawText]]:
+        """Return one text per treebank, with the code of the treebank."""
+        pairs = zip(self.documents.items(), self.shares, strict=True)
+        return [(code, some.draw(self.settings, rng, share=share)) for (code, some), share in pairs]
 
     def batches(self, rng: np.random.Generator) -> list[list[TextWindow]]:
         """Return the windows of an epoch in random batches."""
         windows: list[TextWindow] = []
         for _ in range(self.settings.texts_per_epoch):
-            for code, text in self.texts.draw(self.settings, rng):
+            for code, text in self.draw(rng):
                 windows += windows_of(text, start=int(rng.integers(WINDOW)), treebank=code)
         order = rng.permutation(len(windows)).tolist()
         codes = without_some([window.treebank for window in windows], self.unnamed, rng)

@@ -53,7 +53,7 @@ def refined(
     initial = replace(Graphs.of(arcs, model.vocabulary), has_any=has_any)
     first_trees, initial = made_trees(model, initial), initial.to(device)
     if decisions is not None:
-        batch, initial = decisions.start(batch, initial)
+        batch, initial = with_gold(batch, initial, decisions.gold, decisions.first, decisions.n_labels)
 
     def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
         with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
@@ -120,10 +120,6 @@ class Decisions:
         first = torch.where(is_random, part, ARC) * (is_decided & is_dependent)
         is_corrected = (draw >= settings.decided_share) & (draw < settings.decided_share + settings.corrected_share)
         return cls(gold, n_labels, first, is_corrected, is_random)
-
-    def start(self, batch: Batch, initial: Graphs) -> tuple[Batch, Graphs]:
-        """Return the batch and the initial graphs with the decisions before the first step."""
-        return with_gold(batch, initial, self.gold, self.first, self.n_labels)
 
     def correct(self, step: BatchStep) -> tuple[Batch, Graphs]:
         """Return the batch and the graphs that the next step reads: after the first step, with wrong arcs corrected."""
