@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file, save_file
+from safetensors import torch as safetensors
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.support.disks import full_disk
@@ -165,24 +165,17 @@ def test_a_full_disk_is_reported_and_keeps_the_previous_checkpoint(checkpointed)
     assert load_checkpoint(checkpointed, new_learner())[0] == state_of(1)
 
 
-def truncate(folder):
-    path = folder / "best.safetensors"
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def lose_a_weight(folder):
-    path = folder / "weights.safetensors"
-    found = load_file(path)
-    save_file(dict(list(found.items())[1:]), path)
-
-
-def garble(folder):
-    (folder / "state.json").write_text("{")
-
-
-@pytest.mark.parametrize("damage", [truncate, lose_a_weight, garble])
-def test_a_damaged_checkpoint_is_one_clear_error(checkpointed, damage):
-    damage(checkpointed / "checkpoint-000001")
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("best.safetensors", lambda content: content[:-1]),
+        ("weights.safetensors", lambda content: safetensors.save(dict(list(safetensors.load(content).items())[1:]))),
+        ("state.json", lambda content: b"{"),
+    ],
+)
+def test_a_damaged_checkpoint_is_one_clear_error(checkpointed, name, damage):
+    path = checkpointed / "checkpoint-000001" / name
+    path.write_bytes(damage(path.read_bytes()))
 
     with pytest.raises(
         TreefineError, match=r"checkpoint-000001: The checkpoint is damaged \(.+\)\. Delete it"
@@ -227,12 +220,6 @@ def metric_lines(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def points(folder, name):
-    board = EventAccumulator(str(folder / "tensorboard"))
-    board.Reload()
-    return [(each.step, round(each.value, 6)) for each in board.Scalars(name)]
-
-
 def write_metrics(folder, epochs, *, after_epoch=0, las=0.5):
     with metrics_log(folder, after_epoch=after_epoch) as add_metrics:
         for epoch in epochs:
@@ -244,7 +231,10 @@ def test_repeated_epochs_appear_once(tmp_path):
     write_metrics(tmp_path, [2, 3], after_epoch=1, las=0.6)
 
     assert [(line["epoch"], line["LAS"]) for line in metric_lines(tmp_path)] == [(1, 0.51), (2, 0.62), (3, 0.63)]
-    assert points(tmp_path, "LAS") == [(1, 0.51), (2, 0.62), (3, 0.63)]
+    board = EventAccumulator(str(tmp_path / "tensorboard"))
+    board.Reload()
+    points = [(each.step, round(each.value, 6)) for each in board.Scalars("LAS")]
+    assert points == [(1, 0.51), (2, 0.62), (3, 0.63)]
 
 
 @pytest.mark.parametrize("rest", ['{"epoch": 2, "LA', "{}", "[2]", "\n"], ids=repr)

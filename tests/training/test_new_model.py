@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.support.tiny import ALL_TAGS, sample, tiny_model, tiny_syntr, write_encoder
+from tests.support.tiny import ALL_TAGS, sample, tiny_model, write_encoder
 from tests.support.tiny_learner import are_equal, recipe_for, weights_of
 from treefine.config import COLUMNS, DecodeSettings, RelationSettings, ScorerSettings, TagSettings
 from treefine.model.batch import Graphs
@@ -47,20 +47,15 @@ def saved(tmp_path):
     return continue_with
 
 
-def rows_by_name(weight, names):
-    return dict(zip(names, weight, strict=True))
-
-
 def check_rows(new, old, new_names, old_names):
     """Check that rows with a common name are equal, and that some rows have no counterpart."""
-    ours, theirs = rows_by_name(new, new_names), rows_by_name(old, old_names)
+    ours, theirs = dict(zip(new_names, new, strict=True)), dict(zip(old_names, old, strict=True))
     shared = ours.keys() & theirs.keys()
     assert shared
     assert ours.keys() - shared
     assert theirs.keys() - shared
     assert all(torch.equal(ours[name], theirs[name]) for name in shared)
-    known = [row for name, row in theirs.items()]
-    assert not any(torch.equal(ours[name], row) for name in ours.keys() - shared for row in known)
+    assert not any(torch.equal(ours[name], row) for name in ours.keys() - shared for row in theirs.values())
 
 
 def test_rows_of_labels_and_tags_are_kept_by_name_on_another_treebank(saved):
@@ -93,7 +88,7 @@ def test_relation_rows_are_kept_by_label_and_direction(saved):
     def by_relation(model, table):
         rows, kinds = weights_of(model)[RELATIONS + table], [*model.vocabulary.labels, "piece"]
         names = ["none", *(("down", kind) for kind in kinds), *(("up", kind) for kind in kinds)]
-        return rows_by_name(rows, names)
+        return dict(zip(names, rows, strict=True))
 
     for table in ("keys", "values"):
         ours, theirs = by_relation(new, table), by_relation(old, table)
@@ -158,11 +153,10 @@ def test_columns_case_and_the_head_that_finds_sentences_are_kept(saved, tags, la
     ours, theirs = weights_of(new), weights_of(old)
     assert len(new.encoder.tags) == len(inputs)
     for place, name in enumerate(inputs):
-        column = name
-        rows = [model.vocabulary.tags(column) if column in COLUMNS else None for model in (new, old)]
         found, kept = ours[f"encoder.tags.{place}.weight"], theirs[f"encoder.tags.{INPUTS.index(name)}.weight"]
-        if column in COLUMNS:
-            found, kept = rows_by_name(found, rows[0]), rows_by_name(kept, rows[1])
+        if name in COLUMNS:
+            found = dict(zip(new.vocabulary.tags(name), found, strict=True))
+            kept = dict(zip(old.vocabulary.tags(name), kept, strict=True))
             shared = found.keys() & kept.keys()
             assert len(shared) > 2
             assert all(torch.equal(found[each], kept[each]) for each in shared)
@@ -184,31 +178,22 @@ def test_cutting_the_vocabulary_keeps_the_scores_of_the_treebank(saved):
     assert torch.equal(ours.arcs, theirs.arcs)
 
 
-def test_the_root_label_comes_from_the_treebank(tmp_path):
-    write_encoder(tmp_path, "bert")
-    sentences = [
-        each.with_graph(Graph.of_words(each.heads, ["ROOT" if label == "root" else label for label in each.labels]))
-        for each in sample()
-    ]
-
-    model = new_model(replace(recipe_for(tiny_syntr()), encoder=PretrainedSettings(str(tmp_path))), sentences)
-
-    assert model.settings.decode.root_label == "ROOT"
-
-
 @pytest.mark.parametrize("pieces", ["all", "cut"])
-def test_a_pretrained_encoder_gives_its_weights(tmp_path, pieces):
+def test_a_pretrained_encoder_gives_its_weights_and_the_treebank_its_root_label(tmp_path, pieces):
     write_encoder(tmp_path, "bert")
     recipe = replace(
         recipe_for(tiny_model(decode=DecodeSettings(root_rule="none"))),
         encoder=PretrainedSettings(str(tmp_path), pieces=pieces, n_frequent=5),
     )
 
-    model = new_model(recipe, sample(3))
+    labels = [["ROOT" if label == "root" else label for label in each.labels] for each in sample(3)]
+    sentences = [each.with_graph(Graph.of_words(each.heads, own)) for each, own in zip(sample(3), labels, strict=True)]
+
+    model = new_model(recipe, sentences)
 
     shape, weights = load_encoder(tmp_path)
     assert (model.settings.encoder.n_pieces < shape.n_pieces) == (pieces == "cut")
     for name, weight in weights.items():
         if name != "pieces.weight" or pieces == "all":
             assert torch.equal(model.encoder.state_dict()[name], weight)
-    assert model.settings.decode == DecodeSettings(root_label="root", root_rule="none")
+    assert model.settings.decode == DecodeSettings(root_label="ROOT", root_rule="none")

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_type_hints
 
 import pytest
@@ -20,6 +21,7 @@ from treefine.training.recipe import (
     PretrainedSettings,
     Recipe,
     TreebankSettings,
+    _toml_lines,
     find_recipe,
     read_recipe,
     recipe_of,
@@ -39,31 +41,13 @@ FILES = {"parser": "files", "train": "a.conllu", "dev": "b.conllu"}
 MIX = {"inner": {"parser": "x.toml", "folds": 2, "share": 0.25}, "other": FILES | {"share": 0.5}}
 
 
-def shown(value):
-    """Return the value as TOML, which is the same as JSON for strings, numbers and lists."""
-    return json.dumps(value, ensure_ascii=False)
-
-
-def toml(values):
-    return "\n".join(toml_lines(values)) + "\n"
-
-
-def toml_lines(values, prefix=""):
-    """Return the lines of a section, then those of the sections within it."""
-    lines = [f"{shown(key)} = {shown(value)}" for key, value in values.items() if not isinstance(value, dict)]
-    for name, section in values.items():
-        if isinstance(section, dict):
-            lines += [f"[{prefix}{shown(name)}]", *toml_lines(section, f"{prefix}{shown(name)}.")]
-    return lines
-
-
 @pytest.fixture
 def written(tmp_path, monkeypatch):
     """Write a recipe into the working folder."""
     monkeypatch.chdir(tmp_path)
 
     def write(values, name="run.toml"):
-        Path(name).write_text(toml(values), encoding="utf-8")
+        Path(name).write_text("\n".join(_toml_lines(values)), encoding="utf-8")
         return name
 
     return write
@@ -101,7 +85,7 @@ def test_files_are_one_name_or_a_list(written, files):
     expected = (files,) if isinstance(files, str) else tuple(files)
 
     treebank = read_recipe(written(RNGTR | {"treebank": dict.fromkeys(("train", "dev", "test"), files)})).treebank
-    changed = read_recipe(written(RNGTR), [f"treebank.train={shown(files)}"]).treebank
+    changed = read_recipe(written(RNGTR), [f"treebank.train={json.dumps(files)}"]).treebank
 
     assert treebank.train == treebank.dev == treebank.test == changed.train == expected
 
@@ -344,7 +328,7 @@ def test_a_template_does_not_replace_a_file_without_force(tmp_path):
 
 
 def test_the_settings_for_fine_tuning_suit_the_treebank_and_the_model(written, monkeypatch):
-    monkeypatch.setattr("treefine.training.prepare.load_data", lambda _: FakeData)
+    monkeypatch.setattr("treefine.training.prepare.load_data", lambda _: SimpleNamespace(train=range(1000)))
 
     recipe = fine_tuning_recipe("en", ["a.conllx", "b.conllx"], "dev.conllx", ["training.seed=3"])
 
@@ -353,7 +337,3 @@ def test_the_settings_for_fine_tuning_suit_the_treebank_and_the_model(written, m
     assert (recipe.training.epochs, recipe.training.batch_pieces, recipe.training.seed) == (10, 2000, 3)
     assert recipe.optimiser.encoder_learning_rate == 1e-4  # the width of en is 384
     assert [epochs for _, epochs, *_ in SIZES] == [3, 6, 10, 30]
-
-
-class FakeData:
-    train = range(1000)

@@ -67,15 +67,10 @@ def test_an_epoch_reads_the_whole_text_as_often_as_the_recipe_says():
     drawn = text.batches(np.random.default_rng(1))
 
     forms = [token.form for batch in drawn for window in batch for token in window.tokens]
-    assert sorted(forms) == sorted(9 * [form for each in sample() for form in forms_of(each)])
+    assert sorted(forms) == sorted(9 * [token.form for each in sample() for token in each.tokens()])
     assert max(len(window.tokens) for batch in drawn for window in batch) == WINDOW
     assert drawn == text.batches(np.random.default_rng(1))
     assert drawn != text.batches(np.random.default_rng(2))
-
-
-def forms_of(sentence):
-    """Return the tokens of a sentence; a multiword token has several words."""
-    return [token.form for token in sentence.tokens()]
 
 
 def test_the_loss_is_the_mean_over_the_tokens_without_root_and_padding():

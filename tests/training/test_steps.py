@@ -116,10 +116,8 @@ def test_later_steps_and_right_sentences_are_not_corrected():
 def test_decided_words_add_nothing_to_the_loss():
     batch, graphs = with_gold(BATCH, EMPTY, GOLD, torch.where(IS_WORD, ARC, NOTHING), N_LABELS)
     scores = MODEL(batch, graphs, None).within(batch.allowed)
-    none = torch.zeros(len(BATCH), dtype=torch.bool)
 
-    step = BatchStep(2, tuple(range(len(BATCH))), batch, scores, graphs, None, none, none)
-    loss = step_loss(step, GoldBatch(GOLD, None)).detach()
+    loss = step_loss(replace(step_of(graphs, 2), batch=batch, scores=scores), GoldBatch(GOLD, None)).detach()
 
     assert loss.item() == 0.0
 

@@ -158,18 +158,14 @@ def test_a_nan_weight_ends_the_training_before_it_is_saved(tmp_path, monkeypatch
     assert [path.name for path in (tmp_path / "out" / "checkpoints").iterdir()] == ["checkpoint-000001"]
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("t", "initial"), [(3, ""), (2, '[initial]\nparser = "syntr.toml"\n')])
+@pytest.mark.parametrize(
+    ("t", "initial", "precision"), [(3, "", "float32"), (2, '[initial]\nparser = "syntr.toml"\n', "bfloat16")]
+)
 def test_the_saved_model_parses_dev_with_the_reported_accuracy(tmp_path, t, initial, precision):
     """Parses with the T of the training, in the precision of the dev scores."""
     write_recipe(tmp_path, "syntr", sections=SYNTR, epochs=2)
-    recipe = write_recipe(
-        tmp_path,
-        "rngtr",
-        sections=f"{initial}[refine]\nmax_steps = {t}\n",
-        training=f'precision = "{precision}"',
-        epochs=2,
-    )
+    sections, training = f"{initial}[refine]\nmax_steps = {t}\n", f'precision = "{precision}"'
+    recipe = write_recipe(tmp_path, "rngtr", sections=sections, training=training, epochs=2)
 
     state = run(recipe, tmp_path / "out")[-1].state
 

@@ -6,7 +6,7 @@ import pytest
 from tests.support.tiny import sample, tiny_parser
 from tests.support.trainings import CPU, SYNTR, run, write_recipe
 from treefine import Constraints, evaluate, read_treebank, write_treebank
-from treefine.parsing.initial import empty, from_file
+from treefine.parsing.initial import empty
 from treefine.parsing.parser import Parser
 from treefine.training.data import Data, noised
 from treefine.training.prepare import Prepared, prepare
@@ -29,7 +29,6 @@ train = "{folder}/other-train.conllu"
 dev = "{folder}/other-dev.conllu"
 share = 0.2
 """
-SOURCES = ["empty", "syntr", "model", "other"]
 
 
 def write_mix(folder):
@@ -62,29 +61,6 @@ def steps(folder):
     return run(folder / "mixed.toml", folder / "out")
 
 
-def dev_parses(folder, name):
-    """Parse dev with a source again."""
-    gold = list(read_treebank(folder / "dev.conllu"))
-    if name == "empty":
-        return empty
-    if name == "other":
-        return from_file(str(folder / "other-dev.conllu"))
-    model = folder / "encoder" if name == "model" else folder / "out" / "mix" / "syntr" / "initial" / "model"
-    parsed = [each.arcs for each in Parser.from_pretrained(model, device="cpu").stream_trees(gold)]
-    return lambda _: iter(parsed)
-
-
-def test_dev_is_scored_from_every_source_and_the_best_mean_is_kept(folder, steps):
-    measured = [step.accuracy for step in steps if step.stage == "" and step.accuracy is not None]
-
-    assert [list(each.las_from) for each in measured] == [SOURCES] * 10
-    assert all(each.las == pytest.approx(np.mean(list(each.las_from.values()))) for each in measured)
-    best, state = max(measured, key=lambda each: each.las), steps[-1].state
-    assert (state.best.las, state.best.las_from) == (best.las, best.las_from)
-    assert state.best_epoch == measured.index(best) + 1
-    assert len(set(best.las_from.values())) > 1
-
-
 def result_of(stage):
     """Run a stage of a training to its end, and return its result."""
     while True:
@@ -97,15 +73,21 @@ def result_of(stage):
 def test_training_draws_from_the_parses_of_each_source_and_dev_is_measured_from_them(folder, steps):
     initial = result_of(Stages(prepare(folder / "mixed.toml"), folder / "out", Processes(CPU)).initial_graphs())
 
-    gold = {name: list(read_treebank(folder / f"{name}.conllu")) for name in ("train", "dev")}
+    train, dev = (list(read_treebank(folder / f"{name}.conllu")) for name in ("train", "dev"))
+
+    def parsed(model, sentences):
+        return [each.arcs for each in Parser.from_pretrained(folder / model, device="cpu").stream_trees(sentences)]
+
     assert {name: list(arcs) for name, arcs in initial.dev.items()} == {
-        name: list(dev_parses(folder, name)(gold["dev"])) for name in SOURCES
+        "empty": list(empty(dev)),
+        "syntr": parsed("out/mix/syntr/initial/model", dev),
+        "model": parsed("encoder", dev),
+        "other": [each.arcs for each in read_treebank(folder / "other-dev.conllu")],
     }
-    made = Parser.from_pretrained(folder / "encoder", device="cpu").stream_trees(gold["train"])
     *_, of_model, of_files, of_main = initial.train.sources
-    assert of_model == [each.arcs for each in made]
+    assert of_model == parsed("encoder", train)
     assert of_files == [each.arcs for each in read_treebank(folder / "other-train.conllu")]
-    assert of_main == list(empty(gold["train"]))
+    assert of_main == list(empty(train))
 
 
 def test_a_mix_can_have_a_main_parser_that_is_saved_with_the_model(tmp_path):

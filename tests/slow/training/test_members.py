@@ -13,13 +13,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def recipe(folder):
-    return write_recipe(folder, "two", training="weight_averaging = 2", epochs=2)
-
-
-@pytest.fixture(scope="module")
-def out(folder, recipe):
-    run(recipe, folder / "out")
+def out(folder):
+    run(write_recipe(folder, "two", training="weight_averaging = 2", epochs=2), folder / "out")
     return folder / "out"
 
 

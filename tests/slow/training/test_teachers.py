@@ -8,11 +8,6 @@ from treefine.training.distil import N_KEPT, Targets
 from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.sentence import Sentence
 
-
-def words_only(sentences):
-    return [Sentence.of_words(each.forms) for each in sentences]
-
-
 SECTIONS = '[tags]\ncolumns = ["upos"]\n'
 
 
@@ -24,20 +19,15 @@ def folder(tmp_path_factory):
 def write_student(folder, name="student", teacher='recipes = "teacher.toml"\nmembers = 2\n', **options):
     """Write a recipe whose two teachers are trained first, and an unlabelled treebank and text."""
     write_recipe(folder, "teacher", sections=SECTIONS, epochs=1)
-    write_treebank(words_only(sample()[50:56]), folder / "texts.conllu")
+    write_treebank([Sentence.of_words(each.forms) for each in sample()[50:56]], folder / "texts.conllu")
     sections = f'{SECTIONS}[teacher]\n{teacher}texts = ["{folder}/texts.conllu"]\nsentences = 5\n'
     return write_recipe(folder, name, sections=sections, epochs=2, **options)
 
 
 @pytest.fixture(scope="module")
-def student(folder):
-    return write_student(folder)
-
-
-@pytest.fixture(scope="module")
-def whole(folder, student):
-    """Return the folder of an uninterrupted training, and its progress reports."""
-    return folder / "whole", run(student, folder / "whole")
+def whole(folder):
+    """Return the folder of a training, and its progress reports."""
+    return folder / "whole", run(write_student(folder), folder / "whole")
 
 
 def test_a_model_learns_from_two_teachers_that_are_trained_first(folder, whole):
