@@ -22,8 +22,14 @@ from benchmarks.options import OF_ONE_MODEL, PREDICTIONS_FOLDER, command
 from benchmarks.rows import model_fields, save_row
 from treefine import Parser, Sentence, evaluate, read_treebank
 from treefine.treebank.raw_text import raw_text
-from treefine_paper.predictions import Predictions, checksum, save_predictions, treebank_of
-from treefine_paper.results import n_parameters, parsed_steps
+from treefine_paper.predictions import (
+    Predictions,
+    checksum,
+    n_parameters,
+    parsed_steps,
+    save_predictions,
+    treebank_of,
+)
 
 
 @dataclass(frozen=True)

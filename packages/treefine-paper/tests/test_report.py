@@ -14,13 +14,13 @@ from treefine import Graph
 from treefine.evaluation.pairing import load_pairs
 from treefine.evaluation.scores import evaluate
 from treefine.evaluation.significance import compare
-from treefine_paper import analysis_tables, paper
-from treefine_paper.collection import SYSTEM_TITLES, ResultCollection
+from treefine_paper import paper
+from treefine_paper import tables as tables_module
 from treefine_paper.predictions import load_predictions, predictions_of, save_predictions, treebank_of
-from treefine_paper.report import write_report
-from treefine_paper.results import SystemResult, load_results, save_result
-from treefine_paper.score_tables import ud_table
+from treefine_paper.report import report_sections, write_report
+from treefine_paper.results import SYSTEM_TITLES, ResultCollection, SystemResult, load_results, save_result
 from treefine_paper.systems import SYSTEMS
+from treefine_paper.tables import ud_table
 from treefine_paper.treebanks import TREEBANKS
 
 SIZES = {"tr_imst": 3_000, "ko_gsd": 12_000, "ja_gsd": 7_000, "ctb": 16_000}
@@ -114,19 +114,18 @@ def results(made):
     return {each.name: each for each in load_results(made)}
 
 
+def tables_of(results, folder):
+    """Return the tables of a report by short names, such as "Table 4" and "Table 5 SynTr+RNGTr"."""
+    sections = report_sections(ResultCollection(list(results)), folder)
+    return {re.sub(r":.*?(,|$)", "", table.title): table for section in sections for table in section.tables}
+
+
 @pytest.fixture(scope="module")
-def report(made, results):
-    """Return the folder of the report of all results, with types of few gold words."""
-    output = made.parent / "report"
+def tables(made, results):
+    """Return the tables of all results, with types of few gold words."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(analysis_tables, "LEAST_GOLD", 5)
-        write_report(list(results.values()), made, output)
-    return output
-
-
-@pytest.fixture(scope="module")
-def tables(report):
-    return json.loads((report / "tables.json").read_text())
+        patch.setattr(tables_module, "LEAST_GOLD", 5)
+        return tables_of(results.values(), made)
 
 
 def rows(table, **wanted):
@@ -135,7 +134,7 @@ def rows(table, **wanted):
     def fits(cell, text):
         return cell == text or (cell not in SYSTEM_TITLES.values() and str(cell).startswith(f"{text} "))
 
-    return [each for each in table["records"] if all(fits(each[key], text) for key, text in wanted.items())]
+    return [each for each in table.to_records() if all(fits(each[key], text) for key, text in wanted.items())]
 
 
 def row(table, **wanted):
@@ -167,7 +166,7 @@ def trees_of(made, result, t):
     return treebank_of(load_predictions(made / f"{result.name}.trees.xz"), gold, t=t)
 
 
-@pytest.mark.parametrize(("metric", "key"), [("LAS", "table-2"), ("UAS", "appendix-c")])
+@pytest.mark.parametrize(("metric", "key"), [("LAS", "Table 2 LAS"), ("UAS", "Appendix C UAS")])
 def test_ud_scores_have_the_reduction_of_errors_and_the_papers_numbers_below(tables, results, metric, key):
     score = {name: getattr(of_test(results, "tr_imst", name), metric) for name in ("syntr", "syntr-rngtr", "multi")}
     files = getattr(of_test(results, "tr_imst", "files-rngtr"), f"{metric}_by_step")
@@ -193,48 +192,48 @@ def test_ud_scores_have_the_reduction_of_errors_and_the_papers_numbers_below(tab
 
 
 def test_all_treebanks_are_rows_and_missing_results_are_dashes(tables):
-    records = tables["table-2"]["records"]
+    records = tables["Table 2 LAS"].to_records()
 
     assert len(records) == 2 * 13 + 3
-    assert set(row(tables["table-2"], treebank="Arabic", source="treefine").values()) == {
+    assert set(row(tables["Table 2 LAS"], treebank="Arabic", source="treefine").values()) == {
         "Arabic (ar_padt)",
         "treefine",
         "–",
     }
-    korean = row(tables["table-2"], treebank="Korean", source="treefine")
+    korean = row(tables["Table 2 LAS"], treebank="Korean", source="treefine")
     assert (korean["Biaffine"], korean["Biaffine+RNGTr"]) == ("–", "–")
 
 
-@pytest.mark.parametrize("key", ["table-2", "appendix-c"])
+@pytest.mark.parametrize("key", ["Table 2 LAS", "Appendix C UAS"])
 def test_bold_systems_do_not_differ_significantly_from_the_best(made, tables, results, key):
     names = {"SynTr": "syntr", "Multi": "multi", "Multi+RNGTr": "multi-rngtr", "SynTr+RNGTr": "syntr-rngtr"}
     names |= {"Biaffine": "biaffine", "Biaffine+RNGTr": "biaffine-rngtr", "Empty+RNGTr": "empty-rngtr"}
     names |= {"SynTr (longer)": "syntr-long", "Files+RNGTr": "files-rngtr"}
     systems = {title: trees_of(made, of_test(results, "tr_imst", name), None) for title, name in names.items()}
     systems["Files"] = trees_of(made, of_test(results, "tr_imst", "files-rngtr"), 0)
-    metric = "LAS" if key == "table-2" else "UAS"
+    metric = "LAS" if key == "Table 2 LAS" else "UAS"
     ties = compare(load_pairs(gold_of("tr_imst", "test"), systems), metric=metric).best_group
 
-    records = tables[key]["records"]
+    records = tables[key].to_records()
     place = records.index(row(tables[key], treebank="Turkish", source="treefine"))
-    bold = {each["column"] for each in tables[key]["bold"] if each["row"] == place}
+    bold = {tables[key].header[column] for row, column in tables[key].bold if row == place}
     assert bold == ties
     assert 0 < len(bold) < len(systems)
 
 
 def test_another_release_is_marked_and_left_out_of_averages_and_analyses(tables, results):
-    table = tables["table-2"]
-    names = [each["treebank"] for each in table["records"]]
+    table = tables["Table 2 LAS"]
+    names = [each["treebank"] for each in table.to_records()]
 
     assert names.count("Japanese (ja_gsd)†") == 2
-    assert "† another release: not comparable with the paper (ja_gsd is of UD 2.9)." in table["note"]
+    assert "† another release: not comparable with the paper (ja_gsd is of UD 2.9)." in table.note
     mean = statistics.mean(of_test(results, code, "syntr").LAS for code in ("tr_imst", "ko_gsd"))
     assert row(table, treebank="Average of 2", source="treefine")["SynTr"] == percent(mean)
     assert row(table, treebank="Average of 2", source="paper")["SynTr"] == f"{(72.52 + 89.29) / 2:.2f}"
     assert row(table, treebank="Average of 13, as printed")["SynTr"] == "90.05"
-    assert "The average is over ko_gsd and tr_imst, which have results of all averaged systems." in table["note"]
-    assert "ja_gsd" not in {each["treebanks"] for each in tables["table-4"]["records"]}
-    assert "Left out, because they are of another release: ja_gsd." in tables["table-4"]["note"]
+    assert "The average is over ko_gsd and tr_imst, which have results of all averaged systems." in table.note
+    assert "ja_gsd" not in {each["treebanks"] for each in tables["Table 4"].to_records()}
+    assert "Left out, because they are of another release: ja_gsd." in tables["Table 4"].note
 
 
 def test_table_1_has_the_mean_and_standard_deviation_of_the_seeds(tables, results):
@@ -242,42 +241,42 @@ def test_table_1_has_the_mean_and_standard_deviation_of_the_seeds(tables, result
         values = [100 * each for each in scores]
         return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
 
-    table = tables["table-1"]
+    table = tables["Table 1"]
     titles = {"syntr-rngtr-t1": "SynTr+RNGTr (T=1)", "multi-rngtr": "Multi+RNGTr (T=3)", "syntr": "SynTr"}
     for system, title in titles.items():
-        (found,) = [each for each in table["records"] if each["model"] == title]
+        (found,) = [each for each in table.to_records() if each["model"] == title]
         assert found["LAS"] == spread(each.LAS for each in dev(results, "tr_imst", system))
         assert found["UAS"] == spread(each.UAS for each in dev(results, "tr_imst", system))
-        assert found["seeds"] == 2
+        assert found["seeds"] == "2"
     files = row(table, model="Files")
     assert files["LAS"] == percent(dev(results, "tr_imst", "files-rngtr")[0].LAS_by_step[0])
     assert files["model of the paper"] == "UDify"
-    theirs = [(each["model of the paper"], each["paper UAS"], each["paper LAS"]) for each in table["records"]]
+    theirs = [(each["model of the paper"], each["paper UAS"], each["paper LAS"]) for each in table.to_records()]
     assert theirs[2] == ("SynTr+RNGTr (T=3) w/o stop", "76.33", "70.61")
     assert theirs[4:8] == theirs[8:]
 
 
 def test_table_3_has_the_penn_treebanks_and_earlier_parsers(made, tables, results):
-    table = tables["table-3"]
-    ours = [each for each in table["records"] if each["source"] == "treefine"]
+    table = tables["Table 3"]
+    ours = [each for each in table.to_records() if each["source"] == "treefine"]
 
     (refined,) = [each for each in ours if each["model"] == "SynTr+RNGTr"]
     gold, result = gold_of("ctb", "test"), of_test(results, "ctb", "syntr-rngtr")
     score = evaluate(gold, trees_of(made, result, 3), rule="ptb")
     assert (refined["CTB UAS"], refined["CTB LAS"]) == (percent(score["UAS"].f1), percent(score["LAS"].f1))
     assert [refined[f"{name} LAS"] for name in ("PTB", "German")] == ["–", "–"]
-    (printed,) = [each for each in table["records"] if each["model"] == "SynTr+RNGTr" and each not in ours]
+    (printed,) = [each for each in table.to_records() if each["model"] == "SynTr+RNGTr" and each not in ours]
     assert [printed[f"{name} LAS"] for name in ("PTB", "CTB", "German")] == ["95.01", "91.18", "94.02"]
     earlier = row(table, model="Dyer")
     assert (earlier["type"], earlier["PTB UAS"], earlier["German UAS"]) == ("T", "93.10", "–")
-    assert len(table["records"]) == len(paper.PENN) + 6
+    assert len(table.to_records()) == len(paper.PENN) + 6
     systems = {
         name: trees_of(made, of_test(results, "ctb", name), None)
         for name in ("biaffine", "biaffine-rngtr", "syntr", "syntr-long", "syntr-rngtr", "empty-rngtr")
     }
     ties = compare(load_pairs(gold, systems, is_ud=False), rule="ptb").best_group
-    bold = {each["row"] for each in table["bold"] if each["column"] == "CTB LAS"}
-    assert {table["records"][place]["model"] for place in bold if table["records"][place] in ours} == {
+    bold = {row for row, column in table.bold if table.header[column] == "CTB LAS"}
+    assert {table.to_records()[place]["model"] for place in bold if table.to_records()[place] in ours} == {
         SYSTEMS[name].title for name in ties
     }
 
@@ -288,11 +287,11 @@ def test_table_4_has_the_reduction_of_each_step_by_the_size_of_the_training_set(
             statistics.mean(each)
             for each in zip(*(one.LAS_by_step for one in dev(results, code, "syntr-rngtr")), strict=True)
         ]
-        found = row(tables["table-4"], model="SynTr+RNGTr", **{"dataset type": size, "source": "treefine"})
+        found = row(tables["Table 4"], model="SynTr+RNGTr", **{"dataset type": size, "source": "treefine"})
         assert found["treebanks"] == code
         assert [found[f"t = {t}"] for t in (1, 2, 3)] == [removed(las[t - 1], las[t]) for t in (1, 2, 3)]
         assert found["all steps"] == removed(las[0], las[3])
-    printed = rows(tables["table-4"], model="UDify+RNGTr", **{"dataset type": paper.LOW})
+    printed = rows(tables["Table 4"], model="UDify+RNGTr", **{"dataset type": paper.LOW})
     assert [each["t = 2"] for each in printed] == ["+17.74%", "+17.74%"]  # below Multi+RNGTr and Files+RNGTr
 
 
@@ -313,8 +312,8 @@ def f_score(made, results, system, t, counts):
 
 
 def test_table_5_has_the_reduction_of_each_step_by_dependency_type(made, tables, results):
-    table = tables["table-5-syntr-rngtr"]
-    ours = [each for each in table["records"] if each["all steps"] != "–"]
+    table = tables["Table 5 SynTr+RNGTr"]
+    ours = [each for each in table.to_records() if each["all steps"] != "–"]
 
     for label in [each["dependency type"] for each in ours[:2]]:
         scores = [f_score(made, results, "syntr-rngtr", t, lambda _, each: each == label) for t in range(4)]  # noqa: B023
@@ -322,16 +321,16 @@ def test_table_5_has_the_reduction_of_each_step_by_dependency_type(made, tables,
         assert [found[f"t = {t}"] for t in (1, 2, 3)] == [removed(scores[t - 1], scores[t]) for t in (1, 2, 3)]
         assert found["all steps"] == removed(scores[0], scores[3])
     totals = [float(each["all steps"].rstrip("%")) for each in ours]
-    ranked = totals[: analysis_tables.MOST]
+    ranked = totals[: tables_module.MOST]
     assert ranked == sorted(ranked, reverse=True)
     assert row(table, **{"dependency type": "clf"})["paper t = 1"] == "+17.60%"
-    assert set(paper.DEPENDENCY_TYPES["SynTr+RNGTr"]) <= {each["dependency type"] for each in table["records"]}
-    assert "table-5-multi-rngtr" in tables
-    assert "table-5-files-rngtr" in tables
+    assert set(paper.DEPENDENCY_TYPES["SynTr+RNGTr"]) <= {each["dependency type"] for each in table.to_records()}
+    assert "Table 5 Multi+RNGTr" in tables
+    assert "Table 5 Files+RNGTr" in tables
 
 
 def test_at_equal_cost_says_how_much_of_the_gain_is_left(tables, results):
-    table = tables["equal-cost"]
+    table = tables["At equal cost"]
     means = {
         (code, system): 100 * statistics.mean(each.LAS for each in dev(results, code, system))
         for code in SIZES
@@ -349,7 +348,7 @@ def test_at_equal_cost_says_how_much_of_the_gain_is_left(tables, results):
     assert (
         f"On 4 treebanks, SynTr+RNGTr gains {first:+.2f} LAS over SynTr and {second:+.2f} over SynTr (longer) on "
         "average."
-    ) in table["note"]
+    ) in table.note
 
 
 def test_a_missing_gold_file_leaves_out_only_what_needs_its_trees(made, results, tmp_path):
@@ -359,12 +358,12 @@ def test_a_missing_gold_file_leaves_out_only_what_needs_its_trees(made, results,
 
     text = path.read_text()
     assert "Left out of figures and tests: gone/test.conllu (gold trees of tr_imst test) is missing." in text
-    found = json.loads((tmp_path / "tables.json").read_text())
-    ours = row(found["table-2"], treebank="Turkish", source="treefine")
+    found = tables_of([each for each in moved if each.treebank == "tr_imst"], made)
+    ours = row(found["Table 2 LAS"], treebank="Turkish", source="treefine")
     assert ours["SynTr"] == percent(of_test(results, "tr_imst", "syntr").LAS)
-    place = found["table-2"]["records"].index(ours)
-    assert not [each for each in found["table-2"]["bold"] if each["row"] == place]
-    assert row(found["table-4"], model="SynTr+RNGTr", treebanks="tr_imst")["t = 1"] != "–"
+    place = found["Table 2 LAS"].to_records().index(ours)
+    assert not [row for row, _ in found["Table 2 LAS"].bold if row == place]
+    assert row(found["Table 4"], model="SynTr+RNGTr", treebanks="tr_imst")["t = 1"] != "–"
 
 
 def test_trees_that_are_missing_or_changed_are_named(made, results, tmp_path):
@@ -381,10 +380,10 @@ def test_trees_that_are_missing_or_changed_are_named(made, results, tmp_path):
 def test_without_results_all_numbers_are_the_papers(tmp_path):
     path = write_report([], tmp_path, tmp_path)
 
-    found = json.loads((tmp_path / "tables.json").read_text())
-    assert len(found["table-2"]["records"]) == 2 * 13 + 1
+    found = tables_of([], tmp_path)
+    assert len(found["Table 2 LAS"].to_records()) == 2 * 13 + 1
     assert "There are no results yet." in path.read_text()
-    ours = [each for table in found.values() for each in table["records"] if each.get("source") == "treefine"]
+    ours = [each for table in found.values() for each in table.to_records() if each.get("source") == "treefine"]
     assert not re.search(r"\d\.\d", json.dumps(ours))
     assert not list(tmp_path.glob("*.svg"))
 

@@ -122,9 +122,8 @@ def _seeds(text: str) -> tuple[int, ...]:
 def _run(plan: ReproductionPlan, device: str | None, keep: KeepModels, threads: int | None) -> None:
     from treefine.model.folder import fetch
     from treefine.parsing.plan import find_device
-    from treefine_paper.collection import ResultCollection
     from treefine_paper.report import write_report
-    from treefine_paper.results import load_results
+    from treefine_paper.results import ResultCollection, load_results
     from treefine_paper.run import RESULTS, Reproduction
     from treefine_paper.systems import BIAFFINE
 
@@ -142,7 +141,7 @@ def _run(plan: ReproductionPlan, device: str | None, keep: KeepModels, threads: 
     except KeyboardInterrupt:
         raise KeyboardInterrupt("The same command continues where this one was stopped.") from None
     results = load_results(output / RESULTS)
-    for name in ResultCollection(tuple(results)).tested_early():
+    for name in ResultCollection(results).tested_early():
         warn(f"{name} was tested before a seed that is better on dev was trained. A system is tested only once.")
     page = write_report(results, output / RESULTS, output / "report", warn=warn)
     if is_shown(Detail.NORMAL):

@@ -1,4 +1,4 @@
-"""Save the trees of each step in a small file without words; the gold treebank supplies the words."""
+"""The trees of each step of a parser, saved in a small file without words; the gold treebank supplies the words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from treefine import Graph, Sentence, TreefineError
+from treefine import Graph, Parser, Sentence, TreefineError
+from treefine.model.parser_model import ParserModel
+from treefine.parsing.initial import given
 
 TREES_FORMAT = 1
 WordNumbers = NDArray[np.int64]
@@ -74,16 +76,13 @@ def checksum(sentences: Iterable[Sentence]) -> str:
 
 def save_predictions(predictions: Predictions, path: Path) -> str:
     """Write a line of JSON, then numbers (for trees before the last only the differences); return the SHA-256."""
-    dependents = _dependents(predictions.lengths)
-    distances = np.where(predictions.heads == 0, 0, predictions.heads - dependents)  # 0 is ROOT: no word heads itself
-    last = len(distances) - 1
-    parts = [distances[last], predictions.label_ids[last]]
-    for tree in range(last - 1, -1, -1):
-        differs = (distances[tree] != distances[tree + 1]) | (
-            predictions.label_ids[tree] != predictions.label_ids[tree + 1]
-        )
-        words = np.flatnonzero(differs)
-        parts += [np.diff(words, prepend=0), distances[tree, words], predictions.label_ids[tree, words]]
+    heads = predictions.heads
+    distances = np.where(heads == 0, 0, heads - _dependents(predictions.lengths))  # 0 is ROOT: no word heads itself
+    columns = np.stack((distances, predictions.label_ids))  # [2, tree, word]
+    parts = [*columns[:, -1]]
+    for tree in reversed(range(len(heads) - 1)):
+        words = np.flatnonzero((columns[:, tree] != columns[:, tree + 1]).any(0))
+        parts += [np.diff(words, prepend=0), *columns[:, tree, words]]
     header = {
         "format": TREES_FORMAT,
         "gold": predictions.gold,
@@ -91,8 +90,10 @@ def save_predictions(predictions: Predictions, path: Path) -> str:
         "labels": predictions.labels,
         "parts": [len(part) for part in parts],
     }
-    line = json.dumps(header, ensure_ascii=False) + "\n"
-    content = line.encode() + b"".join(map(_packed, [np.array(predictions.lengths), *parts]))
+    content = (json.dumps(header, ensure_ascii=False) + "\n").encode()
+    for numbers in (np.array(predictions.lengths), *parts):
+        # All first bytes of the numbers come first: the higher bytes are nearly equal and compress well.
+        content += numbers.astype("<i4").view(np.uint8).reshape(-1, 4).T.tobytes()
     packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(packed)
@@ -106,37 +107,44 @@ def load_predictions(path: Path) -> Predictions:
         header = json.loads(line)
         if header["format"] != TREES_FORMAT:
             raise ValueError(f"it has format {header['format']}, not {TREES_FORMAT}")
-        n_lengths = len(content) // 4 - sum(header["parts"])
-        numbers = _unpacked(content, [n_lengths, *header["parts"]])
+        ends = len(content) + 4 * np.cumsum([-sum(header["parts"]), *header["parts"]])
+        planes = np.split(np.frombuffer(content, dtype=np.uint8), ends[:-1])
+        numbers = [np.ascontiguousarray(part.reshape(4, -1).T).view("<i4").ravel().astype(np.int64) for part in planes]
     except (lzma.LZMAError, EOFError, ValueError, KeyError, TypeError) as error:
         raise TreefineError(f"These predictions are damaged: {error}.", path=str(path)) from None
     lengths, distances, label_ids, *changes = numbers
-    trees = [(distances, label_ids)]
-    for words, new_distances, new_labels in zip(changes[::3], changes[1::3], changes[2::3], strict=True):
-        distances, label_ids = distances.copy(), label_ids.copy()
-        places = np.cumsum(words)
-        distances[places], label_ids[places] = new_distances, new_labels
-        trees.insert(0, (distances, label_ids))
-    all_distances = np.array([each for each, _ in trees])
-    heads = np.where(all_distances == 0, 0, all_distances + _dependents(lengths.tolist()))
-    labels = np.array([each for _, each in trees])
-    return Predictions(header["gold"], tuple(lengths.tolist()), tuple(header["labels"]), header["first"], heads, labels)
+    trees = [np.stack((distances, label_ids))]
+    for words, *new in zip(changes[::3], changes[1::3], changes[2::3], strict=True):
+        tree = trees[0].copy()
+        tree[:, np.cumsum(words)] = new
+        trees.insert(0, tree)
+    distances, label_ids = np.stack(trees, axis=1)
+    heads = np.where(distances == 0, 0, distances + _dependents(lengths.tolist()))
+    labels = tuple(header["labels"])
+    return Predictions(header["gold"], tuple(lengths.tolist()), labels, header["first"], heads, label_ids)
 
 
 def _dependents(lengths: Sequence[int]) -> WordNumbers:
-    return np.concatenate([np.arange(1, length + 1) for length in lengths] or [np.zeros(0, dtype=np.int64)])
+    return np.concatenate([np.arange(1, length + 1) for length in lengths])
 
 
-def _packed(numbers: WordNumbers) -> bytes:
-    """Pack each number in four bytes, all first bytes first: the higher bytes are nearly equal and compress well."""
-    planes: NDArray[np.uint8] = numbers.astype("<i4").view(np.uint8).reshape(-1, 4).T
-    return planes.tobytes()
+def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
+    """Return the tree after each step (a stopped sentence keeps its last), and the initial parses if all are trees."""
+    initial: list[Graph] = []
+    if isinstance(parser.initial, Parser):
+        initial = [sentence.graph for sentence in parser.initial.stream_trees(gold)]
+    elif any(head is not None for arcs in parser.initial(gold) for head in arcs.heads):
+        initial = [Graph.of_words([head or 0 for head in arcs.heads], arcs.labels) for arcs in parser.initial(gold)]
+    if initial:
+        parses = [sentence.with_graph(graph) for sentence, graph in zip(gold, initial, strict=True)]
+        parser = parser.using(initial=lambda _: given(parses), max_steps=parser.max_steps)
+    steps = [[step.tree for step in steps] for _, steps in parser.stream_steps(gold)]
+    trees = [[own[min(t, len(own)) - 1] for own in steps] for t in range(1, parser.max_steps + 1)]
+    if initial and all(graph.is_tree for graph in initial):  # the scorer rejects other graphs
+        return predictions_of(gold, [initial, *trees], first=0)
+    return predictions_of(gold, trees, first=1)
 
 
-def _unpacked(content: bytes, sizes: Sequence[int]) -> list[WordNumbers]:
-    found, start = [], 0
-    for size in sizes:
-        planes = np.frombuffer(content, dtype=np.uint8, count=4 * size, offset=start).reshape(4, size)
-        found.append(np.ascontiguousarray(planes.T).view("<i4").reshape(size).astype(np.int64))
-        start += 4 * size
-    return found
+def n_parameters(model: ParserModel) -> int:
+    """Return the number of parameters, pretrained ones included."""
+    return sum(weight.numel() for weight in model.parameters())

@@ -1,23 +1,23 @@
-"""The scores and costs of a trained system, which are saved as JSON, and the trees of each step of a parser."""
+"""The scores and costs of trained systems: one JSON file each, and all of them by treebank and system."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+import statistics
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from treefine.errors import TreefineError
-from treefine.evaluation.scores import evaluate
-from treefine.model.parser_model import ParserModel
-from treefine.parsing.initial import given
-from treefine.parsing.parser import Parser
+from treefine.errors import TreefineError, count
+from treefine.training.recipe import FILES
 from treefine.treebank.files import open_output
-from treefine.treebank.graph import Graph
-from treefine.treebank.sentence import Sentence
-from treefine_paper.predictions import Predictions, predictions_of, treebank_of
+from treefine_paper.systems import BIAFFINE, MULTI, SYSTEMS
+from treefine_paper.treebanks import RELEASE, TREEBANKS, in_words
 
+SYSTEM_TITLES = {FILES: "Files"} | {name: system.title for name, system in SYSTEMS.items()}
+UD = tuple(code for code, treebank in TREEBANKS.items() if treebank.is_ud)
 TREES_SUFFIX = ".trees.xz"
 
 
@@ -89,42 +89,6 @@ def load_results(folder: Path) -> list[SystemResult]:
     return results
 
 
-def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
-    """Return the tree after each step (a stopped sentence keeps its last), and the initial parses if all are trees."""
-    initial = None
-    if isinstance(parser.initial, Parser):
-        initial = list(parser.initial.stream_trees(gold))
-    elif any(head is not None for arcs in parser.initial(gold) for head in arcs.heads):
-        initial = [
-            sentence.with_graph(Graph.of_words([head or 0 for head in arcs.heads], arcs.labels))
-            for sentence, arcs in zip(gold, parser.initial(gold), strict=True)
-        ]
-    if initial is not None:
-        parses = initial
-        parser = parser.using(initial=lambda _: given(parses), max_steps=parser.max_steps)
-    steps = [[step.tree for step in steps] for _, steps in parser.stream_steps(gold)]
-    trees = [[own[min(t, len(own)) - 1] for own in steps] for t in range(1, parser.max_steps + 1)]
-    if initial is None or not all(sentence.graph.is_tree for sentence in initial):  # the scorer rejects other graphs
-        return predictions_of(gold, trees, first=1)
-    return predictions_of(gold, [[sentence.graph for sentence in initial], *trees], first=0)
-
-
-def scores(predictions: Predictions, gold: Sequence[Sentence], *, rule: str) -> dict[str, Any]:
-    """Return UAS and LAS of the final trees and by step."""
-    by_step = [evaluate(gold, treebank_of(predictions, gold, t=t), rule=rule) for t in predictions.steps]
-    none = [None] * predictions.first  # without an initial parse, t = 0 has no trees
-    result: dict[str, Any] = {}
-    for name in ("UAS", "LAS"):
-        result[name] = round(by_step[-1][name].f1, 6)
-        result[f"{name}_by_step"] = none + [round(step[name].f1, 6) for step in by_step]
-    return result
-
-
-def n_parameters(model: ParserModel) -> int:
-    """Return the number of parameters, pretrained ones included."""
-    return sum(weight.numel() for weight in model.parameters())
-
-
 def chosen_seed(results: Iterable[SystemResult]) -> int:
     """Return the seed with the best sum of dev LAS; of equal ones, the lowest. 0 without results."""
     sums: dict[int, float] = {}
@@ -132,3 +96,145 @@ def chosen_seed(results: Iterable[SystemResult]) -> int:
         if result.split == "dev":
             sums[result.seed] = sums.get(result.seed, 0.0) + result.LAS
     return min(sums, key=lambda seed: (-sums[seed], seed), default=0)
+
+
+@dataclass(frozen=True)
+class ResultCollection:
+    """The results of the paper's treebanks and systems.
+
+    The initial parses of Files+RNGTr count as the system `files`: they are not trained, so they have one result.
+    """
+
+    results: Sequence[SystemResult]
+
+    @cached_property
+    def _by_place(self) -> dict[tuple[str, str, str], list[SystemResult]]:
+        places: dict[tuple[str, str, str], list[SystemResult]] = {}
+        for result in sorted(self.results, key=lambda result: result.seed):
+            if result.treebank in TREEBANKS and result.system in SYSTEMS:
+                places.setdefault((result.treebank, result.system, result.split), []).append(result)
+        return places
+
+    def of(self, treebank: str, system: str, split: str) -> list[SystemResult]:
+        """Return the results of all seeds, the lowest seed first."""
+        if system == FILES:
+            refined = self.tested(treebank, f"{FILES}-rngtr") if split == "test" else None
+            several = [refined] if refined else self.of(treebank, f"{FILES}-rngtr", split)
+            return [_initial(result) for result in several if result.LAS_by_step[0] is not None][:1]
+        return self._by_place.get((treebank, system, split), [])
+
+    def chosen(self, treebank: str, system: str) -> SystemResult | None:
+        """Return the dev result of the seed with the best dev LAS; of Multi, with the best mean over all treebanks."""
+        dev = self.of(treebank, system, "dev")
+        best = chosen_seed(dev if system != MULTI else (each for code in UD for each in self.of(code, system, "dev")))
+        return next((result for result in dev if result.seed == best), None)
+
+    def tested(self, treebank: str, system: str) -> SystemResult | None:
+        """Return the test result of the seed with the best dev LAS; without it, that of the lowest seed."""
+        test, best = self.of(treebank, system, "test"), self.chosen(treebank, system)
+        return next((result for result in test if best and result.seed == best.seed), test[0] if test else None)
+
+    def mean(self, treebank: str, system: str, field: str) -> float | None:
+        """Return the mean of a number over the seeds on dev; None if a seed has none."""
+        values = [getattr(result, field) for result in self.of(treebank, system, "dev")]
+        return None if not values or None in values else statistics.mean(values)
+
+    def tested_early(self, codes: Iterable[str] = TREEBANKS, systems: Iterable[str] = SYSTEMS) -> list[str]:
+        """Name the systems that were tested before a seed with a better dev LAS was trained."""
+        named = []
+        for code, system in ((code, system) for code in codes for system in systems if system != FILES):
+            chosen, tested = self.chosen(code, system), self.tested(code, system)
+            if chosen and tested and chosen.seed != tested.seed:
+                named.append(f"{SYSTEM_TITLES[system]} on {code}")
+        return named
+
+    def of_treebank(self, treebank: str) -> list[SystemResult]:
+        """Return all results of a treebank."""
+        return [result for (code, _, _), seeds in self._by_place.items() if code == treebank for result in seeds]
+
+    def train_sentences(self, treebank: str) -> int | None:
+        """Return the size of the training set; the results of Multi have that of all treebanks together."""
+        return min((result.train_sentences for result in self.of_treebank(treebank)), default=None)
+
+    def is_comparable(self, treebank: str) -> bool:
+        """Return whether the scores can be compared with the paper's: UD must be of its release."""
+        is_same = all(result.release == RELEASE for result in self.of_treebank(treebank))
+        return is_same or not TREEBANKS[treebank].is_ud
+
+    def title(self, treebank: str) -> str:
+        """Return the name of a treebank in tables; † if its release is not the paper's."""
+        return f"{TREEBANKS[treebank].language} ({treebank})" + "†" * (not self.is_comparable(treebank))
+
+    def pooled(self) -> tuple[str, ...]:
+        """Return the UD treebanks that count together: those of the paper's release, or all if none is."""
+        with_results = [code for code in UD if self.of_treebank(code)]
+        return tuple([code for code in with_results if self.is_comparable(code)] or with_results)
+
+    def shared(self, systems: Iterable[str], split: str) -> tuple[list[str], list[str]]:
+        """Return the systems that can be averaged, and the pooled treebanks that have results of all of them.
+
+        A system with results on at most half as many treebanks as another is left out: it would leave too few.
+        """
+        has = {system: {code for code in self.pooled() if self.of(code, system, split)} for system in systems}
+        most = max(map(len, has.values()))
+        kept = [system for system, codes in has.items() if 2 * len(codes) > most]
+        return kept, [code for code in self.pooled() if kept and all(code in has[system] for system in kept)]
+
+    def note(self, codes: Collection[str], systems: Collection[str], split: str) -> str:
+        """Say which tags, encoders and seeds the numbers of a table have, and which releases differ."""
+        used = [result for code in codes for result in self.of_treebank(code) if result.system in systems]
+        if not used:
+            return "There are no results yet."
+        pretrained = [result for result in used if result.system != BIAFFINE]
+        said = [f"Tags: {_values(used, 'tags')}."]
+        if pretrained:
+            said.append(f"Encoder: {_values(pretrained, 'encoder')}.")
+        if any(result.start == MULTI for result in pretrained):
+            said.append("All models except Biaffine and Multi start from the weights of Multi, unlike the paper's.")
+        if any(result.settings != "paper" for result in used):
+            said.append("The settings are shorter than those of the paper (by-size).")
+        if len(pretrained) < len(used):
+            said.append("Biaffine has no pretrained encoder.")
+        seeds = sorted({result.seed for result in used})
+        numbers = {len(self.of(code, system, "dev")) for code in codes for system in systems if system != FILES} - {0}
+        uneven = ", not all for each system" * (len(numbers) > 1)
+        said.append(f"Seed{'s' * (len(seeds) > 1)}: {in_words(list(map(str, seeds)))}{uneven}.")
+        if split == "test" and len(seeds) > 1:
+            early = in_words(self.tested_early(codes, systems))
+            exception = f", except for {early}, where a later seed is better on dev" if early else ""
+            said.append(f"The seed with the best dev LAS is tested{exception}.")
+        others = []
+        for code in codes:
+            if not self.is_comparable(code):
+                releases = sorted({result.release for result in self.of_treebank(code)})
+                names = in_words([f"UD {name}" if name else "an unknown release" for name in releases])
+                others.append(f"{code} is of {names}")
+        if others:
+            said.append(f"† another release: not comparable with the paper ({'; '.join(others)}).")
+        return " ".join(said)
+
+
+def _initial(refined: SystemResult) -> SystemResult:
+    """Return the result of the initial parses that a system refined."""
+    uas, las = refined.UAS_by_step[0] or 0.0, refined.LAS_by_step[0] or 0.0
+    return replace(refined, system=FILES, UAS=uas, LAS=las, updates=None, training_seconds=None, parameters=0)
+
+
+def _values(results: Sequence[SystemResult], field: str) -> str:
+    """Return the most frequent value of a field, then the others, each with its treebanks."""
+    counted = Counter(getattr(result, field) for result in results)
+    most, *others = [value for value, _ in counted.most_common()]
+    exceptions = []
+    for value in others:
+        codes = dict.fromkeys(result.treebank for result in results if getattr(result, field) == value)
+        exceptions.append(f"{value} for {in_words([*codes])}")
+    return f"{most} ({'; '.join(exceptions)})" if exceptions else str(most)
+
+
+def counted_treebanks(codes: Sequence[str]) -> str:
+    """Return the number of treebanks and their names.
+
+    >>> counted_treebanks(["en_ewt", "tr_imst"])
+    '2 treebanks (en_ewt, tr_imst)'
+    """
+    return f"{count(len(codes), 'treebank')} ({', '.join(codes)})" if codes else "no treebank"

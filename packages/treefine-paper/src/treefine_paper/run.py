@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 from treefine.errors import ConfigError, TreefineError
+from treefine.evaluation.scores import evaluate
 from treefine.parsing.initial import from_file
 from treefine.parsing.parser import Parser
 from treefine.training.folder import FolderNames, begin_folder, check_folder, locked
@@ -22,22 +23,20 @@ from treefine.training.recipe import recipe_toml
 from treefine.training.train import train
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import open_output
+from treefine.treebank.sentence import Sentence
 from treefine_paper.biaffine import COSTS, train_biaffine, trees_file
 from treefine_paper.plan import ReproductionPlan, TrainingRun, run_of
-from treefine_paper.predictions import predictions_of, save_predictions
-from treefine_paper.results import (
-    TREES_SUFFIX,
-    SystemResult,
-    chosen_seed,
-    load_results,
+from treefine_paper.predictions import (
+    Predictions,
     n_parameters,
     parsed_steps,
-    result_name,
-    save_result,
-    scores,
+    predictions_of,
+    save_predictions,
+    treebank_of,
 )
+from treefine_paper.results import TREES_SUFFIX, SystemResult, chosen_seed, load_results, result_name, save_result
 from treefine_paper.systems import BIAFFINE, MULTI, SYSTEMS
-from treefine_paper.treebanks import PaperFiles, clock
+from treefine_paper.treebanks import PaperFiles
 
 KeepModels = Literal["all", "chosen"]
 RESULTS, RECIPES = "results", "recipes"  # folders in that of the reproduction
@@ -95,7 +94,7 @@ class Reproduction:
             return
         n_done = sum(map(self.is_measured, self.plan.runs))
         las = " ".join(f"{100 * result.LAS:.2f}" for result in self._results_of(run, split))
-        took = clock(time.monotonic() - start)
+        took = timedelta(seconds=round(time.monotonic() - start))
         self.say(f"[{n_done}/{len(self.plan.runs)}] {title}: {split} LAS {las}, {took}")
 
     def is_measured(self, run: TrainingRun) -> bool:
@@ -235,7 +234,7 @@ def measure(
         sha256=save_predictions(predictions, results / f"{name}{TREES_SUFFIX}"),
         when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         **costs | {"parsing_seconds": round(costs["parsing_seconds"], 3)},
-        **scores(predictions, gold, rule=files.treebank.rule),
+        **_scores(predictions, gold, rule=files.treebank.rule),
         **_training_facts(plan.request.output / run.folder / FolderNames.metrics),
     )
     save_result(result, results)
@@ -251,3 +250,14 @@ def _training_facts(metrics: Path) -> dict[str, Any]:
         "updates": epochs[-1].get("updates"),
         "best_epoch": best["epoch"],
     }
+
+
+def _scores(predictions: Predictions, gold: Sequence[Sentence], *, rule: str) -> dict[str, Any]:
+    """Return UAS and LAS of the final trees and by step."""
+    by_step = [evaluate(gold, treebank_of(predictions, gold, t=t), rule=rule) for t in predictions.steps]
+    none = [None] * predictions.first  # without an initial parse, t = 0 has no trees
+    result: dict[str, Any] = {}
+    for name in ("UAS", "LAS"):
+        result[name] = round(by_step[-1][name].f1, 6)
+        result[f"{name}_by_step"] = none + [round(step[name].f1, 6) for step in by_step]
+    return result

@@ -74,6 +74,26 @@ _ALL = (
 )
 SYSTEMS = {system.name: system for system in _ALL}
 
+METRICS = ("UAS", "LAS")
+SYNTR_LONGER, REFINED, EMPTY_REFINED = "syntr-long", "syntr-rngtr", "empty-rngtr"
+# The columns of the UD tables, each with the system of the paper that has the same role.
+UD_SYSTEMS = {
+    BIAFFINE: "",
+    f"{BIAFFINE}-rngtr": "",
+    MULTI: "UDify",
+    f"{MULTI}-rngtr": "UDify+RNGTr",
+    FILES: "UDify",
+    f"{FILES}-rngtr": "UDify+RNGTr",
+    SYNTR: "SynTr",
+    SYNTR_LONGER: "",
+    REFINED: "SynTr+RNGTr",
+    EMPTY_REFINED: "Empty+RNGTr",
+}
+PENN_SYSTEMS = (BIAFFINE, f"{BIAFFINE}-rngtr", SYNTR, SYNTR_LONGER, REFINED, EMPTY_REFINED)
+REFINING = (f"{MULTI}-rngtr", f"{FILES}-rngtr", REFINED)  # the systems of Tables 4 to 6
+DRAWN = (MULTI, f"{MULTI}-rngtr", FILES, f"{FILES}-rngtr", SYNTR, REFINED, EMPTY_REFINED)  # in Figure 3
+DRAWN_CTB = (SYNTR, REFINED)
+
 # For treebanks of at least so many sentences: epochs with a graph, pieces in a batch, and the share that is masked.
 _SIZES = ((40_000, 3, 4000, 0.0), (7_000, 6, 4000, 0.0), (1_000, 10, 2000, 0.1), (0, 30, 1000, 0.1))
 _BASE_WIDTH = 768  # of an encoder that is not on this machine

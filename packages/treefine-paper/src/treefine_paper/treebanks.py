@@ -181,18 +181,6 @@ def _files_in(folder: Path, treebank: PaperTreebank) -> PaperFiles:
 _COMPRESSIONS = "|".join(map(re.escape, COMPRESSED))
 
 
-def clock(seconds: float | None) -> str:
-    """Return hours, minutes and seconds.
-
-    >>> clock(5383), clock(None)
-    ('1:29:43', '–')
-    """
-    if seconds is None:
-        return "–"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
-
-
 def in_words(parts: Sequence[str]) -> str:
     """Return the parts with commas and a last "and".
 
