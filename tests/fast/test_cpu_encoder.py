@@ -26,7 +26,7 @@ from treefine.treebank.graph import Arcs
 @given(sentences_in_pieces(), st.sampled_from([12, 128]), st.booleans())
 def test_rows_are_contiguous_and_blocks_contain_rows_of_equal_length(sentences, n_positions, last_alone):
     inputs = inputs_of(sentences, n_positions)  # some sentences are split into windows
-    chosen = slice(inputs.n_rows - 1, None) if last_alone else slice(None)
+    chosen = slice(len(inputs.row_lengths) - 1, None) if last_alone else slice(None)
 
     rows = FlatRows.of(inputs, chosen)
 
@@ -38,7 +38,7 @@ def test_rows_are_contiguous_and_blocks_contain_rows_of_equal_length(sentences, 
             laid += [(row, place) for place in range(inputs.row_lengths[row])]
             assert inputs.row_lengths[row] == block.length
     assert list(zip(rows.rows.tolist(), rows.places.tolist(), strict=True)) == laid
-    assert sorted({row for row, _ in laid}) == list(range(inputs.n_rows))[chosen]
+    assert sorted({row for row, _ in laid}) == list(range(len(inputs.row_lengths)))[chosen]
     assert rows.take(inputs.pieces).tolist() == [inputs.pieces[place] for place in laid]
     assert [block.length for block in rows.blocks] == sorted({block.length for block in rows.blocks})
 

@@ -22,7 +22,7 @@ from tests.support.generated_inputs import (
 from treefine.config import RelationSettings
 from treefine.fast import fused_attention as fused
 from treefine.fast.fused_attention import KEYS, QUERIES, FusedAttention, RowRelations, Rows, attend_rows, is_available
-from treefine.model.attention import PaddedAttention, Relations, RelationTables, n_relations, relate
+from treefine.model.attention import PaddedAttention, Relations, RelationTables, relate
 from treefine.model.batch import Graphs
 from treefine.model.vocabulary import Vocabulary
 from treefine.treebank.graph import Arcs
@@ -152,7 +152,7 @@ def test_half_precision_results_are_close_to_the_reference(dtype, width):
     settings = RelationSettings()
     inputs = inputs_of([[[5, 6]] * 18, [[7]] * 30])
     graphs = Graphs(chain(30).heads.expand(2, -1), chain(30).labels.expand(2, -1))
-    tables = on_device(RelationTables(n_relations(len(LABELS), settings), width, settings))
+    tables = on_device(RelationTables(len(LABELS), width, settings))
     generator = torch.Generator().manual_seed(1)
     for weight in tables.parameters():
         weight.data = torch.randn(weight.shape, generator=generator).to(DEVICE)

@@ -22,7 +22,7 @@ from tests.support.generated_inputs import (
 from tests.support.tensor_sizes import Sizes
 from tests.support.tiny import tiny_shape
 from treefine.config import RelationSettings
-from treefine.model.attention import NONE, PaddedAttention, RelationTables, n_relations, relate
+from treefine.model.attention import NONE, PaddedAttention, RelationTables, n_kinds_of, relate
 from treefine.model.batch import ARC, HEAD, LABEL, NOTHING, Graphs
 from treefine.model.encoder import TransformerEncoder
 from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary
@@ -128,7 +128,7 @@ def test_the_relations_equal_a_double_loop_over_the_pieces(graph, two_cycles, da
         assert matrix == naive_relations(words, heads, graphs.labels[sentence].tolist(), settings, decided)
         has_decisions = settings.decided and any(decided or ())
         assert relations.has_graph[row] == (has_decisions or any(head is not None for head in arcs[sentence].heads))
-    assert max(int(each.max()) for each in (relations.up, relations.down)) < n_relations(len(LABELS), settings)
+    assert max(int(each.max()) for each in (relations.up, relations.down)) <= 2 * n_kinds_of(len(LABELS), settings)
 
 
 # Attention
@@ -181,7 +181,7 @@ def some_tensors(settings, inputs=INPUTS):
     n_rows, n_pieces = inputs.pieces.shape
     shape = (n_rows, N_ATTENTION_HEADS, n_pieces, WIDTH)
     vectors = [torch.randn(shape, generator=generator, requires_grad=True) for _ in range(3)]
-    tables = RelationTables(n_relations(len(LABELS), settings), WIDTH, settings)
+    tables = RelationTables(len(LABELS), WIDTH, settings)
     for weight in tables.parameters():
         weight.data = torch.randn(weight.shape, generator=generator)
     return vectors, tables

@@ -46,7 +46,7 @@ def test_a_row_is_cls_root_the_pieces_and_sep():
     assert inputs.is_piece.int().tolist() == [[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]]
     assert inputs.word_rows.tolist() == [[0, 0, 0], [1, 1, 1]]
     assert inputs.word_pieces.tolist() == [[1, 2, 4], [1, 1, 1]]  # padding reads ROOT of its own sentence
-    assert (inputs.row_lengths, inputs.row_counts, inputs.n_rows) == ((6, 3), (1, 1), 2)
+    assert (inputs.row_lengths, inputs.row_counts) == ((6, 3), (1, 1))
 
 
 @given(sentences=sentences_in_pieces(max_words=20), n_positions=room_for_positions)

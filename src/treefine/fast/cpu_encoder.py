@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ class FlatEncoder(TransformerEncoder):
             hint = "Call it under torch.no_grad() and in eval mode; train with the model itself."
             raise ModelError("This encoder is only for parsing and cannot be trained.", hint=hint)
         relations = self.relate(inputs, graphs)
-        encoded, starts, n_pieces = [], torch.zeros(inputs.n_rows, dtype=torch.long), 0
+        encoded, starts, n_pieces = [], torch.zeros(len(inputs.row_lengths), dtype=torch.long), 0
         with torch.autocast("cpu", enabled=False):  # even if the caller enabled it
             for chunk in inputs.row_chunks(rows_at_once):
                 rows = FlatRows.of(inputs, chunk)
@@ -86,14 +87,14 @@ class FlatRows:
     def of(cls, inputs: PieceInputs, chosen: slice) -> FlatRows:
         """Lay out the chosen rows. The length of a row depends on its own pieces, not on the longest row."""
         width = inputs.pieces.shape[1]
-        numbers = range(inputs.n_rows)[chosen]
+        numbers = range(len(inputs.row_lengths))[chosen]
         lengths = np.array([padded_length(inputs.row_lengths[n], inputs.padded_to, width) for n in numbers])
         order = np.argsort(lengths, kind="stable")
         rows, lengths = np.array(numbers)[order], lengths[order]
         ends = np.cumsum(lengths)
         row_of = np.repeat(rows, lengths)
         places = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
-        starts = np.zeros(inputs.n_rows, dtype=np.int64)
+        starts = np.zeros(len(inputs.row_lengths), dtype=np.int64)
         starts[rows] = ends - lengths
         firsts = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(rows)]
         blocks = tuple(
@@ -242,19 +243,14 @@ class Int8Layer(nn.Module):
         self.projections = Int8Linear([attention.query, attention.key, attention.value])
         self.output = Int8Linear([attention.output])
         self.inner, self.outer = Int8Linear([layer.inner]), Int8Linear([layer.outer])
-        self.attention_norm, self.outer_norm, self.activation = layer.attention_norm, layer.outer_norm, layer.activation
+        self.attention_norm, self.outer_norm, of = layer.attention_norm, layer.outer_norm, layer.activation
+        # torch can apply GELU in place
+        self.activation = partial(torch.ops.aten.gelu_, approximate=of.approximate) if isinstance(of, nn.GELU) else of
 
     def forward(self, x: Float[Tensor, "piece width"], attend: Attend) -> Float[Tensor, "piece width"]:
         """Return the output of the layer."""
         query, key, value = self.projections(x).unflatten(-1, (3, self.n_attention_heads, -1)).unbind(1)
         attended = attend(query, key, value, self.rows, 0.0)
         x = self.attention_norm(self.output(attended.flatten(1), in_place=True).add_(x))
-        output: Tensor = self.outer_norm(self.outer(self._activated(self.inner(x)), in_place=True).add_(x))
+        output: Tensor = self.outer_norm(self.outer(self.activation(self.inner(x)), in_place=True).add_(x))
         return output
-
-    def _activated(self, x: Tensor) -> Tensor:
-        """Apply the activation, in place if torch can."""
-        if isinstance(self.activation, nn.GELU):
-            return torch.ops.aten.gelu_(x, approximate=self.activation.approximate)  # type: ignore[no-any-return]
-        activated: Tensor = self.activation(x)
-        return activated

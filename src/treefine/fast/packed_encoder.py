@@ -170,7 +170,7 @@ class PackedEncoder(nn.Module):
                 FusedAttention(self._rows(starts, lengths, room), of_buffer),
             )
             encoded[index] = x[: len(index)].float()
-        return encoded.view(inputs.n_rows, inputs.pieces.shape[1], -1)[inputs.word_rows, inputs.word_pieces]
+        return encoded.view(len(inputs.row_lengths), inputs.pieces.shape[1], -1)[inputs.word_rows, inputs.word_pieces]
 
     def of_buffer(self, inputs: PackedInputs, room: Room) -> Float[Tensor, "word width"]:
         """Return the vector of each word's first piece, for the sentences of one buffer."""

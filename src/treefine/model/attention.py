@@ -34,11 +34,6 @@ class Relations:
         return Relations(self.above[rows], self.up[rows], self.down[rows], self.has_graph[rows])
 
 
-def n_relations(n_labels: int, settings: RelationSettings) -> int:
-    """Return the number of rows in a relation table: NONE, then each kind of arc downwards, then each kind upwards."""
-    return 2 * n_kinds_of(n_labels, settings) + 1
-
-
 def n_kinds_of(n_labels: int, settings: RelationSettings) -> int:
     """Count the kinds of arcs: one per label (or one for all), and one from a word's first piece to its others.
 
@@ -134,8 +129,9 @@ class RelationRows(NamedTuple):
 class RelationTables(nn.Module):
     """The relation embeddings of one layer, shared by all its attention heads: W₁ᴸ for keys, W₂ᴸ for values."""
 
-    def __init__(self, n_relations: int, width: int, settings: RelationSettings) -> None:
+    def __init__(self, n_labels: int, width: int, settings: RelationSettings) -> None:
         super().__init__()
+        n_relations = 2 * n_kinds_of(n_labels, settings) + 1  # NONE, each kind of arc downwards, then each upwards
         self.keys = nn.Parameter(torch.empty(n_relations, width))
         self.values = nn.Parameter(torch.empty(n_relations, width))
         self.norm = nn.LayerNorm(width) if settings.key_norm else None
@@ -236,7 +232,7 @@ class Layer(nn.Module):
         tables = None
         if relations.graph != "none":
             width = settings.width // settings.n_attention_heads
-            tables = RelationTables(n_relations(n_labels, relations), width, relations)
+            tables = RelationTables(n_labels, width, relations)
         self.attention = RelationAttention(
             settings.width, settings.n_attention_heads, settings.attention_dropout, tables
         )

@@ -299,15 +299,11 @@ class PieceInputs(_OnDevice):
             self.padded_to,
         )
 
-    @property
-    def n_rows(self) -> int:
-        """The number of rows, counting each window."""
-        return len(self.row_lengths)
-
     def row_chunks(self, rows_at_once: int | None) -> list[slice]:
         """Return slices of `rows_at_once` rows, or one slice of all rows if it is None."""
-        step = rows_at_once or self.n_rows
-        return [slice(start, start + step) for start in range(0, self.n_rows, step)]
+        n_rows = len(self.row_lengths)
+        step = rows_at_once or n_rows
+        return [slice(start, start + step) for start in range(0, n_rows, step)]
 
     def piece_tags(self, tags: TagIds | None, rows: slice) -> Int[Tensor, "row piece column"] | None:
         """Return the tags of each piece's word, for some rows; 0 for pieces that belong to no word."""

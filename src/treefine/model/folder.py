@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -114,18 +113,15 @@ def rounded(weights: Mapping[str, Tensor], *, in_four: Collection[str] = ()) -> 
 def restored(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the weights in float32, however they were stored. Integers without a scale are returned unchanged."""
     found = {}
+    integers = {name for name, weight in weights.items() if weight.dtype in (torch.int8, torch.uint8)}
     for name, weight in weights.items():
         scale = weights.get(name + SCALE)
         if scale is not None and scale.is_floating_point() and _fits(weight, scale):
             is_four = weight.dtype == torch.uint8
             found[name] = from_four_bits(weight, scale) if is_four else weight.float() * scale.float().unsqueeze(-1)
-        elif not (name.endswith(SCALE) and _is_rounded(weights.get(name.removesuffix(SCALE)))):
+        elif not (name.endswith(SCALE) and name.removesuffix(SCALE) in integers):
             found[name] = weight.float() if weight.is_floating_point() else weight
     return found
-
-
-def _is_rounded(weight: Tensor | None) -> bool:
-    return weight is not None and weight.dtype in (torch.int8, torch.uint8)
 
 
 def _fits(weight: Tensor, scale: Tensor) -> bool:
@@ -166,7 +162,7 @@ def load_model(folder: Path) -> ParserModel:
     """Load the model of a folder. A missing or damaged file, or weights that do not fit, raise a ModelError."""
     path = folder / LAYOUT.config
     config = read_json(path)
-    if not _is_ours(config):
+    if not {"format", "encoder"} <= config.keys():
         hint = "If this is a pretrained encoder, train a parser with it first."
         raise ModelError("This is not the config of a treefine model.", hint=hint, path=str(path))
     if config["format"] != FORMAT:
@@ -282,8 +278,4 @@ def _may_be_replaced(target: Path) -> bool:
 
 def is_model_folder(folder: Path) -> bool:
     """Return whether a folder holds a treefine model, not just an encoder."""
-    return (folder / LAYOUT.config).is_file() and _is_ours(read_json(folder / LAYOUT.config))
-
-
-def _is_ours(config: dict[str, Any]) -> bool:
-    return "format" in config and "encoder" in config
+    return (folder / LAYOUT.config).is_file() and {"format", "encoder"} <= read_json(folder / LAYOUT.config).keys()

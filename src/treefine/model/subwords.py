@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer
@@ -63,7 +64,11 @@ class Subwords:
         """Load the tokenizer of a model folder: tokenizer.json, or vocab.txt of an older BERT."""
         settings = _settings_in(folder / "special_tokens_map.json") | _settings_in(folder / "tokenizer_config.json")
         if (folder / "tokenizer.json").is_file():
-            tokenizer = _read_tokenizer(folder / "tokenizer.json")
+            try:
+                tokenizer = Tokenizer.from_str((folder / "tokenizer.json").read_text(encoding="utf-8"))
+            except Exception as error:  # the library raises nothing narrower
+                message, path = f"The tokenizer cannot be read ({error}).", str(folder / "tokenizer.json")
+                raise ModelError(message, hint=_WAY_OUT, path=path) from None
         elif (folder / "vocab.txt").is_file():
             tokenizer = _read_wordpiece(folder / "vocab.txt", settings)
         else:
@@ -109,21 +114,20 @@ class Subwords:
 
     def all_pieces_of(self, words: Sequence[str]) -> list[list[int]]:
         """Return all pieces of each word, however many there are, without the cache."""
-        encodings = self.tokenizer.encode_batch_fast(list(map(self._text_of, words)), add_special_tokens=False)
-        return [self._without_markers(encoding.ids) or [self.unk_id] for encoding in encodings]
-
-    def _text_of(self, word: str) -> str:
-        text = word.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair becomes "?"
-        # RoBERTa marks the start of a word by the space before it (transformers: add_prefix_space).
-        return " " + text if self.is_byte_level and not text.startswith(" ") else text
-
-    def _without_markers(self, ids: list[int]) -> list[int]:
-        """Spell out special pieces: a Unigram model mistakes the text "<s>" for the piece of that name."""
-        if self._markers.isdisjoint(ids):
-            return ids
-        return [part for piece in ids for part in (self._spelled(piece) if piece in self._markers else [piece])]
+        texts = [word.encode("utf-8", "replace").decode("utf-8") for word in words]  # half a surrogate pair becomes "?"
+        if self.is_byte_level:  # RoBERTa marks the start of a word by the space before it (add_prefix_space)
+            texts = [text if text.startswith(" ") else f" {text}" for text in texts]
+        found = [
+            each.ids or [self.unk_id] for each in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        ]
+        for place, ids in enumerate(found):
+            if not self._markers.isdisjoint(ids):
+                parts = (self._spelled(piece) if piece in self._markers else [piece] for piece in ids)
+                found[place] = list(chain.from_iterable(parts)) or [self.unk_id]
+        return found
 
     def _spelled(self, piece: int) -> list[int]:
+        """Spell out a special piece: a Unigram model mistakes the text "<s>" for the piece of that name."""
         ids = [self.tokenizer.token_to_id(character) for character in self.tokenizer.id_to_token(piece) or ""]
         return [self.unk_id if part is None or part in self._markers else part for part in ids]
 
@@ -149,13 +153,6 @@ def _special_pieces(tokenizer: Tokenizer, settings: Mapping[str, object], path: 
 def _settings_in(path: Path) -> dict[str, object]:
     """Return the values of the file that are not null; an empty dictionary if the file does not exist."""
     return {key: value for key, value in read_json(path).items() if value is not None} if path.exists() else {}
-
-
-def _read_tokenizer(path: Path) -> Tokenizer:
-    try:
-        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
-    except Exception as error:  # the library raises nothing narrower
-        raise ModelError(f"The tokenizer cannot be read ({error}).", hint=_WAY_OUT, path=str(path)) from None
 
 
 def _read_wordpiece(path: Path, settings: Mapping[str, object]) -> Tokenizer:

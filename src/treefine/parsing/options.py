@@ -69,20 +69,21 @@ class Option:
         limits = f"from {self.at_least} to {self.at_most}" if self.at_most is not None else f"from {self.at_least}"
         return {bool: "True or False", int: f"a whole number {limits}", float: f"a number {limits}"}[self.type]
 
-    def check(self, value: object) -> None:
+    def check(self, value: Any) -> None:
         """Raise an error if a value has the wrong type or exceeds a limit. None is always right."""
-        if value is not None and not self._fits(value):
-            raise TreefineError(f"The option {self.name} must be {self.needed}, not {described(value)}.")
-
-    def _fits(self, value: Any) -> bool:
+        if value is None:
+            return
         if self.accepts is not None:
-            return self.accepts(value)
-        if get_origin(self.type) is Literal:
-            return isinstance(value, str) and value in get_args(self.type)
-        if self.type is bool or self.type is str:
-            return isinstance(value, self.type)
-        is_number = is_whole_number(value) if self.type is int else _is_number(value)
-        return is_number and self.at_least <= value <= (self.at_most or float("inf"))
+            fits = self.accepts(value)
+        elif get_origin(self.type) is Literal:
+            fits = isinstance(value, str) and value in get_args(self.type)
+        elif self.type is bool or self.type is str:
+            fits = isinstance(value, self.type)
+        else:
+            is_number = is_whole_number(value) if self.type is int else _is_number(value)
+            fits = is_number and self.at_least <= value <= (self.at_most or float("inf"))
+        if not fits:
+            raise TreefineError(f"The option {self.name} must be {self.needed}, not {described(value)}.")
 
 
 def parser_option(help: str, *, default: str, flag: str, **others: Any) -> Any:
@@ -104,10 +105,6 @@ def _is_trust(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(_is_trust(each) and not isinstance(each, list | tuple) for each in value)
     return value == "auto" or (_is_number(value) and 0 <= cast("float", value) <= MOST_TRUST)
-
-
-def _is_device(value: object) -> bool:
-    return isinstance(value, str) or type(value).__module__ == "torch"
 
 
 def _trust_from_text(text: str) -> Trust | list[Trust]:
@@ -205,7 +202,7 @@ class ParserOptions:
         default="a GPU if there is one",
         flag="--device",
         metavar="DEVICE",
-        accepts=_is_device,
+        accepts=lambda value: isinstance(value, str) or type(value).__module__ == "torch",
         needs='a name such as "cpu", or a torch.device',
         text_type=str,
     )

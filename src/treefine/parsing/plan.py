@@ -370,7 +370,7 @@ def _batch_of(plan: Plan, inputs: Sequence[ParseInput]) -> tuple[Batch, Graphs, 
 
 def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None) -> Scores:
     """Score a batch. If memory runs out, encode the windows of a single long sentence in smaller parts."""
-    rows_at_once = min(batch.inputs.n_rows, plan.shape.windows_at_once) if len(batch) == 1 else None
+    rows_at_once = min(len(batch.inputs.row_lengths), plan.shape.windows_at_once) if len(batch) == 1 else None
     while True:
         try:
             scores: Scores = plan.model(batch, graphs, tags, rows_at_once=rows_at_once)

@@ -26,7 +26,7 @@ N_RESERVED = 2  # rows for padding and UNKNOWN, before all others
 WITHIN, ENDS, ENDS_MULTIWORD = 0, 1, 2  # the position of a character in its token
 _NEARLY_EVEN = 0.8  # share of a batch that is not padding, above which padding is faster than packing
 _DIGIT = re.compile(r"\d")
-_MOST_ROWS, _LONGEST_KNOWN = 500_000, 40  # runs whose rows are remembered, and characters in such a run
+_MOST_ROWS = 100_000  # runs whose rows are remembered
 _SPACE, _LETTER, _OTHER, _UNSPACED = 0, 1, 2, 3  # groups of characters; adjacent letters form one run
 # Letters of scripts that put no spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana and Han.
 _UNSPACED_SCRIPTS = re.compile(
@@ -61,7 +61,7 @@ class Alphabet:
         self._numbers = {each: number for number, each in enumerate(characters, start=N_RESERVED)}
         self._kinds = {name: number for number, name in enumerate(CATEGORIES, start=N_RESERVED)}
         self._seen: dict[int, tuple[int, int, int]] = {}  # results of `_described`
-        self._rows = _Rows(n_hashes)
+        self._rows: dict[str, int] = {}  # of each run so far, with 0 for each digit
 
     @classmethod
     def of(cls, text: str, settings: SegmenterSettings, *, fewest: int = 3) -> Alphabet:
@@ -107,23 +107,12 @@ class Alphabet:
         ends = np.minimum(stops + is_unspaced[first], len(text)) if is_unspaced.any() else stops
         text = _DIGIT.sub("0", text)
         if len(self._rows) > _MOST_ROWS:
-            self._rows = _Rows(self.n_hashes)
+            self._rows = {}
         known = self._rows
-        rows = [known[text[start:stop]] for start, stop in zip(first.tolist(), ends.tolist(), strict=True)]
-        return np.repeat(np.array(rows, dtype=np.int64), stops - first)
-
-
-class _Rows(dict[str, int]):
-    """The row of each run so far, with 0 for each digit."""
-
-    def __init__(self, n_hashes: int) -> None:
-        self.n_hashes = n_hashes
-
-    def __missing__(self, run: str) -> int:
-        row = zlib.crc32(run.rstrip().lower().encode("utf-8", "surrogatepass")) % self.n_hashes + N_RESERVED
-        if len(run) <= _LONGEST_KNOWN:
-            self[run] = row
-        return row
+        runs = [text[start:stop] for start, stop in zip(first.tolist(), ends.tolist(), strict=True)]
+        for run in set(runs).difference(known):
+            known[run] = zlib.crc32(run.rstrip().lower().encode("utf-8", "surrogatepass")) % self.n_hashes + N_RESERVED
+        return np.repeat(np.array([known[run] for run in runs], dtype=np.int64), stops - first)
 
 
 def _plain(character: str) -> str:
@@ -215,7 +204,9 @@ class SegmenterNetwork(nn.Module):
 
     def forward(self, windows: Windows, *, hidden: float = 0.0) -> CutScores:
         """Return the scores of each character. Training masks a share `hidden` of characters and twice that of runs."""
-        chars, hashes = _hide(windows.chars, hidden), _hide(windows.hashes, 2 * hidden)
+        chars, hashes = windows.chars, windows.hashes
+        if hidden:
+            chars, hashes = _hide(chars, hidden), _hide(hashes, 2 * hidden)
         spelled = torch.cat([self.chars(chars), self.kinds(windows.kinds)], dim=-1)
         spelled = self.dropout(spelled)
         if self.treebanks is not None:
@@ -277,6 +268,4 @@ def _at(
 
 
 def _hide(numbers: Int[Tensor, "batch place"], share: float) -> Int[Tensor, "batch place"]:
-    if not share:
-        return numbers
     return numbers.masked_fill(torch.rand(numbers.shape, device=numbers.device) < share, UNKNOWN)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -219,9 +219,12 @@ class Segmenter:
         pending_chunks = list[str]()  # chunks of the original text
 
         def plain() -> Iterator[str]:
-            for chunk in _whole_breaks(chunks):
-                pending_chunks.append(chunk)
-                yield chunk.replace(_CRLF, "\n")
+            held = ""  # no chunk ends between \r and \n
+            for chunk in chain(chunks, [""]):
+                text = held + chunk
+                held = "\r" * (text.endswith("\r") and bool(chunk))
+                pending_chunks.append(text.removesuffix(held))
+                yield pending_chunks[-1].replace(_CRLF, "\n")
 
         scored = self.scored(plain())
         if self.sentence_ends is not None:
@@ -236,9 +239,9 @@ class Segmenter:
                 text, start = "".join([text[start:], *pending_chunks]), 0
                 pending_chunks.clear()
             around = text[start : start + 2 * len(cuts.text)]  # each \n may have a \r before it
-            restored = _with_returns(cuts, around, _is_read(around))
-            start += len(restored.text)
-            yield restored
+            whole = _with_returns(cuts, around, _is_read(around)) if _CRLF in around else cuts
+            start += len(whole.text)
+            yield whole
 
     def scored(self, chunks: Iterable[str]) -> Iterator[Scored]:
         r"""Yield the scores of a text without \r\n."""
@@ -317,16 +320,6 @@ class Segmenter:
     def device(self) -> torch.device:
         """The device of the network."""
         return next(self.network.parameters()).device
-
-
-def _whole_breaks(chunks: Iterable[str]) -> Iterator[str]:
-    r"""Yield the same text in chunks that do not end between \r and \n."""
-    held = ""
-    for chunk in chunks:
-        text = held + chunk
-        held = "\r" * text.endswith("\r")
-        yield text.removesuffix("\r")
-    yield held
 
 
 def _is_read(text: str) -> np.ndarray:
