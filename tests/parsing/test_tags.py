@@ -14,9 +14,9 @@ from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import Graph, ModelError, Parser, Sentence, read_treebank
 from treefine.config import COLUMNS, TagSettings
 from treefine.model.vocabulary import ruled_scripts
-from treefine.parsing.annotate import newdoc, with_newdoc, with_parse
 from treefine.parsing.confidence import Confidence
 from treefine.parsing.parse import Parse, tags_of
+from treefine.treebank.conllu import newdoc, with_newdoc
 from treefine.treebank.graph import Arcs
 from treefine.treebank.schemes import UPOS
 
@@ -29,7 +29,7 @@ def test_nothing_but_arcs_and_tags_changes_and_given_tags_only_on_request(conten
     for old in read_treebank(io.BytesIO(content)):
         tags = [data.draw(st.sampled_from(sorted(UPOS))) for _ in range(len(old))]
 
-        new = with_parse(old, old.arcs, TAGS, (tags, tags), replaces_tags=replaces_tags, kept=kept)
+        new = old.with_parse(old.arcs, TAGS, (tags, tags), replaces_tags=replaces_tags, kept=kept)
 
         changed = {old.format.upos, old.format.xpos}
         for place, (was, is_now) in enumerate(zip(old.columns, new.columns, strict=True)):
@@ -125,7 +125,7 @@ TWO_FOUND = (("DET", "NOUN"), ("DT", "NNS"), ("Definite=Def", "Number=Plur"), ("
 def test_a_word_without_features_gets_some_only_if_no_word_of_the_sentence_has_any(feats, replaces_tags, expected):
     words = Sentence.of_words(["The", "dogs"], upos=["ADV", "NOUN"]).with_tags(feats=feats)
 
-    found = with_parse(words, TWO_ARCS, COLUMNS, TWO_FOUND, replaces_tags=replaces_tags)
+    found = words.with_parse(TWO_ARCS, COLUMNS, TWO_FOUND, replaces_tags=replaces_tags)
 
     assert found.feats == expected
     assert found.lemma == ("the", "dog")

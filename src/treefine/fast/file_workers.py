@@ -22,7 +22,6 @@ from treefine.errors import TreebankError, TreefineError
 from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pack
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import Vocabulary
-from treefine.parsing.annotate import with_newdoc
 from treefine.parsing.initial import Renamed, empty, given, renamed
 from treefine.treebank.conllu import (
     FORMATS,
@@ -35,6 +34,7 @@ from treefine.treebank.conllu import (
     read_stretch,
     read_treebank,
     texts_in_file,
+    with_newdoc,
     write_treebank,
 )
 from treefine.treebank.constraints import label_warning, marks_of

@@ -13,7 +13,6 @@ from treefine.config import Column, TagSettings
 from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, TreebankError, TreefineError
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary, flat_arcs, inputs_of, tag_names
-from treefine.parsing.annotate import with_parse
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
@@ -98,7 +97,7 @@ def filled(
     *,
     replaces_tags: bool = False,
 ) -> Iterator[Sentence]:
-    """Yield the sentences with their trees and, if the model predicts them, tags (`with_parse`)."""
+    """Yield the sentences with their trees and, if the model predicts them, tags (`Sentence.with_parse`)."""
     heads, labels = trees.heads.tolist(), [vocabulary.labels[each] for each in trees.labels.tolist()]
     columns = tags.columns
     tag_ids = [] if trees.tags is None else (trees.tags[:, : len(columns)].T - 1).tolist()
@@ -107,5 +106,5 @@ def filled(
         words = slice(start, start + len(sentence))
         arcs = Arcs(tuple(heads[words]), tuple(labels[words]))
         names = tag_names(vocabulary, columns, [ids[words] for ids in tag_ids], sentence) if tag_ids else []
-        yield with_parse(sentence, arcs, columns, names, replaces_tags=replaces_tags, kept=tags.given)
+        yield sentence.with_parse(arcs, columns, names, replaces_tags=replaces_tags, kept=tags.given)
         start = words.stop

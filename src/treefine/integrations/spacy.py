@@ -25,13 +25,12 @@ import numpy as np
 from treefine.config import COLUMNS, Column, Precision, TagChoice, read_settings
 from treefine.errors import ConfigError, ModelError, TreefineError
 from treefine.model.bundled import bundled_models, find_model
-from treefine.parsing.annotate import with_confidence
 from treefine.treebank.graph import ROOT, Arcs
 from treefine.treebank.raw_text import misc_of
 from treefine.treebank.sentence import BLANK, Sentence
 
 if TYPE_CHECKING:
-    from treefine.parsing.parse import Parse
+    from treefine.parsing.parse import Parse, with_confidence
     from treefine.parsing.parser import Parser
 
 try:

@@ -17,9 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from treefine.errors import EmptyError, TreefineError
-from treefine.parsing.annotate import newdoc
 from treefine.segmenter.language import SAMPLE, LanguageCheck
-from treefine.treebank.conllu import FORMATS, TREEBANK_SUFFIXES, format_by_name, read_treebank, read_words, suffix_of
+from treefine.treebank.conllu import (
+    FORMATS,
+    TREEBANK_SUFFIXES,
+    format_by_name,
+    newdoc,
+    read_treebank,
+    read_words,
+    suffix_of,
+)
 from treefine.treebank.files import name_of, nearest_file, not_utf8, open_input, utf8_lines
 from treefine.treebank.raw_text import spans_in
 from treefine.treebank.sentence import own_text

@@ -28,11 +28,10 @@ from treefine.jobs.outputs import (
 )
 from treefine.jobs.part_file import Part, open_part
 from treefine.model.vocabulary import language_of
-from treefine.parsing.annotate import with_newdoc
 from treefine.parsing.table import Content
 from treefine.segmenter.cut import Segmented
 from treefine.segmenter.language import table
-from treefine.treebank.conllu import FORMATS, convert, cut_treebank, losses, read_treebank
+from treefine.treebank.conllu import FORMATS, convert, cut_treebank, losses, read_treebank, with_newdoc
 from treefine.treebank.constraints import decisions_in, label_warning
 from treefine.treebank.files import name_of
 from treefine.treebank.schemes import label_map_of

@@ -19,7 +19,6 @@ import torch
 from treefine.config import COLUMNS
 from treefine.cores import on_all_cores, thread_count
 from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, LongSentenceWarning, TreefineError
-from treefine.parsing.annotate import with_parse
 from treefine.parsing.confidence import Confidence, sentence_confidence
 from treefine.parsing.constrained import check_constraints, named_as_given
 from treefine.parsing.initial import parsers_in
@@ -358,7 +357,7 @@ def _joined_sentence(plan: Plan, whole: ParseInput, parts: Sequence[Sentence]) -
     columns = plan.model.settings.tags.columns if plan.predicts_tags else ()
     tags = [[tag for part in parts for tag in getattr(part, column)] for column in columns]
     arcs = Graph.of_words(heads, labels).arcs
-    return with_parse(whole.sentence, arcs, columns, tags, replaces_tags=plan.replaces_tags)
+    return whole.sentence.with_parse(arcs, columns, tags, replaces_tags=plan.replaces_tags)
 
 
 def _joined_parse(plan: Plan, whole: ParseInput, parts: Sequence[Parse]) -> Parse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
@@ -17,7 +18,6 @@ from treefine.drawing.svg import to_svg
 from treefine.drawing.text import draw_text
 from treefine.errors import TreefineError
 from treefine.model.vocabulary import language_of
-from treefine.parsing.annotate import with_confidence, with_rank
 from treefine.parsing.confidence import Confidence, RankedTree, agreement
 from treefine.parsing.table import Content, import_package, table_of
 from treefine.treebank.conllu import texts_in_file
@@ -49,11 +49,12 @@ class ParsedWord(Word):
         return self.arc_confidence * self.label_confidence
 
 
-def _is_new(column: Column, what: str) -> Any:
-    def is_new(change: Change) -> bool:
-        return getattr(change, f"old_{column}") not in (BLANK, getattr(change, column))
+_property: Any = property  # mypy takes an attribute that it is assigned to for its value
+_NEW_DOC = "Whether {} was replaced; a value for a word that had none is not a change."
 
-    return property(is_new, doc=f"Whether {what} was replaced; a value for a word that had none is not a change.")
+
+def _is_new(column: Column, change: Change) -> bool:
+    return getattr(change, f"old_{column}") not in (BLANK, getattr(change, column))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +84,10 @@ class Change:
         """Whether the head or the label is new."""
         return (self.old_head, self.old_label) != (self.head, self.label)
 
-    has_new_upos: ClassVar[bool] = _is_new("upos", "the universal tag")
-    has_new_xpos: ClassVar[bool] = _is_new("xpos", "the treebank-specific tag")
-    has_new_feats: ClassVar[bool] = _is_new("feats", "the features")
-    has_new_lemma: ClassVar[bool] = _is_new("lemma", "the lemma")
+    has_new_upos: ClassVar[bool] = _property(partial(_is_new, "upos"), doc=_NEW_DOC.format("the universal tag"))
+    has_new_xpos: ClassVar[bool] = _property(partial(_is_new, "xpos"), doc=_NEW_DOC.format("the treebank-specific tag"))
+    has_new_feats: ClassVar[bool] = _property(partial(_is_new, "feats"), doc=_NEW_DOC.format("the features"))
+    has_new_lemma: ClassVar[bool] = _property(partial(_is_new, "lemma"), doc=_NEW_DOC.format("the lemma"))
 
     @property
     def has_new_tag(self) -> bool:
@@ -110,11 +111,6 @@ class WordTags(NamedTuple):
 def tags_of(sentence: Sentence) -> tuple[WordTags, ...]:
     """Return the tags, features and lemma of each word."""
     return tuple(map(WordTags, sentence.upos, sentence.xpos, sentence.feats, sentence.lemma))
-
-
-def _column(name: str, doc: str) -> Any:
-    """Return a property of a Parse that is one of its sentence."""
-    return property(lambda parse: getattr(parse.sentence, name), doc=doc)
 
 
 @dataclass(frozen=True, repr=False)
@@ -189,12 +185,14 @@ class Parse:
         """The head of each word, word 1 first; 0 is ROOT."""
         return self.tree.heads[1:]
 
-    forms: ClassVar[tuple[str, ...]] = _column("forms", "The words as written.")
-    upos: ClassVar[tuple[str, ...]] = _column("upos", "The universal tags.")
-    xpos: ClassVar[tuple[str, ...]] = _column("xpos", "The treebank-specific tags.")
-    feats: ClassVar[tuple[str, ...]] = _column("feats", "The features, such as Number=Plur.")
-    lemma: ClassVar[tuple[str, ...]] = _column("lemma", "The lemmas.")
-    labels: ClassVar[tuple[str, ...]] = _column("labels", "The label of each word, word 1 first.")
+    forms: ClassVar[tuple[str, ...]] = _property(attrgetter("sentence.forms"), doc="The words as written.")
+    upos: ClassVar[tuple[str, ...]] = _property(attrgetter("sentence.upos"), doc="The universal tags.")
+    xpos: ClassVar[tuple[str, ...]] = _property(attrgetter("sentence.xpos"), doc="The treebank-specific tags.")
+    feats: ClassVar[tuple[str, ...]] = _property(attrgetter("sentence.feats"), doc="The features, such as Number=Plur.")
+    lemma: ClassVar[tuple[str, ...]] = _property(attrgetter("sentence.lemma"), doc="The lemmas.")
+    labels: ClassVar[tuple[str, ...]] = _property(
+        attrgetter("sentence.labels"), doc="The label of each word, word 1 first."
+    )
 
     @cached_property
     def words(self) -> tuple[ParsedWord, ...]:
@@ -469,3 +467,55 @@ _JSON_NAMES = (  # of the values of a word
 
 def _rounded(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
+
+
+_STARTS = re.compile(r"#\s*(generator\s*=|new(doc|par)\b)")
+_CONFIDENCE, _AGREEMENT = "Conf", "Agree"  # keys in MISC
+
+
+def with_confidence(sentence: Sentence, words: Sequence[float], whole: float) -> Sentence:
+    """Return the sentence with each word's confidence in MISC and the confidence of the whole in a comment."""
+    sentence = _with_marks(sentence, _CONFIDENCE, words, what="the confidence")
+    return _with_comments(sentence, {"confidence": f"{whole:.2f}"})
+
+
+def with_rank(sentence: Sentence, rank: int, n_trees: int, probability: float, agreement: Sequence[float]) -> Sentence:
+    """Return one of the k best trees with its own sent_id, and with its rank and probability in comments.
+
+    MISC gets the share of the steps that agreed with each arc.
+    """
+    sentence = _with_marks(sentence, _AGREEMENT, agreement, what="the agreement of the steps")
+    if rank > 1:  # the first tree has the start of the document
+        named = f"# sent_id = {sentence.sent_id}-tree{rank}"
+        kept = [comment for comment in sentence.comments if not _STARTS.match(comment)]
+        comments = [named if _key(comment) == "sent_id" else comment for comment in kept]
+        sentence = replace(sentence, comments=tuple(comments))
+    return _with_comments(sentence, {"tree": f"{rank} of {n_trees}", "probability": f"{probability:.4g}"})
+
+
+def _with_marks(sentence: Sentence, name: str, numbers: Sequence[float], *, what: str) -> Sentence:
+    if sentence.format.misc is None:
+        raise sentence.error(f"{sentence.format.title} has no column for {what}.", hint="Write CoNLL-U.")
+    marks = [f"{name}={number:.2f}" for number in numbers]
+    return sentence.with_misc(list(map(noted, sentence.column(sentence.format.misc), marks)))
+
+
+def _with_comments(sentence: Sentence, values: dict[str, str]) -> Sentence:
+    """Return the sentence with these comments at the end; they replace older ones with the same keys."""
+    kept = [comment for comment in sentence.comments if _key(comment) not in values]
+    return replace(sentence, comments=(*kept, *(f"# {key} = {value}" for key, value in values.items())))
+
+
+def _key(comment: str) -> str:
+    return comment.partition("=")[0].strip("# ") if "=" in comment else ""
+
+
+def noted(note: str, mark: str) -> str:
+    """Return MISC with one more mark, which replaces an older one with the same key.
+
+    >>> noted("_", "Conf=0.97"), noted("Conf=0.10|SpaceAfter=No", "Conf=0.97")
+    ('Conf=0.97', 'SpaceAfter=No|Conf=0.97')
+    """
+    name = mark.partition("=")[0]
+    kept = [each for each in note.split("|") if each != BLANK and each.partition("=")[0] != name]
+    return "|".join([*kept, mark])

@@ -59,9 +59,7 @@ TEXTS_AT_ONCE = 256  # texts that `pipe` reads and segments together, unless the
 _MOST_SHOWN = 3  # languages in the repr
 
 
-def _resolved(name: str, doc: str) -> Any:
-    """Return a property for an option as the plan of a parser has it, with its default filled in."""
-    return property(lambda parser: attrgetter(name)(parser._plan), doc=doc)
+_resolved: Any = property  # of an option with its default filled in; mypy takes the attribute for its value
 
 
 class Parser:
@@ -456,17 +454,19 @@ class Parser:
         """The engine that parses on a GPU; None if sentences are parsed batch by batch."""
         return fast.engine_of(self.plan())
 
-    device: torch.device = _resolved("device", "The device of the model.")
-    max_steps: int = _resolved("max_steps", "T, the maximum number of refinement steps.")
+    device: torch.device = _resolved(attrgetter("_plan.device"), doc="The device of the model.")
+    max_steps: int = _resolved(attrgetter("_plan.max_steps"), doc="T, the maximum number of refinement steps.")
     stop_above: float = _resolved(
-        "stop_above", "The mean word confidence above which a sentence is not refined further."
+        attrgetter("_plan.stop_above"), doc="The mean word confidence above which a sentence is not refined further."
     )
-    tags: TagChoice = _resolved("tags", "The tags that the model reads.")
-    precision: Precision = _resolved("precision", "The precision of the encoder.")
-    keep: Keep = _resolved("keep", "The heads and labels of the input to keep.")
-    k: int = _resolved("k", "The number of best trees in a Parse.")
-    trust: tuple[Trust, ...] = _resolved("trust", "The trust in each initial parse; empty if their arcs do not count.")
-    is_projective: bool = _resolved("decoder.is_projective", "Whether trees must be projective.")
+    tags: TagChoice = _resolved(attrgetter("_plan.tags"), doc="The tags that the model reads.")
+    precision: Precision = _resolved(attrgetter("_plan.precision"), doc="The precision of the encoder.")
+    keep: Keep = _resolved(attrgetter("_plan.keep"), doc="The heads and labels of the input to keep.")
+    k: int = _resolved(attrgetter("_plan.k"), doc="The number of best trees in a Parse.")
+    trust: tuple[Trust, ...] = _resolved(
+        attrgetter("_plan.trust"), doc="The trust in each initial parse; empty if their arcs do not count."
+    )
+    is_projective: bool = _resolved(attrgetter("_plan.decoder.is_projective"), doc="Whether trees must be projective.")
 
     @property
     def batch_pieces(self) -> int:

@@ -16,7 +16,6 @@ from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import best_tag
 from treefine.model.vocabulary import UNSEEN, lemma_tag, ruled_scripts, tag_names
-from treefine.parsing.annotate import with_parse
 from treefine.parsing.batches import run
 from treefine.parsing.confidence import Confidence, RankedTree, ranked_trees, sentence_confidence, word_confidences
 from treefine.parsing.parse import Parse, tags_of
@@ -161,12 +160,12 @@ def _ending(plan: Plan, step: BatchStep) -> tuple[set[int], Graphs]:
 def _filled(item: ParseInput, tree: Graph, tags: TagNames, plan: Plan) -> Sentence:
     settings = plan.model.settings.tags
     columns, replaces = settings.columns, plan.replaces_tags
-    return with_parse(item.sentence, tree.arcs, columns, tags, replaces_tags=replaces, kept=settings.given)
+    return item.sentence.with_parse(tree.arcs, columns, tags, replaces_tags=replaces, kept=settings.given)
 
 
 @torch.no_grad()
 def trees(plan: Plan, inputs: Sequence[ParseInput]) -> list[Sentence]:
-    """Return each sentence of a batch with its final tree and, if the model predicts them, tags (`with_parse`)."""
+    """Return each sentence of a batch with its final tree and, if the model predicts them, tags."""
     results: dict[int, Sentence] = {}
     tags: dict[int, SentenceTags] = {}
     for step in refine_inputs(plan, inputs, wants_trees=False):

@@ -24,7 +24,6 @@ from treefine.model.folder import fetch, load_model
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import best_tag
 from treefine.model.vocabulary import tag_names
-from treefine.parsing.annotate import with_parse
 from treefine.parsing.batches import batches, retry_in_halves
 from treefine.parsing.decode import Decoder
 from treefine.parsing.initial import empty
@@ -230,7 +229,7 @@ def mean_parses(
         # later steps may correct tags
         best_tags = [best_tag(table[-1 if settings.refined else 0, row, places]).tolist() for table in of_tags]
         tagged = tag_names(model.vocabulary, columns, best_tags, sentence)
-        trees[row] = with_parse(sentence, Arcs(tuple(tree_heads[row, places].tolist()), names), columns, tagged)
+        trees[row] = sentence.with_parse(Arcs(tuple(tree_heads[row, places].tolist()), names), columns, tagged)
     return ids.numpy().astype(np.int16), probabilities.numpy().astype(np.float16), trees  # [batch, word, step, kind, …]
 
 

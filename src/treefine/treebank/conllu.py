@@ -16,7 +16,7 @@ from io import BytesIO
 from pathlib import PurePath
 from typing import BinaryIO, Literal, NamedTuple
 
-from treefine.errors import EmptyError, TreebankError, shortened
+from treefine.errors import EmptyError, TreebankError, shortened, visible
 from treefine.treebank.files import (
     COMPRESSED,
     COMPRESSED_NAMES,
@@ -554,3 +554,27 @@ def text_faults(sentence: Sentence) -> Iterator[TreebankError]:
         position += gap
     if position < len(text):
         yield sentence.error(f"# text continues after the last word: {text[position : position + 20]!r}.")
+
+
+def newdoc(path: str) -> str:
+    """Return the comment that starts a document; `path` is empty if it is not a file.
+
+    >>> newdoc("notes.txt"), newdoc("")
+    ('# newdoc id = notes.txt', '# newdoc')
+    """
+    return f"# newdoc id = {visible(path)}" if path else "# newdoc"
+
+
+def with_newdoc(sentence: Sentence) -> Sentence:
+    """Return the first sentence of a file with a comment that names the file; other sentences stay as they are.
+
+    A comment `# newdoc` that is already there stays, and only CoNLL-U has comments.
+    """
+    is_named = any(each.removeprefix("#").split()[:1] == ["newdoc"] for each in sentence.comments)
+    if sentence.number != 1 or is_named or not sentence.format.is_ud:
+        return sentence
+    start, newlines, end = sentence.layout
+    if not isinstance(newlines, str):
+        newlines = (newlines[0], *newlines)
+    path = "" if sentence.path.startswith("<") else sentence.path
+    return replace(sentence, comments=(newdoc(path), *sentence.comments), layout=Layout(start, newlines, end))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from treefine.errors import TreebankError, described
 from treefine.treebank.graph import Arcs, Graph
@@ -78,6 +78,11 @@ PLAIN = Layout()
 _SHOWN = 60  # characters of the text in the repr
 
 
+def _column(name: str, doc: str) -> Any:
+    """Return a property of a Sentence: the words' cells in the column that has this name in its format."""
+    return property(lambda sentence: sentence.column(getattr(sentence.format, name)), doc=doc)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Sentence:
     r"""One sentence of a treebank, with every line of its file. Changing one column leaves the others as they are.
@@ -147,40 +152,17 @@ class Sentence:
         cells = self.columns[index]
         return cells if len(self) == len(cells) else tuple([cells[line] for line in self.word_lines])
 
-    @property
-    def forms(self) -> tuple[str, ...]:
-        """The words as written."""
-        return self.column(self.format.form)
-
-    @property
-    def upos(self) -> tuple[str, ...]:
-        """The universal (or coarse) tags."""
-        return self.column(self.format.upos)
-
-    @property
-    def xpos(self) -> tuple[str, ...]:
-        """The tags of the treebank's own tag set."""
-        return self.column(self.format.xpos)
-
-    @property
-    def feats(self) -> tuple[str, ...]:
-        """The features, such as Number=Sing."""
-        return self.column(self.format.feats)
-
-    @property
-    def lemma(self) -> tuple[str, ...]:
-        """The lemmas."""
-        return self.column(self.format.lemma)
+    forms: ClassVar[tuple[str, ...]] = _column("form", "The words as written.")
+    upos: ClassVar[tuple[str, ...]] = _column("upos", "The universal (or coarse) tags.")
+    xpos: ClassVar[tuple[str, ...]] = _column("xpos", "The tags of the treebank's own tag set.")
+    feats: ClassVar[tuple[str, ...]] = _column("feats", "The features, such as Number=Sing.")
+    lemma: ClassVar[tuple[str, ...]] = _column("lemma", "The lemmas.")
+    labels: ClassVar[tuple[str, ...]] = _column("deprel", "The label of each word, starting with word 1.")
 
     @property
     def heads(self) -> tuple[int | None, ...]:
         """The head of each word, starting with word 1: 0 is ROOT, None is blank."""
         return tuple([None if head == BLANK else int(head) for head in self.column(self.format.head)])
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The label of each word, starting with word 1."""
-        return self.column(self.format.deprel)
 
     @property
     def arcs(self) -> Arcs:
@@ -279,6 +261,34 @@ class Sentence:
         return self._with_columns(
             {index: _strings(tags, "tags") for index, tags in wanted if index is not None and tags is not None}
         )
+
+    def with_parse(
+        self,
+        arcs: Arcs,
+        columns: Sequence[str],
+        tags: Sequence[Sequence[str]],
+        *,
+        replaces_tags: bool = False,
+        kept: Sequence[str] = (),
+    ) -> Sentence:
+        """Return the sentence with these arcs, and with these tags, if any, for words that had none.
+
+        A sentence in which some word has features keeps its FEATS: "_" then means a word without features. With
+        `replaces_tags`, other words get the new tags too, except in the columns `kept`.
+        """
+        changed: dict[str, Sequence[str]] = {}
+        for column, new in zip(columns, tags, strict=False):
+            if column == "upos" and self.format.upos is None:
+                continue
+            old: tuple[str, ...] = getattr(self, column)
+            has_blanks = column != "feats" or set(old) == {BLANK}  # otherwise a word with "_" has no features
+            values = tuple(
+                best if (replaces_tags and column not in kept) or (has_blanks and tag == BLANK) else tag
+                for tag, best in zip(old, new, strict=True)
+            )
+            if values != old:
+                changed[column] = values
+        return self.with_arcs(arcs).with_tags(**changed)
 
     def with_misc(self, notes: Sequence[str]) -> Sentence:
         """Return the sentence with these MISC values, one per word; other lines keep theirs."""
