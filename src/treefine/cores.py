@@ -78,6 +78,9 @@ def on_all_cores(work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> li
 def torch_threads(number: int) -> Iterator[None]:
     """Let torch use this many threads in this Python thread, and as many as before afterwards."""
     before = thread_count()
+    if number == before:
+        yield
+        return
     _set_here(number)
     try:
         yield

@@ -351,7 +351,7 @@ class Batch(_OnDevice):
     @property
     def word_places(self) -> Int[Tensor, " place"] | None:
         """The flat indices of words and ROOT in the padded batch, computed on the host; None if there is no padding."""
-        is_word = np.arange(self.n_words) <= np.array(self.lengths)[:, None]
+        is_word = np.arange(max(self.lengths) + 1) <= np.array(self.lengths)[:, None]
         return None if is_word.all() else torch.from_numpy(np.flatnonzero(is_word))
 
     def select(self, sentences: Sequence[int]) -> Batch:

@@ -58,6 +58,9 @@ class Plan:
     max_steps: int  # T
     stop_above: float
     tags: TagChoice  # those that the model reads
+    predicts_tags: bool  # whether the model's tagger predicts the tags that the sentences lack
+    read_columns: tuple[Column, ...]  # of tags that the model reads from the input …
+    needed_columns: tuple[Column, ...]  # … and, of these, has not learned to predict
     replaces_tags: bool  # whether predicted tags replace those of the input; else they fill in blank ones
     decoder: Decoder
     keep: Keep
@@ -81,16 +84,29 @@ class Plan:
 
         `languages` are those of the model, by name or code.
         """
-        starts_empty = initial is empty
-        stop_above = model.settings.stop_above if starts_empty else 1.0  # which was measured from an empty graph
+        settings, starts_empty = model.settings, initial is empty
+        if not settings.reads_graph and (options.max_steps or 1) > 1:
+            raise ModelError("This model reads no graph, so it cannot take more than one step.")
+        by_default = settings.max_steps or (STEPS_FROM_EMPTY if starts_empty else STEPS)
+        stop_above = settings.stop_above if starts_empty else 1.0  # which was measured from an empty graph
+        tags: TagChoice = options.tags or settings.tags.source
+        if (tags == "given" and settings.tags.source == "none") or (
+            tags == "predicted" and settings.tags.source != "predicted"
+        ):
+            what = "reads no tags" if tags == "given" else "has no tagger"
+            raise ModelError(f"tags cannot be {tags!r}: this model {what}.")
+        read = settings.tags.columns if tags == "given" else settings.tags.given if tags != "none" else ()
         return cls(
             model=model,
             device=device,
             initial=initial,
             trust=_trust(options.trust, parsers_in(initial)),
-            max_steps=_max_steps(options.max_steps, model.settings, starts_empty=starts_empty),
+            max_steps=options.max_steps or (by_default if settings.reads_graph else 1),
             stop_above=float(stop_above if options.stop_above is None else options.stop_above),
-            tags=_tags(options.tags, model),
+            tags=tags,
+            predicts_tags=tags != "none" and settings.tags.source == "predicted",
+            read_columns=read,
+            needed_columns=tuple(column for column in read if column not in settings.tags.predicted),
             replaces_tags=options.tags == "predicted" and is_given(initial),
             decoder=Decoder.of(model, is_projective=bool(options.is_projective)),
             keep=options.keep or "marked",
@@ -112,25 +128,6 @@ class Plan:
         numbers = [[each.arc_temperature, each.label_temperature] for each in settings]
         arc, label = torch.tensor(numbers, device=self.device).T[:, :, None, None]
         return arc, label
-
-    @property
-    def predicts_tags(self) -> bool:
-        """Whether the model's tagger predicts the tags that the sentences lack."""
-        return self.tags != "none" and self.model.settings.tags.source == "predicted"
-
-    @property
-    def read_columns(self) -> tuple[Column, ...]:
-        """The columns of tags that the model reads from the input."""
-        settings = self.model.settings.tags
-        if self.tags == "given":
-            return settings.columns
-        return settings.given if self.tags != "none" else ()
-
-    @property
-    def needed_columns(self) -> tuple[Column, ...]:
-        """The columns of tags that the model reads from the input and has not learned to predict."""
-        predicted = self.model.settings.tags.predicted
-        return tuple(column for column in self.read_columns if column not in predicted)
 
     def size(self, sentence: Sentence, pieces: Sequence[Sequence[int]] | None = None) -> int:
         """Return the number of pieces of a sentence in a batch, padding included."""
@@ -207,7 +204,7 @@ class LanguageChoice:
                 yield each if each.treebank == self.named else replace(each, treebank=self.named)
                 continue
             is_known = each.treebank in self.treebanks
-            if is_known or n_chars >= _SAMPLE_OF_SENTENCES or (group and each.path != group[0].path):
+            if group and (is_known or n_chars >= _SAMPLE_OF_SENTENCES or each.path != group[0].path):
                 yield from self._identified(group)
                 group, n_chars = [], 0
             if is_known:
@@ -215,10 +212,11 @@ class LanguageChoice:
             else:
                 group.append(each)
                 n_chars += len(own_text(each))
-        yield from self._identified(group)
+        if group:
+            yield from self._identified(group)
 
     def _identified(self, group: Sequence[Sentence]) -> list[Sentence]:
-        treebank = self.of_text(" ".join(map(own_text, group))) if group else ""
+        treebank = self.of_text(" ".join(map(own_text, group)))
         return [replace(each, treebank=treebank) for each in group]
 
 
@@ -245,13 +243,6 @@ def check_fork(device: torch.device) -> None:
         raise TreefineError("A forked process cannot use the GPU of its parent process.", hint=hint)
 
 
-def _max_steps(max_steps: int | None, settings: ModelSettings, *, starts_empty: bool) -> int:
-    if not settings.reads_graph and (max_steps or 1) > 1:
-        raise ModelError("This model reads no graph, so it cannot take more than one step.")
-    by_default = settings.max_steps or (STEPS_FROM_EMPTY if starts_empty else STEPS)
-    return max_steps or (by_default if settings.reads_graph else 1)
-
-
 def _trust(trust: Trust | Sequence[Trust] | None, sources: Sequence[InitialParser]) -> tuple[Trust, ...]:
     """Return the trust in each source: the requested one, or by default "auto" in trees that the user supplied.
 
@@ -268,14 +259,6 @@ def _trust(trust: Trust | Sequence[Trust] | None, sources: Sequence[InitialParse
     else:
         trusts = [cast("Trust", trust)] * len(sources)
     return tuple(each if each == AUTO else float(each) for each in trusts) if any(trusts) and sources else ()
-
-
-def _tags(tags: TagChoice | None, model: ParserModel) -> TagChoice:
-    source = model.settings.tags.source
-    if (tags == "given" and source == "none") or (tags == "predicted" and source != "predicted"):
-        what = "reads no tags" if tags == "given" else "has no tagger"
-        raise ModelError(f"tags cannot be {tags!r}: this model {what}.")
-    return tags or source
 
 
 def resolved_precision(precision: Precision | None, model: ParserModel, device: torch.device) -> Precision:
@@ -350,7 +333,9 @@ def _batch_of(plan: Plan, inputs: Sequence[ParseInput]) -> tuple[Batch, Graphs, 
     """Return the sentences as a batch with their constraints and evidence, and their initial graphs and tags."""
     model, vocabulary = plan.model, plan.model.vocabulary
     sentences, constraints = [each.sentence for each in inputs], [each.constraints for each in inputs]
-    initial = Graphs.of([each.constraints.put_into(each.initial) for each in inputs], vocabulary)
+    initial = Graphs.of(
+        [each.constraints.put_into(each.initial) if each.constraints else each.initial for each in inputs], vocabulary
+    )
     allowed = evidence = None
     if any(constraints):
         allowed = allowed_of(constraints, list(map(len, sentences)), plan.decoder, vocabulary)

@@ -48,6 +48,7 @@ AT_ONCE = 32  # short texts or lines in a batch
 _CONFIG, _WEIGHTS, _MULTIWORDS = "config.json", "segmenter.safetensors", "multiword.json"
 _AGAIN = "Copy or download it again."
 _CRLF = "\r\n"
+_BREAK = re.compile("[\t\n\r\0]")  # characters that no word can hold
 _CLOSE = 1e-3  # a smaller margin may have the other sign in another batch
 
 
@@ -103,6 +104,7 @@ class Segmenter:
         self.network, self.alphabet = network.eval(), alphabet
         self.habits, self.treebanks = {"": TokenizationRules(), **habits}, tuple(treebanks)
         self.treebank = ""  # whose habits the segmenter follows; empty if it is unknown
+        self.rules = self.habits[""]  # of that treebank
         self.code = ""  # that the sentences get
         self.sentence_ends: SentenceEnds | None = None
 
@@ -110,6 +112,7 @@ class Segmenter:
         """Return a segmenter with the same network and the habits of this treebank; neutral ones if it is unknown."""
         other = copy(self)  # it shares the weights
         other.treebank, other.code = code if code in self.treebanks else "", code
+        other.rules = self.habits[other.treebank]
         if self.sentence_ends is not None:
             other = other.with_encoder(self.sentence_ends.scorer, self.sentence_ends.settings)
         return other
@@ -120,11 +123,6 @@ class Segmenter:
         keeps_titles, has_margin = "title" in self.rules.whole_spans, self.rules.marks_ends
         other.sentence_ends = SentenceEnds(scorer, settings, keeps_titles, has_margin, self.treebank)
         return other
-
-    @property
-    def rules(self) -> TokenizationRules:
-        """The habits of the treebank that this segmenter is for."""
-        return self.habits[self.treebank]
 
     @classmethod
     def from_folder(cls, folder: str | os.PathLike[str]) -> Segmenter:
@@ -247,26 +245,18 @@ class Segmenter:
         r"""Yield the scores of a text without \r\n."""
         size = STRIDE * (GPU_WINDOWS if self.device.type == "cuda" else BLOCK_WINDOWS)
         before, parts, n_waiting = "", list[str](), 0
-
-        def block(text: str, start: int) -> Scored:
-            part, after = text[start : start + size], text[start + size : start + size + CONTEXT]
-            return Scored(part, *self._score_windows([(before + part + after, len(before), len(before) + len(part))]))
-
-        for chunk in chunks:
-            parts.append(chunk)
-            n_waiting += len(chunk)
-            if n_waiting < size + CONTEXT:
+        for chunk in chain(chunks, [None]):
+            parts.append(chunk or "")
+            n_waiting += len(parts[-1])
+            if chunk is not None and n_waiting < size + CONTEXT:
                 continue
-            text = "".join(parts)
-            start = 0
-            while len(text) - start >= size + CONTEXT:
-                yield block(text, start)
-                before, start = text[start + size - CONTEXT : start + size], start + size
+            text, start = "".join(parts), 0
+            while len(text) - start >= size + CONTEXT or (chunk is None and start < len(text)):  # None is the end
+                part, after = text[start : start + size], text[start + size : start + size + CONTEXT]
+                places = [(before + part + after, len(before), len(before) + len(part))]
+                yield Scored(part, *self._score_windows(places))
+                before, start = part[-CONTEXT:], start + size
             parts, n_waiting = [text[start:]], len(text) - start
-        text = "".join(parts)
-        for start in range(0, len(text), size):  # at most two blocks: the first has less than CONTEXT after it
-            yield block(text, start)
-            before = text[start : start + size][-CONTEXT:]
 
     def _cuts_of_lines(self, lines: Iterable[str]) -> Iterator[Cuts]:
         """Yield the decisions about each line on its own. A sentence ends only with the last token of its line."""
@@ -348,34 +338,24 @@ def _may_be_replaced(folder: Path) -> bool:
 
 def _read_multiwords(path: Path) -> dict[str, Multiwords]:
     """Read the table of each treebank that has one."""
-    tables = read_json(path)
+    tables, read = read_json(path), dict[str, Multiwords]()
     try:
-        return {
-            code: Multiwords(
-                {form: _words(words) for form, words in values["forms"].items()},
-                _rules(values["endings"], joined=0),
-                _rules(values["beginnings"], joined=-1),
-            )
-            for code, values in tables.items()
-        }
+        for code, values in tables.items():
+            rules: dict[str, dict[str, Any]] = {"forms": {}, "endings": {}, "beginnings": {}}
+            # The word at `joined` is joined to the rest of the token, so it may be empty.
+            for name, joined in (("forms", None), ("endings", 0), ("beginnings", -1)):
+                for key, rule in values[name].items():
+                    changed, words = (0, rule) if joined is None else rule
+                    is_valid = isinstance(words, list) and len(words) > 1 and all(type(word) is str for word in words)
+                    whole = [word for place, word in enumerate(words) if joined is None or place != joined % len(words)]
+                    if not is_valid or not all(whole) or _BREAK.search("".join(words)):
+                        raise ValueError(f"{words!r} must be several words")
+                    if type(changed) is not int or not 0 <= changed <= len(key):
+                        raise ValueError(f"{key!r} changes {changed!r} characters")
+                    rules[name][key] = tuple(words) if joined is None else (changed, tuple(words))
+            read[code] = Multiwords(**rules)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         reason = error if isinstance(error, ValueError) else "a part is missing or has the wrong type"
         message = f"The table of multiword tokens is damaged ({reason})."
         raise ModelError(message, hint=_AGAIN, path=str(path)) from error
-
-
-def _rules(values: Mapping[str, Any], *, joined: int) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Read rules; the word at `joined` is joined to the rest of the token, so it may be empty."""
-    rules = {key: (changed, _words(words, joined=joined)) for key, (changed, words) in values.items()}
-    for key, (changed, _) in rules.items():
-        if type(changed) is not int or not 0 <= changed <= len(key):
-            raise ValueError(f"{key!r} changes {changed!r} characters")
-    return rules
-
-
-def _words(words: Any, *, joined: int | None = None) -> tuple[str, ...]:
-    is_valid = isinstance(words, list) and len(words) > 1 and all(isinstance(word, str) for word in words)
-    whole = [word for place, word in enumerate(words) if joined is None or place != joined % len(words)]
-    if not is_valid or not all(whole) or any(mark in word for word in words for mark in "\t\n\r\0"):
-        raise ValueError(f"{words!r} must be several words")
-    return tuple(words)
+    return read
