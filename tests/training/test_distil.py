@@ -53,7 +53,7 @@ def words_only(sentences):
 
 
 def steps_of(model, sentences, max_steps=3):
-    return list(refined(model, model.batch_of(sentences), list(empty(sentences)), None, max_steps=max_steps))
+    return list(refined(model, model.batch_of(sentences), list(empty(sentences)), None, RefineSettings(max_steps)))
 
 
 # Targets

@@ -254,7 +254,7 @@ def test_sampled_heads_follow_their_probabilities_in_training_only():
     torch.manual_seed(1)
     drawn = [next(learner.steps(batch, arcs, None, gold)) for _ in range(200)]
     best = drawn[0].scores.best_heads
-    parsed = next(refined(learner.model.eval(), batch, arcs, None, max_steps=2)).graphs.heads
+    parsed = next(refined(learner.model.eval(), batch, arcs, None, RefineSettings(2))).graphs.heads
 
     is_word = drawn[0].graphs.heads >= 0
     found = torch.stack([step.graphs.heads for step in drawn])

@@ -79,7 +79,7 @@ def sentences_and_arcs():
     model, sentences = double_model().eval(), [each for each in sample() if 4 < len(each) < 12]
     found, arcs, tags = [], [], input_tags(model, sentences, CPU)
     with torch.no_grad():
-        for step in refined(model, model.batch_of(sentences), list(empty(sentences)), tags, max_steps=20):
+        for step in refined(model, model.batch_of(sentences), list(empty(sentences)), tags, RefineSettings(20)):
             for row, place in enumerate(step.sentences):
                 if step.converged[row]:
                     words = slice(1, len(sentences[place]) + 1)

@@ -128,9 +128,8 @@ def test_the_loss_is_a_mean_over_characters_plus_a_mean_over_token_ends():
 
 
 def test_an_easy_treebank_is_learned_and_scored_on_raw_text():
-    learner = SegmenterLearner(
-        easy_treebank(150, 1), DEV, replace(SMALL, epochs=8, learning_rate=1e-2, window=80, batch_windows=2)
-    )
+    settings = replace(SMALL, epochs=8, learning_rate=1e-2, window=80, batch_windows=2)
+    learner = SegmenterLearner(RunningText(easy_treebank(150, 1), settings), DEV)
 
     epochs = list(learner.epochs())
 
@@ -141,7 +140,8 @@ def test_an_easy_treebank_is_learned_and_scored_on_raw_text():
 
 
 def test_the_best_epoch_is_kept(monkeypatch):
-    learner = SegmenterLearner(easy_treebank(20, 1), easy_treebank(5, 2), replace(SMALL, epochs=3, window=100))
+    text = RunningText(easy_treebank(20, 1), replace(SMALL, epochs=3, window=100))
+    learner = SegmenterLearner(text, easy_treebank(5, 2))
     f1 = iter([0.2, 0.9, 0.5])
     monkeypatch.setattr(learner, "dev_f1", lambda: dict.fromkeys(("Tokens", "Words", "Sentences"), next(f1)))
     kept = []
@@ -154,9 +154,8 @@ def test_the_best_epoch_is_kept(monkeypatch):
 
 def test_a_segmenter_depends_only_on_the_seed():
     def learned(seed):
-        learner = SegmenterLearner(
-            easy_treebank(20, 1), easy_treebank(5, 2), replace(SMALL, epochs=1, masking=0.1), seed=seed
-        )
+        text = RunningText(easy_treebank(20, 1), replace(SMALL, epochs=1, masking=0.1))
+        learner = SegmenterLearner(text, easy_treebank(5, 2), seed=seed)
         list(learner.epochs())
         return learner.segmenter.network
 

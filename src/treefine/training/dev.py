@@ -26,6 +26,7 @@ from treefine.segmenter.cut import has_blank_line
 from treefine.segmenter.segmenter import Segmenter
 from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer, combined, placed_tokens
 from treefine.training.data import by_treebank
+from treefine.training.recipe import RefineSettings
 from treefine.training.segmenter import BATCH_WINDOWS, windows_of
 from treefine.training.steps import input_tags, no_memory, refined
 from treefine.treebank.graph import Arcs
@@ -101,7 +102,7 @@ class DevScorer:
         def score(numbers: Sequence[int]) -> list[None]:
             chosen = [self.sentences[number] for number in numbers]
             batch, tags = model.batch_of(chosen).to(device), input_tags(model, chosen, device)
-            for step in refined(model, batch, [arcs[number] for number in numbers], tags, max_steps=max_steps):
+            for step in refined(model, batch, [arcs[number] for number in numbers], tags, RefineSettings(max_steps)):
                 is_last = step.t == max_steps
                 ending = {row for row, done in enumerate(step.converged.tolist()) if done or is_last}
                 trees = decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending).to(cpu)
@@ -122,16 +123,14 @@ class DevScorer:
             retry_in_halves(numbers, score, partial(no_memory, self.sentences))
         uas, las = (shares.tolist() for shares in self.shares(*parses))
         right = zip(columns, right_tags.sum(-1).tolist(), strict=True)
-        tags = {column.upper(): number / self._n_tagged(column) for column, number in right}
+        n_tagged = {
+            column: sum(tag != BLANK or column == "feats" for one in self.sentences for tag in getattr(one, column))
+            for column in columns
+        }
+        tags = {column.upper(): number / max(1, n_tagged[column]) for column, number in right}
         if model.finds_sentences:
             tags["Sentences"] = encoder_f1(model, self.sentences)
         return Accuracy(tuple(las[:-1]), uas[-1], las[-1], tags=tags)
-
-    def _n_tagged(self, column: str) -> int:
-        """Count the words with a tag in this column; at least 1."""
-        tags = (tag for sentence in self.sentences for tag in getattr(sentence, column))
-        n_tagged: int = sum(tag != BLANK or column == "feats" for tag in tags)
-        return max(1, n_tagged)
 
 
 def calibrated(

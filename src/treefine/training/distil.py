@@ -29,7 +29,7 @@ from treefine.parsing.decode import Decoder
 from treefine.parsing.initial import empty
 from treefine.parsing.refine import BatchStep
 from treefine.segmenter.segmenter import Segmenter
-from treefine.training.recipe import Recipe
+from treefine.training.recipe import Recipe, RefineSettings
 from treefine.training.steps import input_tags, no_memory, refined
 from treefine.treebank.files import open_output
 from treefine.treebank.graph import Arcs
@@ -203,7 +203,7 @@ def mean_parses(
         padded_to = fast.batch_shape(teacher, device, BATCH_PIECES).padded_to
         batch = teacher.batch_of(sentences, padded_to=padded_to).to(device)
         tags = input_tags(teacher, sentences, device)
-        runs.append(list(refined(teacher, batch, list(empty(sentences)), tags, max_steps=max_steps)))
+        runs.append(list(refined(teacher, batch, list(empty(sentences)), tags, RefineSettings(max_steps))))
     arcs = _mean(runs, max_steps, lambda step: step.scores.arcs)
     of_tags = [
         _mean(runs, max_steps, lambda step, column=column: step.scores.tags[column])  # type: ignore[misc]

@@ -194,14 +194,13 @@ def _learn(run: TrainingRun, *, member: int = 0) -> Iterator[Progress]:
 def _learner(run: TrainingRun, member: int) -> Learner:
     recipe, train, distillation = run.recipe, run.data.train, run.distillation
     model = new_model(recipe, train, run.start)
-    shares = {"balance": recipe.treebank.balance, "unnamed": recipe.treebank.unnamed}
     return Learner(
         model,
         recipe,
         train if distillation is None else (*train, *distillation.sentences),
         run.initial.train,
         run.processes,
-        text=RunningText(train, recipe.segmenter, **shares) if model.finds_sentences else None,
+        text=RunningText.of(train, recipe) if model.finds_sentences else None,
         targets=None if distillation is None else distillation.targets,
         member=member,
     )

@@ -240,17 +240,8 @@ class Learner:
         batch = masked(batch.to(self.processes.device), self.recipe.training.masking, self.mask_piece)
         if settings.decided_share + settings.corrected_share > 0:
             decisions = Decisions.drawn(batch, gold, len(self.model.vocabulary.labels), settings)
-        return refined(
-            self.scoring_model,
-            batch,
-            arcs,
-            tags,
-            max_steps=self.recipe.refine.max_steps,
-            stops=self.recipe.refine.stop,
-            dtype=self.dtype,
-            sampled_share=self.recipe.refine.sampled,
-            decisions=decisions,
-        )
+        model, refine = self.scoring_model, self.recipe.refine
+        return refined(model, batch, arcs, tags, refine, dtype=self.dtype, decisions=decisions)
 
     def shown_tags(self, numbers: Sequence[int]) -> Tags | None:
         """Return the input tags of some sentences: the columns in `tags.given`, and others by `given_tags`."""

@@ -34,7 +34,7 @@ from treefine.segmenter.segmenter import Segmenter, TokenizationRules
 from treefine.segmenter.sentence_ends import ends_finally
 from treefine.training.data import balanced_shares, by_treebank, words_by_treebank
 from treefine.training.optimiser import rate_factor, update_ema
-from treefine.training.recipe import SegmenterTraining
+from treefine.training.recipe import Recipe, SegmenterTraining
 from treefine.treebank.graph import Graph
 from treefine.treebank.raw_text import (
     PARAGRAPH,
@@ -152,28 +152,17 @@ _Batch: TypeAlias = "tuple[Windows, Tensor, Tensor]"  # and the targets of token
 
 
 class SegmenterLearner:
-    """A segmenter in training. After the last epoch it has the weights of the best epoch.
-
-    `balance` and `unnamed` are those of `RunningText`.
-    """
+    """A segmenter in training. After the last epoch it has the weights of the best epoch."""
 
     def __init__(
-        self,
-        train: Sequence[Sentence],
-        dev: Sequence[Sentence],
-        settings: SegmenterTraining,
-        *,
-        balance: float = 1.0,
-        unnamed: float = 0.1,
-        seed: int = 1,
-        device: torch.device | None = None,
+        self, texts: RunningText, dev: Sequence[Sentence], *, seed: int = 1, device: torch.device | None = None
     ) -> None:
         torch.manual_seed(seed)
-        self.settings, self.seed, self.device = settings, seed, device or torch.device("cpu")
-        self.segmenter = new_segmenter(train, settings)
+        settings, self.seed, self.device = texts.settings, seed, device or torch.device("cpu")
+        self.texts, self.settings = texts, settings
+        self.segmenter = new_segmenter(texts.train, settings)
         self.network = copy.deepcopy(self.segmenter.network).to(self.device).train()
         self.averaged = self.segmenter.network.to(self.device)  # has the moving average of the weights
-        self.texts = RunningText(train, settings, balance=balance, unnamed=unnamed)
         self.dev_texts = {code: (raw_text(some).text, some) for code, some in by_treebank(dev).items()}
         self.adam = torch.optim.AdamW(
             self.network.parameters(),
@@ -353,10 +342,16 @@ class RunningText:
     With several treebanks, `balance` and `unnamed` are those of the recipe's section on the treebank.
     """
 
+    @classmethod
+    def of(cls, train: Sequence[Sentence], recipe: Recipe) -> RunningText:
+        """Return the text of the training set of a recipe."""
+        treebank = recipe.treebank
+        return cls(train, recipe.segmenter, balance=treebank.balance, unnamed=treebank.unnamed)
+
     def __init__(
         self, train: Sequence[Sentence], settings: SegmenterTraining, *, balance: float = 1.0, unnamed: float = 0.1
     ) -> None:
-        self.settings, self.unnamed = settings, unnamed
+        self.train, self.settings, self.unnamed = train, settings, unnamed
         self.shares = balanced_shares(list(words_by_treebank(train).values()), balance)
         self.documents = {code: Documents.of(some) for code, some in by_treebank(train).items()}
 

@@ -16,7 +16,7 @@ from treefine.model.scorer import Scores
 from treefine.model.vocabulary import UNSEEN
 from treefine.parsing.decode import Decoder, dependents, labelled, made_trees
 from treefine.parsing.refine import BatchStep, Tags, refine
-from treefine.training.recipe import InitialSettings
+from treefine.training.recipe import InitialSettings, RefineSettings
 from treefine.treebank.graph import ROOT, Arcs
 from treefine.treebank.sentence import Sentence
 
@@ -40,11 +40,9 @@ def refined(
     batch: Batch,
     arcs: Sequence[Arcs],
     tags: Tags | None,
+    settings: RefineSettings,
     *,
-    max_steps: int,
-    stops: bool = True,
     dtype: torch.dtype = torch.float32,
-    sampled_share: float = 0.0,
     decisions: Decisions | None = None,
 ) -> Iterator[BatchStep]:
     """Yield the refinement steps of one batch on its device, from these arcs: for training, dev scores and teachers."""
@@ -63,17 +61,17 @@ def refined(
     @torch.no_grad()  # graphs are discrete, so no gradient flows through them
     def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
         graphs = decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
-        return sampled(graphs, scores, batch.is_word, sampled_share, decoder) if sampled_share else graphs
+        return sampled(graphs, scores, batch.is_word, settings.sampled, decoder) if settings.sampled else graphs
 
     return refine(
         score,
         batch,
         initial,
-        max_steps=max_steps,
+        max_steps=settings.max_steps,
         decode=decode,
         tags=tags,
         predict_tags=model.tagger is not None,
-        stops=stops,
+        stops=settings.stop,
         correct=None if decisions is None else decisions.correct,
     )
 

@@ -31,7 +31,7 @@ from treefine.training.folder import (
 from treefine.training.prepare import Prepared, base_of, prepare, sources_of
 from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, FILES, Recipe, expand
-from treefine.training.segmenter import SegmenterLearner
+from treefine.training.segmenter import RunningText, SegmenterLearner
 from treefine.treebank.conllu import convert, read_treebank, write_treebank
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import CONLLU, Sentence
@@ -115,9 +115,8 @@ class Stages:
         """Train the segmenter. An interrupted training starts again."""
         recipe, data, settings = self.prepared.recipe, self.prepared.data, self.prepared.recipe.segmenter
         remove_unfinished(folder, FolderNames.model, FolderNames.metrics)
-        shares = {"balance": recipe.treebank.balance, "unnamed": recipe.treebank.unnamed}
-        seed, device = recipe.training.seed, self.processes.device
-        learner = SegmenterLearner(data.train, data.dev, settings, **shares, seed=seed, device=device)
+        text, seed = RunningText.of(data.train, recipe), recipe.training.seed
+        learner = SegmenterLearner(text, data.dev, seed=seed, device=self.processes.device)
         with metrics_log(folder, after_epoch=0) as add_metrics:
             for epoch in learner.epochs():
                 add_metrics(epoch.epoch, {"loss": epoch.loss, **epoch.f1, "seconds": epoch.seconds})

@@ -10,7 +10,7 @@ from tests.training.test_segmenter import SMALL, easy_treebank, of_treebanks, wi
 from tests.treebank.test_raw_text import sentence
 from treefine.parsing.parser import Parser
 from treefine.segmenter.segmenter import Segmenter
-from treefine.training.segmenter import SegmenterLearner
+from treefine.training.segmenter import RunningText, SegmenterLearner
 
 SECTION = """
 [segmenter]
@@ -61,7 +61,7 @@ def two_treebanks(n_sentences, seed):
 
 def test_two_treebanks_are_learned_together_and_each_keeps_its_rules():
     settings = replace(SMALL, learning_rate=1e-2, window=80, batch_windows=2, epochs=10, dev_every=4)
-    learner = SegmenterLearner(two_treebanks(120, 1), two_treebanks(30, 2), settings, balance=0.5)
+    learner = SegmenterLearner(RunningText(two_treebanks(120, 1), settings, balance=0.5), two_treebanks(30, 2))
 
     epochs = list(learner.epochs())
 
