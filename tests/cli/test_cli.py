@@ -158,9 +158,7 @@ def test_every_command_ends_with_code_0_if_its_reader_has_stopped(monkeypatch, a
 
 
 def test_quiet_prints_only_errors_and_verbose_the_time(files, data):
-    for arguments in (["-q", "validate", "gold.conllu"], ["convert", data / "german.conll09", "x.conllu", "-q"]):
-        assert invoke(*arguments).stderr == ""
-
+    assert invoke("convert", data / "german.conll09", "x.conllu", "-q").stderr == ""
     assert invoke("validate", "gold.conllu").stderr == "1 file, no errors\n"  # the option was for one command only
     assert "There is no such file." in failed(invoke, "-q", "evaluate", "gold.conllu", "none.conllu")
     timed = invoke("validate", "gold.conllu", "--verbose").stderr

@@ -55,14 +55,15 @@ def test_texts_of_a_pipe_may_be_in_different_languages():
     assert found == [{"de_gsd"}, {"fr_sequoia"}, {"ja_gsd"}, {""}]
 
 
-def test_sentences_that_are_already_divided_are_identified_together():
-    german = [Sentence.of_words(SENTENCES["de"].split())] * 20
-    french = [Sentence.of_words(SENTENCES["fr"].split())] * 20
+@pytest.mark.parametrize(("paths", "n"), [(("", ""), 20), (("de.conllu", "fr.conllu"), 2)], ids=["one", "two"])
+def test_sentences_of_a_file_that_are_already_divided_are_identified_together(paths, n):
+    german, french = (Sentence.of_words(SENTENCES[code].split()) for code in ("de", "fr"))
+    sentences = [replace(german, path=paths[0])] * n + [replace(french, path=paths[1])] * n
 
-    found = list(parser().stream_trees([*german, *french]))
+    found = list(parser().stream_trees(sentences))
 
     assert [found[0].treebank, found[-1].treebank] == ["de_gsd", "fr_sequoia"]
-    assert [each.forms for each in found] == [each.forms for each in (*german, *french)]
+    assert [each.forms for each in found] == [each.forms for each in sentences]
 
 
 def test_a_sentence_keeps_its_treebank_unless_the_user_names_one():
@@ -80,15 +81,6 @@ def test_a_text_in_no_language_of_the_model_or_in_two_gives_one_warning(text):
         parser()(text)
 
     assert len(seen) == 1
-
-
-def test_files_are_identified_apart():
-    german = replace(Sentence.of_words(SENTENCES["de"].split()), path="de.conllu")
-    french = replace(Sentence.of_words(SENTENCES["fr"].split()), path="fr.conllu")
-
-    found = list(parser().stream_trees([german, german, french]))
-
-    assert [each.treebank for each in found] == ["de_gsd", "de_gsd", "fr_sequoia"]
 
 
 def test_confidences_are_calibrated_by_treebank():

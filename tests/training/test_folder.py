@@ -156,11 +156,9 @@ def test_only_the_newest_checkpoint_is_kept(checkpointed):
 def test_a_full_disk_is_reported_and_keeps_the_previous_checkpoint(checkpointed):
     learner = new_learner()
 
-    with full_disk(20_000), pytest.raises(TreefineError, match=r"Cannot write a checkpoint: .*\.") as raised:
+    with full_disk(20_000), pytest.raises(TreefineError, match=r"Cannot write a checkpoint: .*File too large.*\.$"):
         save(checkpointed, learner, 2)
 
-    assert "File too large" in str(raised.value)
-    assert "\n" not in str(raised.value)
     assert names_in(checkpointed) == ["checkpoint-000001"]
     assert load_checkpoint(checkpointed, new_learner())[0] == state_of(1)
 
@@ -177,12 +175,8 @@ def test_a_damaged_checkpoint_is_one_clear_error(checkpointed, name, damage):
     path = checkpointed / "checkpoint-000001" / name
     path.write_bytes(damage(path.read_bytes()))
 
-    with pytest.raises(
-        TreefineError, match=r"checkpoint-000001: The checkpoint is damaged \(.+\)\. Delete it"
-    ) as raised:
+    with pytest.raises(TreefineError, match=r"checkpoint-000001: The checkpoint is damaged \(.+\)\. Delete it.*$"):
         load_checkpoint(checkpointed, new_learner())
-
-    assert "\n" not in str(raised.value)
 
 
 def test_only_incomplete_files_of_a_killed_process_are_removed(tmp_path):
@@ -204,13 +198,9 @@ def test_a_full_disk_when_saving_the_model_is_reported_and_a_restart_saves_it(tm
     while next(steps).state.epoch < 3:
         pass
 
-    with (
-        full_disk(20_000),
-        pytest.raises(TreefineError, match=r"The model could not be saved: .*File too large") as raised,
-    ):
+    with full_disk(20_000), pytest.raises(TreefineError, match=r"The model could not be saved: .*File too large.*$"):
         next(steps)
 
-    assert "\n" not in str(raised.value)
     assert not (tmp_path / "out" / "model").exists()
     assert len(run(recipe, tmp_path / "out")) == 0  # no epoch is repeated
     assert weights(tmp_path / "out") == weights(tmp_path / "whole")

@@ -26,9 +26,8 @@ def folder(tmp_path_factory):
     """Train an RNGTr with an initial parser and two folds."""
     folder = tmp_path_factory.mktemp("trained")
     write_recipe(folder, "syntr", sections=SYNTR, epochs=1)
-    recipe = write_recipe(
-        folder, "rngtr", sections='[initial]\nparser = "syntr.toml"\nfolds = 2\n[tags]\nsource = "none"\n'
-    )
+    sections = '[initial]\nparser = "syntr.toml"\nfolds = 2\n[tags]\nsource = "none"\n'
+    recipe = write_recipe(folder, "rngtr", sections=sections)
     for path in (recipe, folder / "syntr.toml"):
         path.write_text(path.read_text().replace(f'"{folder}/', '"$HERE/'))
     os.environ["HERE"] = str(folder)
@@ -41,7 +40,7 @@ def steps(folder):
     return run(folder / "rngtr.toml", folder / "out")
 
 
-def test_progress_is_yielded_per_batch_and_ends_each_epoch_with_its_accuracy(steps):
+def test_progress_is_yielded_per_batch_and_the_best_epoch_is_the_one_with_the_highest_las(steps):
     own = [step for step in steps if step.stage == ""]
 
     assert [step.share for step in own] == sorted(step.share for step in own)
@@ -49,12 +48,7 @@ def test_progress_is_yielded_per_batch_and_ends_each_epoch_with_its_accuracy(ste
     assert [step.epoch for step in own if step.accuracy is not None] == [1, 2, 3]
     assert len(own) > 6  # includes batches
     assert all(step.loss > 0 and step.seconds > 0 for step in own)
-
-
-def test_the_best_epoch_is_the_one_with_the_highest_las(steps):
-    measured = [step.accuracy.las for step in steps if step.stage == "" and step.accuracy is not None]
-
-    state = steps[-1].state
+    measured, state = [step.accuracy.las for step in own if step.accuracy is not None], steps[-1].state
     assert state.best.las == max(measured)
     assert state.best_epoch == measured.index(max(measured)) + 1
 
