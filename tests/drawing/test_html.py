@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.generated_pictures import ANY_TEXT, any_pictures
+from tests.support.generated import ANY_TEXT, any_pictures
 from treefine import Graph
 from treefine.drawing.html import LONG, PRINTED, html_of, page_part, tree_figure
 from treefine.drawing.picture import Drawing, Picture, step_pictures

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.support.generated_pictures import any_pictures, tree_pictures
+from tests.support.generated import any_pictures, tree_pictures
 from treefine import Graph
 from treefine.drawing import svg
 from treefine.drawing.picture import Picture, step_pictures

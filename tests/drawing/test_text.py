@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tests.support.generated_pictures import any_pictures, graphs, tree_pictures
+from tests.support.generated import any_pictures, graphs, tree_pictures
 from treefine import Graph
 from treefine.drawing.picture import Picture
 from treefine.drawing.text import arc_lines, bars_of, draw_text

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.evaluation.test_refinement import EVEN, GOLD, STEPS, arcs, sentence
-from tests.support.generated_pictures import ANY_TEXT
+from tests.support.generated import ANY_TEXT
 from treefine import Graph, Sentence, TreefineError
 from treefine.errors import visible
 from treefine.evaluation.analysis import errors as error_analysis

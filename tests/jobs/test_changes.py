@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.commands import damaged, rows_of, summary
 from tests.support.generated import random_heads
-from tests.support.refine_commands import damaged, rows_of, summary
 from tests.support.tiny import sample
 from treefine import Graph, Sentence, read_treebank
 from treefine.jobs.changes import Changes

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from ufal.chu_liu_edmonds import chu_liu_edmonds
 
-from tests.support.other_decoders import by_ufal, random_scores
 from tests.support.tiny import sample, tiny_model, tiny_parser
 from treefine import Graph, Parser
 from treefine.model.scorer import Scores
@@ -55,6 +55,23 @@ def values(scores, trees):
 
 def total(scores, heads):
     return scores[np.arange(1, len(scores)), heads[1:]].sum()
+
+
+def random_scores(rng, n_words):
+    """Return log-probabilities from normal numbers, as an untrained network gives them."""
+    logits = rng.normal(size=(n_words + 1, n_words + 1))
+    return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+
+
+def by_ufal(scores):
+    """Return the tree of ufal.chu_liu_edmonds; arcs from ROOT get a penalty, so that it uses only one."""
+    work = scores.copy()
+    work[0] = 0
+    np.fill_diagonal(work, 0)
+    work[1:, 0] -= len(work) * (work.max() - work.min()) + 1
+    np.fill_diagonal(work, -np.inf)  # the diagonal does not change the tree, but a high one takes far longer
+    heads, _ = chu_liu_edmonds(work)
+    return np.array([0, *heads[1:]])
 
 
 @both_decoders

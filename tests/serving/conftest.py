@@ -22,27 +22,18 @@ def served():
         yield f"{address}/"
 
 
-def browser_or_skip():
-    """Return Playwright and the path of a browser. Without one, skip the test, or fail if TREEFINE_BROWSER=required."""
-    try:
-        playwright = importlib.import_module("playwright.sync_api")
-    except ImportError:
-        playwright = None
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if playwright and found:
-        return playwright, found
-    missing = "no Chromium is installed" if playwright else "playwright is not installed"
-    if os.environ.get("TREEFINE_BROWSER") == "required":
-        pytest.fail(f"{missing}, and TREEFINE_BROWSER says that it is required")
-    pytest.skip(missing)
-
-
 @pytest.fixture(scope="module")  # an open Playwright runs its own event loop; other modules need theirs
 def browser():
-    """Return a real browser, if there is one."""
-    playwright, found = browser_or_skip()
+    """Return a real browser. Without one, skip the test, or fail if TREEFINE_BROWSER=required."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if os.environ.get("TREEFINE_BROWSER") != "required":
+        pytest.importorskip("playwright.sync_api")
+        if path is None:
+            pytest.skip("no Chromium is installed")
+    assert path, "no Chromium is installed, and TREEFINE_BROWSER says that it is required"
+    playwright = importlib.import_module("playwright.sync_api")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"] if os.geteuid() == 0 else [])
         yield browser
         browser.close()
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from tests.support.tiny_app import running
-from treefine.serving.gate import connection_class, raise_file_limit
+from treefine.serving.gate import Gate, connection_class, raise_file_limit
 from treefine.serving.limits import ServerLimits
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n0123456789"
@@ -19,15 +19,14 @@ GET = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 def server(app, monkeypatch, **limits):
     """Yield the port of a server with these limits on its connections."""
     monkeypatch.setattr("treefine.serving.gate._GRACE", 0)
-    connection = connection_class(ServerLimits(**limits))
+    limits = ServerLimits(**limits)
+    connection, app = connection_class(limits), Gate(app, limits=limits)
     with running(app, http=connection, ws="none", lifespan="off", timeout_graceful_shutdown=1) as address:
         yield int(address.rpartition(":")[2])
 
 
 def answers_with(size, *, held=None):
     async def app(scope, receive, send):
-        while (await receive()).get("more_body"):
-            pass
         if held is not None and scope["method"] == "POST":
             await asyncio.to_thread(held.wait, 20)
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})

@@ -95,20 +95,10 @@ def test_requests_for_addresses_localhost_and_allowed_names_are_answered(host):
     assert client.get("/", headers={"Host": host}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "evil.example",
-        "localhost.evil.example:8080",
-        "",
-        "[::1]evil",
-        "localhost:80/",
-        "*",
-        "localhost@evil",
-        "localhost:8x",
-        "::1",
-    ],
-)
+OTHER_HOSTS = ["evil.example", "localhost.evil.example:80", "", "[::1]evil", "localhost:80/", "*", "a:8x", "::1"]
+
+
+@pytest.mark.parametrize("host", OTHER_HOSTS)
 def test_requests_for_other_host_names_are_rejected_unless_all_are_allowed(client, host):
     answer = client.get("/", headers={"Host": host})
 
@@ -132,7 +122,7 @@ def test_a_body_that_is_too_large_is_rejected_with_and_without_a_content_length(
 
 
 async def answer_to(app, path, content_type, *messages, length=0):
-    """Send the messages of a client to the app, and return the start of the answer, or None without an answer."""
+    """Send the messages of a client to the app, and return the start of the answer; without one, the status is None."""
     headers = [(b"host", b"localhost"), (b"content-type", content_type), (b"content-length", b"%d" % length)]
     scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
     waiting, sent = iter(messages), []
@@ -144,13 +134,12 @@ async def answer_to(app, path, content_type, *messages, length=0):
         sent.append(message)
 
     await app(scope, receive, send)
-    (start,) = [each for each in sent if each["type"] == "http.response.start"] or [None]
+    (start,) = [each for each in sent if each["type"] == "http.response.start"] or [{"status": None}]
     return start
 
 
-async def status_of(*arguments, **options):
-    answer = await answer_to(*arguments, **options)
-    return answer and answer["status"]
+async def status_of(*arguments):
+    return (await answer_to(*arguments))["status"]
 
 
 def part(body, *, has_more):
@@ -160,19 +149,12 @@ def part(body, *, has_more):
 GONE = {"type": "http.disconnect"}
 
 
-@pytest.fixture
-def held_parser(monkeypatch):
-    """Return a parser that waits for an event before it parses, and the event."""
-    parser = tiny_parser()
-    held, stream_trees = threading.Event(), parser.stream_trees
+def test_a_client_that_disconnects_frees_its_place_in_the_queue_at_once(monkeypatch):
+    parser, held = tiny_parser(), threading.Event()
+    stream_trees = parser.stream_trees
     monkeypatch.setattr(
         parser, "stream_trees", lambda *given, **options: held.wait(20) and stream_trees(*given, **options)
     )
-    return parser, held
-
-
-def test_a_client_that_disconnects_frees_its_place_in_the_queue_at_once(held_parser):
-    parser, held = held_parser
     app = create_app({"tiny": parser}, limits=ServerLimits(queue=1, gather=0))
     request = [app, "/v1/parse", JSON, part(BODY[:5], has_more=True), part(BODY[5:], has_more=False)]
 
@@ -203,18 +185,6 @@ def test_a_client_that_disconnects_while_sending_gets_no_answer():
     app = create_app({"tiny": tiny_parser()})
 
     assert asyncio.run(status_of(app, "/process", FORM, part(b"data=a", has_more=True), GONE)) is None
-
-
-def test_a_request_that_has_arrived_may_take_longer_than_receiving(held_parser):
-    parser, held = held_parser
-    app = create_app({"tiny": parser}, limits=ServerLimits(receive=0.01, gather=0))
-
-    async def run():
-        async with app.router.lifespan_context(app):
-            threading.Timer(0.05, held.set).start()
-            return await status_of(app, "/v1/parse", JSON, part(BODY, has_more=False))
-
-    assert asyncio.run(run()) == 200
 
 
 def test_few_large_inputs_are_read_at_once_and_the_rest_wait(monkeypatch):

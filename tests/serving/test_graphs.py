@@ -15,46 +15,44 @@ from treefine.treebank.graph import Arcs
 from treefine.treebank.raw_text import spans_in
 from treefine.treebank.sentence import Sentence, own_text
 
-FIRST = Graph.of_words([2, 0, 1], ["nsubj", "root", "advmod"])
-LAST = Graph.of_words([2, 0, 2], ["nsubj", "root", "advmod"])
-
-
-def parse_of(initial, steps):
-    sentence = Sentence.of_words(["Dogs", "bark", "loudly"]).with_graph(LAST)
-    sure = (Confidence(0.9, 1.0),) * 3
-    spans = ((0, 4), (5, 9), (10, 16))
-    return Parse(sentence, spans, sure, 0.7, steps, initial, (None,) * 3, True, step_confidences=(sure,) * len(steps))
-
-
-EMPTY = Arcs((None,) * 3, ("_",) * 3)
-FIRST_OF_THREE = ["step 1: the first arcs", "step 2: 1 arc changed"]
-CYCLE = Graph.of_words([2, 1, 2], ["nsubj", "dep", "advmod"])
-
-
-@pytest.mark.parametrize(
-    ("initial", "steps", "titles", "changed"),
-    [
-        (EMPTY, (FIRST, LAST), ["initial graph: empty", *FIRST_OF_THREE], [[], [], [3]]),
-        (
-            Arcs((None, 1, 2), ("_", "obj", "_")),
-            (FIRST, LAST),
-            ["initial graph: 2 of 3 words have a head", "step 1: 2 arcs changed", "step 2: 1 arc changed"],
-            [[], [2, 3], [3]],
-        ),
-        (  # the tree differs from the last step
-            FIRST.arcs,
-            (CYCLE,),
-            ["initial graph", "step 1: 2 arcs changed", "best tree: 1 arc changed"],
-            [[], [2, 3], [2]],
-        ),
-    ],
-    ids=["empty", "partial", "whole"],
+FIRST, LAST, CYCLE = (
+    Graph.of_words(heads, ["nsubj", label, "advmod"])
+    for heads, label in [([2, 0, 1], "root"), ([2, 0, 2], "root"), ([2, 1, 2], "dep")]
 )
-def test_the_graphs_are_the_initial_one_each_step_and_the_tree_if_it_differs(initial, steps, titles, changed):
-    graphs = graphs_of(parse_of(initial, steps))
+EMPTY, PARTIAL = Arcs((None,) * 3, ("_",) * 3), Arcs((None, 1, 2), ("_", "obj", "_"))
+CASES = {  # the initial graph, the steps, and the title and the changed words of each picture
+    "empty": (
+        EMPTY,
+        (FIRST, LAST),
+        {"initial graph: empty": [], "step 1: the first arcs": [], "step 2: 1 arc changed": [3]},
+    ),
+    "partial": (
+        PARTIAL,
+        (FIRST, LAST),
+        {
+            "initial graph: 2 of 3 words have a head": [],
+            "step 1: 2 arcs changed": [2, 3],
+            "step 2: 1 arc changed": [3],
+        },
+    ),
+    "a tree that differs from the last step": (
+        FIRST.arcs,
+        (CYCLE,),
+        {"initial graph": [], "step 1: 2 arcs changed": [2, 3], "best tree: 1 arc changed": [2]},
+    ),
+}
 
-    assert [graph["title"] for graph in graphs] == titles
-    assert [graph["changed"] for graph in graphs] == changed
+
+@pytest.mark.parametrize(("initial", "steps", "changes"), CASES.values(), ids=CASES)
+def test_the_graphs_are_the_initial_one_each_step_and_the_tree_if_it_differs(initial, steps, changes):
+    sentence = Sentence.of_words(["Dogs", "bark", "loudly"]).with_graph(LAST)
+    sure, spans = (Confidence(0.9, 1.0),) * 3, ((0, 4), (5, 9), (10, 16))
+    step_confidences = (sure,) * len(steps)
+    parse = Parse(sentence, spans, sure, 0.7, steps, initial, (None,) * 3, True, step_confidences=step_confidences)
+
+    graphs = graphs_of(parse)
+
+    assert {graph["title"]: graph["changed"] for graph in graphs} == changes
     assert graphs[0]["heads"] == list(initial.heads)
     assert (graphs[2]["heads"], graphs[2]["labels"]) == ([2, 0, 2], ["nsubj", "root", "advmod"])
     with_arcs = {str(word) for word, head in enumerate(initial.heads, start=1) if head is not None}

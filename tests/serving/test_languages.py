@@ -35,14 +35,6 @@ def parsed(client, **body):
     return answer.json()["sentences"]
 
 
-def without_language(sentences):
-    return [{name: each[name] for name in each if name not in ("language", "treebank")} for each in sentences]
-
-
-def expected(parses):
-    return without_language([json.loads(each.to_json()) for each in parses])
-
-
 def test_without_a_language_it_is_identified_from_the_input_and_chooses_the_model_if_it_is_named(client):
     for source in (
         {"text": DANISH},
@@ -70,7 +62,7 @@ def test_requests_in_different_languages_at_once_do_not_change_each_other(client
     for request, answer in zip(requests, answers, strict=True):
         one = parser.using(language=request["language"])
         parses = list(one.stream_chunks([request["text"]]) if "text" in request else one.stream(request["words"]))
-        assert without_language(answer) == expected(parses)
+        assert [each["words"] for each in answer] == [json.loads(each.to_json())["words"] for each in parses]
         assert [each["treebank"] for each in answer] == [each.sentence.treebank for each in parses]
 
 

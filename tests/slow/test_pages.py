@@ -14,7 +14,7 @@ from tests.support.tutorials import (
     PAGES,
     ROOT,
     Command,
-    commands,
+    blocks,
     matches,
     run,
     run_command,
@@ -27,8 +27,8 @@ PHONE = {"width": 390, "height": 844}
 SHOWN = [
     pytest.param(each, id=f"{page.stem}-{each.line}")
     for page in sorted([ROOT / "README.md", *DOCS.glob("*.md")])
-    for each in commands(page.read_text(encoding="utf-8"))
-    if isinstance(each, Command) and not each.is_python
+    for each in blocks(page.read_text(encoding="utf-8"))
+    if isinstance(each, Command)
 ]
 
 

@@ -1,10 +1,13 @@
-"""Call treefine as a user does, in this process."""
+"""Call treefine as a user does, in this process; damaged trees to refine."""
 
 import io
+import random
+import re
+from pathlib import Path
 
 from typer.testing import CliRunner
 
-from treefine import read_treebank
+from treefine import Graph, read_treebank
 from treefine.cli.app import app
 
 
@@ -28,3 +31,21 @@ def failed(run, *arguments, **options):
 def read(text):
     """Return the sentences of a printed treebank."""
     return list(read_treebank(io.BytesIO(text.encode())))
+
+
+def damaged(sentences, seed=1):
+    dice = random.Random(seed)
+    for sentence in sentences:
+        heads = [dice.choice([head, head, dice.randrange(len(sentence) + 1)]) for head in sentence.heads]
+        labels = [dice.choice([label, label, "obl"]) for label in sentence.labels]
+        yield sentence.with_graph(Graph.of_words(heads, labels))
+
+
+def summary(result):
+    """Return the lines on standard error by their names."""
+    return dict(re.split(r"  +", line, maxsplit=1) for line in result.stderr.splitlines())
+
+
+def rows_of(path):
+    header, *rows = [line.split("\t") for line in Path(path).read_text().splitlines()]
+    return [dict(zip(header, row, strict=True)) for row in rows]

@@ -1,6 +1,5 @@
 """A hub and UD repositories on this machine, for the tutorial on training: no test needs a network."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -10,13 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-import torch
-from safetensors.torch import save_file
-from tokenizers import normalizers
-
 from tests.support.tiny import short
-from tests.support.tiny_tokenizers import wordpiece
-from tests.support.toy_hub import bert_config, encoder_shapes, random_weights
+from tests.support.toy_hub import toy_encoder
 from treefine.training import prepare, segmenter
 from treefine.treebank.conllu import write_treebank
 
@@ -31,7 +25,7 @@ def treebanks_and_hub() -> Iterator[None]:
     """Let git clone toy treebanks, and let the hub's client find a tiny encoder and store models in a folder."""
     with tempfile.TemporaryDirectory() as name:
         hub, repositories = Path(name, "hub"), Path(name, "git")
-        write_bert(hub / ENCODER)
+        toy_encoder(hub / ENCODER, ENCODER)
         for title, short_name in TREEBANKS.items():
             write_repository(repositories / title, short_name)
         git = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{repositories.as_uri()}/.insteadOf"}
@@ -58,21 +52,6 @@ def treebanks_and_hub() -> Iterator[None]:
             mock.patch.object(prepare, "SIZES", ((0, 3, 1000, 0.1),)),  # instead of 30
         ):
             yield
-
-
-def write_bert(folder: Path) -> None:
-    """Write a tiny random BERT with the files and weight names of bert-base-multilingual-cased."""
-    folder.mkdir(parents=True)
-    tokenizer = wordpiece()
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    pieces = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().__getitem__)
-    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
-    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false, "model_max_length": 512}')
-    (folder / "config.json").write_text(json.dumps(bert_config(len(pieces), n_positions=66)))
-    weights = random_weights(encoder_shapes(len(pieces), is_old=True, n_positions=66))
-    weights["cls.predictions.bias"] = torch.zeros(len(pieces))  # of the language model, which a parser does not need
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def write_repository(folder: Path, short_name: str) -> None:

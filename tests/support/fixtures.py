@@ -4,8 +4,7 @@ from functools import partial
 
 import pytest
 
-from tests.support.commands import invoke
-from tests.support.refine_commands import damaged
+from tests.support.commands import damaged, invoke
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine.config import COLUMNS, TagSettings

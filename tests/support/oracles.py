@@ -6,11 +6,12 @@ import importlib.util
 import io
 import random
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 from treefine import Score, Sentence, TreefineError, evaluate
 
@@ -32,37 +33,33 @@ def official_script() -> SimpleNamespace:
     return SimpleNamespace(**runpy.run_path(str(path)))
 
 
-def _counts(scores: dict[str, object]) -> Counts:
-    return {
-        name: (score.gold_total, score.system_total, score.correct, score.aligned_total)  # type: ignore[attr-defined]
-        for name, score in scores.items()
-        if name in UD_NAMES
-    }
-
-
 def text_file(text: str) -> io.TextIOWrapper:
     """Return the text as the scripts open a file: with universal newlines."""
     return io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
 
 
-def official(gold: str, system: str) -> Counts:
-    """Return the counts of the official script."""
-    script = official_script()
+def _counts(script: Any, load: Callable[[io.TextIOWrapper], Any], *texts: str) -> Counts:
     try:
-        return _counts(script.evaluate(*(script.load_conllu(text_file(text)) for text in (gold, system))))
+        scores = script.evaluate(*(load(text_file(text)) for text in texts))
     except script.UDError as error:
         raise RefusedError(error) from error
+    return {
+        name: (score.gold_total, score.system_total, score.correct, score.aligned_total)
+        for name, score in scores.items()
+        if name in UD_NAMES
+    }
+
+
+def official(gold: str, system: str) -> Counts:
+    """Return the counts of the official script."""
+    return _counts(official_script(), official_script().load_conllu, gold, system)
 
 
 def udtools(gold: str, system: str) -> Counts:
     """Return the counts of the script that the UD project maintains."""
     from udtools import udeval
 
-    try:
-        loaded = [udeval.load_conllu(text_file(text), "x", {}) for text in (gold, system)]
-        return _counts(udeval.evaluate(*loaded))
-    except udeval.UDError as error:
-        raise RefusedError(error) from error
+    return _counts(udeval, lambda file: udeval.load_conllu(file, "x", {}), gold, system)
 
 
 def udapi(gold: str, system: str) -> dict[str, tuple[int, int, int]]:
@@ -213,26 +210,29 @@ def split_tokens(rng: random.Random, sentences: Sentences) -> None:
                 tokens[index : index + 1] = [Token(word.form, [word]), Token(rest.form, [rest])]
 
 
-def merge_tokens(rng: random.Random, sentences: Sentences) -> None:
+def _neighbours(sentences: Sentences) -> Iterator[tuple[list[Token], int]]:
+    """Yield each place of a token that has another one behind it, so that the two can be replaced by one."""
     for tokens in sentences:
         for index in reversed(range(len(tokens) - 1)):
-            if rng.random() < 0.05 and index + 1 < len(tokens):
-                ours, theirs = tokens[index], tokens[index + 1]
-                form = ours.form + theirs.form
-                kept = ours.words[0]
-                kept.form = form
-                tokens[index : index + 2] = [Token(form, [kept])]
+            yield tokens, index
+
+
+def merge_tokens(rng: random.Random, sentences: Sentences) -> None:
+    for tokens, index in _neighbours(sentences):
+        if rng.random() < 0.05:
+            word = tokens[index].words[0]
+            word.form = tokens[index].form + tokens[index + 1].form
+            tokens[index : index + 2] = [Token(word.form, [word])]
 
 
 def make_multiword(rng: random.Random, sentences: Sentences) -> None:
-    for tokens in sentences:
-        for index in reversed(range(len(tokens) - 1)):
-            if rng.random() < 0.1 and index + 1 < len(tokens):
-                ours, theirs = tokens[index], tokens[index + 1]
-                words = ours.words + theirs.words
-                for word in words:
-                    word.form = rng.choice([word.form, word.form.upper(), word.form[::-1]])
-                tokens[index : index + 2] = [Token(ours.form + theirs.form, words)]
+    for tokens, index in _neighbours(sentences):
+        if rng.random() < 0.1:
+            first, second = tokens[index : index + 2]
+            words = first.words + second.words
+            for word in words:
+                word.form = rng.choice([word.form, word.form.upper(), word.form[::-1]])
+            tokens[index : index + 2] = [Token(first.form + second.form, words)]
 
 
 def dissolve_multiword(rng: random.Random, sentences: Sentences) -> None:
@@ -256,17 +256,9 @@ def join_sentences(rng: random.Random, sentences: Sentences) -> None:
             sentences[index : index + 2] = [sentences[index] + sentences[index + 1]]
 
 
-CHANGES: list[Callable[[random.Random, Sentences], None]] = [
-    move_heads,
-    change_labels,
-    change_cells,
-    split_tokens,
-    merge_tokens,
-    make_multiword,
-    dissolve_multiword,
-    cut_sentences,
-    join_sentences,
-]
+Change = Callable[[random.Random, Sentences], None]
+CHANGES: list[Change] = [move_heads, change_labels, change_cells, split_tokens, merge_tokens, make_multiword]
+CHANGES += [dissolve_multiword, cut_sentences, join_sentences]
 
 
 def corrupt(sentences: list[Sentence], seed: int) -> str:

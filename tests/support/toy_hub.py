@@ -10,7 +10,7 @@ The files and settings are those of huggingface.co/google-bert/* and of huggingf
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,8 @@ WIDTH, INNER, LAYERS, ATTENTION_HEADS, POSITIONS = 16, 24, 2, 2, 128
 Shapes = dict[str, tuple[int, ...]]
 
 _UNUSED = tuple(f"[unused{number}]" for number in range(1, 10))  # 99 on the hub
-_GOOGLE = ("[PAD]", *_UNUSED, "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<S>", "<T>")
-_OTHER = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_JAPANESE = UD["UD_Japanese-GSD"][1]
+_MARKS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_GOOGLE = ("[PAD]", *_UNUSED, *_MARKS, "<S>", "<T>")
 
 
 @dataclass(frozen=True)
@@ -35,36 +34,21 @@ class HubEncoder:
     """The properties of one encoder on the hub that differ from those of the others."""
 
     languages: tuple[Language, ...]  # the scripts of its vocabulary
-    specials: tuple[str, ...]  # the first pieces of its vocabulary
-    config: dict[str, Any] = field(default_factory=dict)  # settings besides those that every BERT has
-    tokenizer_config: dict[str, Any] = field(default_factory=dict)
-    is_old: bool = False  # norms have gamma and beta
+    specials: tuple[str, ...] = ("[PAD]", *_MARKS)  # the first pieces of its vocabulary
+    lowercase: bool = False
+    is_old: bool = True  # norms have gamma and beta
     is_fast: bool = True  # has tokenizer.json and model.safetensors
-    other_files: tuple[str, ...] = ()  # files that treefine does not read
 
 
-_CASED = {"do_lower_case": False, "model_max_length": 512}
+JAPANESE = "cl-tohoku/bert-base-japanese"
 ENCODERS = {
-    "bert-base-multilingual-cased": HubEncoder(
-        tuple(language for _, language in UD.values()), _GOOGLE, tokenizer_config=_CASED, is_old=True
-    ),
-    "bert-base-chinese": HubEncoder((CHINESE,), _GOOGLE, tokenizer_config=_CASED, is_old=True),
-    "bert-base-uncased": HubEncoder(
-        (ENGLISH,),
-        ("[PAD]", "[unused0]", *_UNUSED, "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
-        tokenizer_config={"do_lower_case": True, "model_max_length": 512},
-        is_old=True,
-        other_files=("model.onnx", "coreml/fill-mask/float32_model.mlpackage/Manifest.json"),
-    ),
-    "bert-base-german-cased": HubEncoder((GERMAN,), _OTHER, {}, _CASED, other_files=("onnx/config.json",)),
-    "cl-tohoku/bert-base-japanese": HubEncoder(
-        (_JAPANESE,),
-        _OTHER,
-        {"tokenizer_class": "BertJapaneseTokenizer"},
-        _CASED | {"subword_tokenizer_type": "wordpiece", "word_tokenizer_type": "mecab"},
-        is_fast=False,
-    ),
+    "bert-base-multilingual-cased": HubEncoder(tuple(language for _, language in UD.values()), _GOOGLE),
+    "bert-base-chinese": HubEncoder((CHINESE,), _GOOGLE),
+    "bert-base-uncased": HubEncoder((ENGLISH,), ("[PAD]", "[unused0]", *_UNUSED, *_MARKS), lowercase=True),
+    "bert-base-german-cased": HubEncoder((GERMAN,), is_old=False),
+    JAPANESE: HubEncoder((UD["UD_Japanese-GSD"][1],), is_old=False, is_fast=False),
 }
+_OF_JAPANESE = {"subword_tokenizer_type": "wordpiece", "word_tokenizer_type": "mecab"}
 
 
 def toy_encoder(folder: Path, name: str) -> None:
@@ -77,23 +61,25 @@ def toy_encoder(folder: Path, name: str) -> None:
     folder.mkdir(parents=True)
     pieces = vocabulary_of(encoder)
     (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
-    _write_json(folder / "tokenizer_config.json", encoder.tokenizer_config)
-    _write_json(folder / "config.json", bert_config(len(pieces)) | encoder.config)
+    settings = {"do_lower_case": encoder.lowercase, "model_max_length": 512} | ({} if encoder.is_fast else _OF_JAPANESE)
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    config = bert_config(len(pieces)) | ({} if encoder.is_fast else {"tokenizer_class": "BertJapaneseTokenizer"})
+    (folder / "config.json").write_text(json.dumps(config))
     weights = random_weights(encoder_shapes(len(pieces), is_old=encoder.is_old) | _heads(len(pieces), encoder.is_old))
     if encoder.is_fast:
-        bert_tokenizer(pieces, lowercase=encoder.tokenizer_config["do_lower_case"]).save(str(folder / "tokenizer.json"))
+        bert_tokenizer(pieces, lowercase=encoder.lowercase).save(str(folder / "tokenizer.json"))
         save_file(weights, folder / "model.safetensors")
     weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"]
     torch.save(weights, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
-    for path in ("README.md", ".gitattributes", "flax_model.msgpack", "tf_model.h5", *encoder.other_files):
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text("not read by treefine\n")
+    (folder / "onnx").mkdir()
+    for name in ("README.md", ".gitattributes", "flax_model.msgpack", "tf_model.h5", "model.onnx", "onnx/config.json"):
+        (folder / name).write_text("not read by treefine\n")
 
 
 def vocabulary_of(encoder: HubEncoder) -> list[str]:
     """Return special pieces, single characters (at the start of a word and inside), and some syllables."""
     ascii_characters = [chr(code) for code in range(33, 127)]
-    if encoder.tokenizer_config["do_lower_case"] or encoder.languages == (CHINESE,):  # no capitals, as on the hub
+    if encoder.lowercase or encoder.languages == (CHINESE,):  # no capitals, as on the hub
         ascii_characters = [each for each in ascii_characters if not each.isupper()]
     syllables = [each for language in encoder.languages for each in (*language.syllables.split(), language.full_stop)]
     characters = dict.fromkeys([*ascii_characters, *"".join(syllables)])
@@ -102,9 +88,9 @@ def vocabulary_of(encoder: HubEncoder) -> list[str]:
     return list(dict.fromkeys([*encoder.specials, *characters, *inside, *longer]))
 
 
-def encoder_shapes(n_pieces: int, *, is_old: bool, n_positions: int = POSITIONS) -> Shapes:
+def encoder_shapes(n_pieces: int, *, is_old: bool) -> Shapes:
     """Return the shapes of the weights whose names start with "bert."."""
-    tables = {"word_embeddings": n_pieces, "position_embeddings": n_positions, "token_type_embeddings": 2}
+    tables = {"word_embeddings": n_pieces, "position_embeddings": POSITIONS, "token_type_embeddings": 2}
     shapes: Shapes = {f"embeddings.{name}.weight": (rows, WIDTH) for name, rows in tables.items()}
     shapes |= _norm("embeddings", is_old) | _linear("pooler.dense", WIDTH, WIDTH)
     for number in range(LAYERS):
@@ -136,7 +122,7 @@ def _norm(name: str, is_old: bool) -> Shapes:
     return {f"{name}.LayerNorm.{scale}": (WIDTH,), f"{name}.LayerNorm.{shift}": (WIDTH,)}
 
 
-def bert_config(n_pieces: int, *, n_positions: int = POSITIONS) -> dict[str, Any]:
+def bert_config(n_pieces: int) -> dict[str, Any]:
     """Return the settings that every BERT has."""
     return {
         "architectures": ["BertForMaskedLM"],
@@ -144,7 +130,7 @@ def bert_config(n_pieces: int, *, n_positions: int = POSITIONS) -> dict[str, Any
         "hidden_size": WIDTH,
         "intermediate_size": INNER,
         "layer_norm_eps": 1e-12,
-        "max_position_embeddings": n_positions,
+        "max_position_embeddings": POSITIONS,
         "model_type": "bert",
         "num_attention_heads": ATTENTION_HEADS,
         "num_hidden_layers": LAYERS,
@@ -152,7 +138,3 @@ def bert_config(n_pieces: int, *, n_positions: int = POSITIONS) -> dict[str, Any
         "type_vocab_size": 2,
         "vocab_size": n_pieces,
     }
-
-
-def _write_json(path: Path, value: dict[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

@@ -6,8 +6,8 @@ import sys
 import pyarrow
 import pytest
 
+from tests.support.commands import damaged
 from tests.support.data import DATA
-from tests.support.refine_commands import damaged
 from tests.support.tiny import sample
 from treefine import Sentence, TreefineError, read_treebank
 from treefine.parsing.initial import given as given_trees
