@@ -2,6 +2,7 @@
 
 import io
 import lzma
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,6 @@ from tests.support.data import UD, ud_files
 from treefine import read_treebank
 from treefine.treebank.conllu import validate
 from treefine.treebank.raw_text import text_of
-from treefine.treebank.sentence import own_text
 
 
 @pytest.mark.parametrize("path", ud_files("*/*.conllu.xz"))
@@ -26,7 +26,8 @@ def test_published_treebanks_are_valid_and_their_text_has_each_sentence_in_order
 
     assert list(validate(path)) == []
     for sentence in sentences:
-        place = text.index(own_text(sentence), place) + len(own_text(sentence))
+        own = text_of([replace(sentence, comments=())])  # in `# text`, some have more spaces than in MISC
+        place = text.index(own, place) + len(own)
 
 
 @pytest.mark.skipif(not UD.exists(), reason="no treebanks next to this checkout")
