@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import lzma
 import re
 from contextlib import nullcontext
 from functools import partial
@@ -222,3 +223,47 @@ def test_sentences_are_written_before_the_whole_input_is_read(run, monkeypatch):
     assert len(lags) == 200
     assert max(lags) < 150  # a buffer of bytes plus the sentences of a chunk
     assert [sentence.forms for sentence in read(out)] == [(word,) for word in words]
+
+
+# Resuming
+
+
+SMALL = ("--batch-pieces", 40, "--steps", 2)  # many small chunks
+KINDS = {
+    "conllu": ("in.txt", "--from", "words", "-o", "out.conllu"),
+    "text": ("a.txt", "-o", "out.json"),
+    "several files": ("a.txt", "in.txt", "-o", "out.conllu"),
+    "compressed": ("in.txt", "--from", "words", "-o", "out.json.xz"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_resumed_run_writes_the_same_bytes(run, kind):
+    Path("in.txt").write_text("".join(f"Dogs {'really ' * (number % 7)}bark {number}\n" for number in range(12)))
+    *_, name = (each for each in KINDS[kind] if each.startswith("out."))
+    run(*KINDS[kind], *SMALL)
+    whole = Path(name).read_bytes()
+    plain = lzma.decompress(whole) if kind == "compressed" else whole
+
+    for cut in (1, len(plain) // 2, len(plain)):
+        Path(name).unlink()
+        Path(f"{name}.part").write_bytes(plain[:cut])
+        run(*KINDS[kind], *SMALL, "--resume")
+        assert Path(name).read_bytes() == whole
+        assert not Path(f"{name}.part").exists()
+
+
+def test_finished_files_in_a_folder_are_skipped(run):
+    Path("a.txt").write_text("Dogs bark\nYes\n")
+    Path("b.txt").write_text("It sleeps\n")
+    run("a.txt", "b.txt", "--from", "words", "-o", "all/")
+    whole = Path("all/b.conllu").read_bytes()
+    Path("all/a.conllu").write_text("mine")
+    Path("all/b.conllu").rename("all/b.conllu.part")
+
+    result = run("a.txt", "b.txt", "--from", "words", "-o", "all/", "--resume")
+    again = run("a.txt", "b.txt", "--from", "words", "-o", "all/", "--resume")
+
+    assert result.stderr == "treefine: 1 of 2 outputs already finished\n"
+    assert again.stderr == "treefine: 2 of 2 outputs already finished\n"
+    assert (Path("all/a.conllu").read_text(), Path("all/b.conllu").read_bytes()) == ("mine", whole)
