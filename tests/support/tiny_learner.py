@@ -1,6 +1,6 @@
 """A Learner of a tiny model, with a recipe to match."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import torch
 from torch import nn
@@ -8,8 +8,8 @@ from torch import nn
 from treefine.model.attention import RelationAttention
 from treefine.model.scorer import SharedDropout
 from treefine.parsing.initial import empty
+from treefine.training import dev
 from treefine.training.data import TrainingGraphs
-from treefine.training.dev import DevScorer
 from treefine.training.learner import Learner
 from treefine.training.processes import Processes
 from treefine.training.recipe import (
@@ -59,10 +59,9 @@ def learn(learner, *, epochs, first=1):
 def accuracy_of(learner, sentences, arcs, *, rule="conll18"):
     """Return the accuracy of the weights that a training would save, from these initial graphs."""
     learner.model.eval()
-    scorer = DevScorer(sentences, learner.model.vocabulary.labels, rule=rule)
-    size = {"max_steps": learner.recipe.refine.max_steps, "batch_pieces": 4 * learner.recipe.training.batch_pieces}
+    recipe = replace(learner.recipe, treebank=replace(learner.recipe.treebank, rule=rule))
     with learner.optimiser.averaged():
-        return scorer.accuracy(learner.scoring_model, arcs, **size, device=learner.processes.device)
+        return dev.accuracy_of(learner.scoring_model, sentences, arcs, recipe, learner.processes.device)
 
 
 def without_dropout(model):

@@ -26,7 +26,7 @@ from treefine.segmenter.cut import has_blank_line
 from treefine.segmenter.segmenter import Segmenter
 from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer, combined, placed_tokens
 from treefine.training.data import by_treebank
-from treefine.training.recipe import RefineSettings
+from treefine.training.recipe import Recipe, RefineSettings
 from treefine.training.segmenter import BATCH_WINDOWS, windows_of
 from treefine.training.steps import input_tags, no_memory, refined
 from treefine.treebank.graph import Arcs
@@ -65,72 +65,69 @@ class Accuracy:
         return cls(by_step, uas, las, {name: source.las for name, source in by_source.items()}, tags)
 
 
-class DevScorer:
-    """Scores the trees and tags of a model on some sentences by the scoring rule of a recipe."""
+def attachment_scores(
+    sentences: Sequence[Sentence], labels: Sequence[str], parses: np.ndarray, rule: str
+) -> tuple[list[float], list[float]]:
+    """Return UAS and LAS of parses of all sentences by a scoring rule.
 
-    def __init__(self, sentences: Sequence[Sentence], labels: Sequence[str], *, rule: str) -> None:
-        chosen = rule_of(rule)
-        words = load_words(sentences, is_ud=chosen.is_ud)
-        ours = compared_labels(labels, is_ud=chosen.is_ud)
-        ids = {label: number for number, label in enumerate(dict.fromkeys([*ours, *words.labels]))}
-        self.sentences = sentences
-        self.of_label = np.array([ids[label] for label in ours])  # for each label of the model: its id in the scoring
-        self.heads = np.array([head for sentence in sentences for head in sentence.heads])
-        self.labels = np.array([ids[label] for label in words.labels])
-        self.counts = np.ones(len(words), dtype=bool)
-        if chosen.is_left_out is not None:
-            self.counts = np.array([not chosen.is_left_out(words, word) for word in range(len(words))], dtype=bool)
-        self.starts = np.cumsum([0, *map(len, sentences)]).tolist()
+    The first table of `parses` has heads and the second one numbers of `labels`; each row is a parse.
+    """
+    chosen = rule_of(rule)
+    words = load_words(sentences, is_ud=chosen.is_ud)
+    ours = compared_labels(labels, is_ud=chosen.is_ud)
+    ids = {label: number for number, label in enumerate(dict.fromkeys([*ours, *words.labels]))}
+    counts = np.ones(len(words), dtype=bool)
+    if chosen.is_left_out is not None:
+        counts = np.array([not chosen.is_left_out(words, word) for word in range(len(words))], dtype=bool)
+    has_head = (parses[0] == np.array([head for sentence in sentences for head in sentence.heads])) & counts
+    names = np.array([ids[label] for label in ours])[parses[1]]
+    has_both = has_head & (names == np.array([ids[label] for label in words.labels]))
+    uas, las = (right.sum(-1) / max(1, int(counts.sum())) for right in (has_head, has_both))
+    return uas.tolist(), las.tolist()
 
-    def shares(self, heads: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return UAS and LAS of parses of all sentences; each row of the tables is a parse."""
-        has_head = (heads == self.heads) & self.counts
-        has_both = has_head & (self.of_label[labels] == self.labels)
-        total = max(1, int(self.counts.sum()))
-        return has_head.sum(-1) / total, has_both.sum(-1) / total
 
-    @torch.no_grad()
-    def accuracy(
-        self, model: ParserModel, arcs: Sequence[Arcs], *, max_steps: int, batch_pieces: int, device: torch.device
-    ) -> Accuracy:
-        """Refine these initial graphs with a model that is in evaluation mode on the device, and score each step."""
-        settings, decoder, cpu = model.settings, Decoder.of(model), torch.device("cpu")
-        columns = settings.tags.predicted
-        parses = np.zeros((2, max_steps + 1, len(self.heads)), dtype=np.int64)  # heads and labels by step, and of trees
-        right_tags = np.zeros((len(columns), len(self.sentences)), dtype=np.int64)
+@torch.no_grad()
+def accuracy_of(
+    model: ParserModel, sentences: Sequence[Sentence], arcs: Sequence[Arcs], recipe: Recipe, device: torch.device
+) -> Accuracy:
+    """Refine these initial graphs with a model that is in evaluation mode on the device, and score each step."""
+    settings, decoder, cpu, max_steps = model.settings, Decoder.of(model), torch.device("cpu"), recipe.refine.max_steps
+    columns, starts = settings.tags.predicted, np.cumsum([0, *map(len, sentences)]).tolist()
+    parses = np.zeros((2, max_steps + 1, starts[-1]), dtype=np.int64)  # heads and labels by step, and of trees
+    right_tags = np.zeros((len(columns), len(sentences)), dtype=np.int64)
 
-        def score(numbers: Sequence[int]) -> list[None]:
-            chosen = [self.sentences[number] for number in numbers]
-            batch, tags = model.batch_of(chosen).to(device), input_tags(model, chosen, device)
-            for step in refined(model, batch, [arcs[number] for number in numbers], tags, RefineSettings(max_steps)):
-                is_last = step.t == max_steps
-                ending = {row for row, done in enumerate(step.converged.tolist()) if done or is_last}
-                trees = decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending).to(cpu)
-                graphs, has_tags = step.graphs.to(cpu), bool(columns) and (step.t == 1 or settings.tags.refined)
-                names = predicted_tags(step, model, [chosen[row] for row in step.sentences]) if has_tags else []
-                for row, (place, length) in enumerate(zip(step.sentences, step.batch.lengths, strict=True)):
-                    words = slice(start := self.starts[numbers[place]], start + length)
-                    parses[:, step.t - 1 : max_steps, words] = np.stack(graphs.words(row, length))[:, None]
-                    if row in ending:
-                        parses[:, max_steps, words] = trees.words(row, length)
-                    for number, column in enumerate(columns if has_tags else ()):
-                        ours = names[row][settings.tags.columns.index(column)]
-                        right_tags[number, numbers[place]] = sum(map(eq, ours, getattr(chosen[place], column)))
-            return [None] * len(numbers)
+    def score(numbers: Sequence[int]) -> list[None]:
+        chosen = [sentences[number] for number in numbers]
+        batch, tags = model.batch_of(chosen).to(device), input_tags(model, chosen, device)
+        for step in refined(model, batch, [arcs[number] for number in numbers], tags, RefineSettings(max_steps)):
+            is_last = step.t == max_steps
+            ending = {row for row, done in enumerate(step.converged.tolist()) if done or is_last}
+            trees = decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending).to(cpu)
+            graphs, has_tags = step.graphs.to(cpu), bool(columns) and (step.t == 1 or settings.tags.refined)
+            names = predicted_tags(step, model, [chosen[row] for row in step.sentences]) if has_tags else []
+            for row, (place, length) in enumerate(zip(step.sentences, step.batch.lengths, strict=True)):
+                words = slice(start := starts[numbers[place]], start + length)
+                parses[:, step.t - 1 : max_steps, words] = np.stack(graphs.words(row, length))[:, None]
+                if row in ending:
+                    parses[:, max_steps, words] = trees.words(row, length)
+                for number, column in enumerate(columns if has_tags else ()):
+                    ours = names[row][settings.tags.columns.index(column)]
+                    right_tags[number, numbers[place]] = sum(map(eq, ours, getattr(chosen[place], column)))
+        return [None] * len(numbers)
 
-        sizes = [model.n_pieces(sentence) for sentence in self.sentences]
-        for numbers in batches(sizes, batch_pieces, settings.encoder.n_positions):
-            retry_in_halves(numbers, score, partial(no_memory, self.sentences))
-        uas, las = (shares.tolist() for shares in self.shares(*parses))
-        right = zip(columns, right_tags.sum(-1).tolist(), strict=True)
-        n_tagged = {
-            column: sum(tag != BLANK or column == "feats" for one in self.sentences for tag in getattr(one, column))
-            for column in columns
-        }
-        tags = {column.upper(): number / max(1, n_tagged[column]) for column, number in right}
-        if model.finds_sentences:
-            tags["Sentences"] = encoder_f1(model, self.sentences)
-        return Accuracy(tuple(las[:-1]), uas[-1], las[-1], tags=tags)
+    sizes = [model.n_pieces(sentence) for sentence in sentences]
+    for numbers in batches(sizes, 4 * recipe.training.batch_pieces, settings.encoder.n_positions):
+        retry_in_halves(numbers, score, partial(no_memory, sentences))
+    uas, las = attachment_scores(sentences, model.vocabulary.labels, parses, recipe.treebank.rule)
+    right = zip(columns, right_tags.sum(-1).tolist(), strict=True)
+    n_tagged = {
+        column: sum(tag != BLANK or column == "feats" for one in sentences for tag in getattr(one, column))
+        for column in columns
+    }
+    tags = {column.upper(): number / max(1, n_tagged[column]) for column, number in right}
+    if model.finds_sentences:
+        tags["Sentences"] = encoder_f1(model, sentences)
+    return Accuracy(tuple(las[:-1]), uas[-1], las[-1], tags=tags)
 
 
 def calibrated(

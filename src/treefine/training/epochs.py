@@ -22,7 +22,7 @@ from treefine.parsing.initial import InitialParser, empty
 from treefine.parsing.parser import Parser
 from treefine.segmenter.segmenter import Segmenter
 from treefine.training.data import Data, TrainingGraphs
-from treefine.training.dev import Accuracy, DevScorer, calibrated, calibrated_by_treebank, fitted_ends
+from treefine.training.dev import Accuracy, accuracy_of, calibrated, calibrated_by_treebank, fitted_ends
 from treefine.training.distil import DistillationData
 from treefine.training.folder import (
     FolderNames,
@@ -86,12 +86,9 @@ class TrainingRun:
 
     def dev_accuracy(self, model: ParserModel) -> Accuracy:
         """Return the mean accuracy on dev from each source of initial graphs."""
-        scorer = DevScorer(self.data.dev, model.vocabulary.labels, rule=self.recipe.treebank.rule)
-        return Accuracy.mean({name: self._accuracy(scorer, model, arcs) for name, arcs in self.initial.dev.items()})
-
-    def _accuracy(self, scorer: DevScorer, model: ParserModel, arcs: Sequence[Arcs]) -> Accuracy:
-        size = {"max_steps": self.recipe.refine.max_steps, "batch_pieces": 4 * self.recipe.training.batch_pieces}
-        return scorer.accuracy(model, arcs, **size, device=self.processes.device)
+        dev, recipe, device = self.data.dev, self.recipe, self.processes.device
+        sources = self.initial.dev.items()
+        return Accuracy.mean({name: accuracy_of(model, dev, arcs, recipe, device) for name, arcs in sources})
 
     def _test_accuracy(self, model: ParserModel) -> Accuracy | None:
         """Return the accuracy on the test set; None without one, and if files have the initial parses."""
@@ -100,8 +97,7 @@ class TrainingRun:
             return None
         parsed = initial.using(keep="nothing").stream_trees(test) if isinstance(initial, Parser) else None
         arcs = list(empty(test)) if parsed is None else [sentence.arcs for sentence in parsed]
-        scorer = DevScorer(test, model.vocabulary.labels, rule=self.recipe.treebank.rule)
-        return self._accuracy(scorer, fast.training_model(model), arcs)
+        return accuracy_of(fast.training_model(model), test, arcs, self.recipe, self.processes.device)
 
     def save(self, model: ParserModel, state: TrainingState) -> None:
         """Calibrate the model on dev, and save it with its initial parser and segmenter."""
@@ -166,18 +162,18 @@ def _learn(run: TrainingRun, *, member: int = 0) -> Iterator[Progress]:
                     yield Progress(run.stage, epoch, settings.epochs, done, fmean(losses), None, state, seconds)
                 _check_finite(float(sum(weight.detach().sum() for weight in model.parameters())), epoch)
                 speed = len(learner.train) / (time.monotonic() - epoch_began)
-                accuracy = None
+                scores = None
                 if epoch % settings.dev_every == 0 or epoch == settings.epochs:
                     model.eval()
                     with learner.optimiser.averaged():
-                        accuracy = run.dev_accuracy(learner.scoring_model)
-                    las = processes.same(accuracy.las)  # all processes choose the same epoch
+                        scores = run.dev_accuracy(learner.scoring_model)
+                    las = processes.same(scores.las)  # all processes choose the same epoch
                     if not state.best_epoch or las > state.best.las:
-                        state = replace(state, best_epoch=epoch, best=replace(accuracy, las=las))
+                        state = replace(state, best_epoch=epoch, best=replace(scores, las=las))
                         best = learner.measured_weights()
                 state = replace(state, epoch=epoch, seconds=time.monotonic() - began)
                 place = (run.stage, epoch, settings.epochs, epoch / settings.epochs)
-                progress = Progress(*place, fmean(losses), accuracy, state, state.seconds)
+                progress = Progress(*place, fmean(losses), scores, state, state.seconds)
                 add_metrics(epoch, {**_values(progress, learner), "sentences_per_second": speed})
                 if processes.is_first and time.monotonic() - saved >= 60 * settings.checkpoint_minutes:
                     save_checkpoint(checkpoints, learner, state, best)
