@@ -30,7 +30,7 @@ from treefine.treebank.raw_text import misc_of
 from treefine.treebank.sentence import BLANK, Sentence
 
 if TYPE_CHECKING:
-    from treefine.parsing.parse import Parse, with_confidence
+    from treefine.parsing.parse import Parse
     from treefine.parsing.parser import Parser
 
 try:
@@ -365,6 +365,8 @@ def to_conllu(part: Doc | Span, *, confidence: bool = False) -> str:
         comments = (f"# sent_id = {number}", f"# text = {shown.rstrip(' ')}")
         sentence = Sentence(comments, tuple(zip(*rows, strict=True)), range(len(rows))).with_arcs(_arcs(words))
         if confidence:
+            from treefine.parsing.parse import with_confidence  # which loads torch, as setting them did
+
             of_words, of_sentence = [token._.confidence for token in words], span._.confidence
             if of_sentence is None or None in of_words:
                 hint = "Parse it with treefine and set `confidence` to true."

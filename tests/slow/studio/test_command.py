@@ -1,42 +1,41 @@
 """The annotate command as a process: Ctrl-C leaves nothing, and a killed command loses no acknowledged change."""
 
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.request
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+
+import httpx
 
 from tests.support.studio import TREES, until
 
 
 class Command:
-    """A running command, and requests to it."""
+    """A running command on a free port, unless another one is named, and requests to it."""
 
-    def __init__(self, *arguments, cwd, **environment):
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "treefine", "annotate", *map(str, arguments), "--no-browser"],
-            cwd=cwd,
-            env=os.environ | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def __init__(self, *arguments, cwd, port=0, **environment):
+        command = [sys.executable, "-m", "treefine", "annotate", *arguments, "--no-browser", "--port", port]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(list(map(str, command)), cwd=cwd, env=os.environ | environment, **pipes)
         line = self.process.stderr.readline()
-        found = re.fullmatch(r"treefine: (http://127\.0\.0\.1:(\d+)/([\w-]{16})/)\n", line)
+        found = re.fullmatch(r"treefine: (http://127\.0\.0\.1:(\d+)/[\w-]{16}/)\n", line)
         assert found, line + self.process.stderr.read()
-        self.address, self.port, self.token = found.groups()
+        self.address, self.port = found.groups()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.process.kill()
+        self.process.communicate()
 
     def ask(self, path, body=None):
         """Return the JSON of an answer."""
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self.address}api/{path}", data, {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            return json.load(answer)
+        answer = httpx.request("GET" if body is None else "POST", f"{self.address}api/{path}", json=body, timeout=20)
+        return answer.raise_for_status().json()
 
     def end(self, how=signal.SIGINT):
         """End the command, and return its exit code and the rest of its messages."""
@@ -45,20 +44,8 @@ class Command:
         return self.process.returncode, messages
 
 
-@contextmanager
-def started(*arguments, cwd, **environment):
-    """Run the command on a free port, unless another one is named."""
-    port = () if "--port" in arguments else ("--port", "0")
-    command = Command(*arguments, *port, cwd=cwd, **environment)
-    try:
-        yield command
-    finally:
-        command.process.kill()
-        command.process.communicate()
-
-
 def test_the_example_opens_and_ctrl_c_leaves_nothing(tmp_path):
-    with started("--model", "none", cwd=tmp_path, TMPDIR=str(tmp_path)) as command:
+    with Command("--model", "none", cwd=tmp_path, TMPDIR=str(tmp_path)) as command:
         project = command.ask("project")
         assert list(tmp_path.rglob("example.conllu"))
         code, messages = command.end()
@@ -69,7 +56,7 @@ def test_the_example_opens_and_ctrl_c_leaves_nothing(tmp_path):
 
 
 def test_the_parser_is_loaded_in_the_background_and_follows_a_correction(tmp_path):
-    with started(cwd=tmp_path, TMPDIR=str(tmp_path)) as command:
+    with Command(cwd=tmp_path, TMPDIR=str(tmp_path)) as command:
         assert not command.ask("project")["parser"]["is_ready"]
         assert command.ask("sentence?file=0&key=1")["words"][8]["form"] == "pages"
         until(lambda: command.ask("status")["parser"]["is_ready"])
@@ -90,7 +77,7 @@ def test_a_command_that_was_killed_while_a_person_edits_loses_no_acknowledged_ch
     acknowledged = []
 
     def edit(command):
-        with suppress(urllib.error.URLError, OSError, json.JSONDecodeError):  # until the command is killed
+        with suppress(httpx.HTTPError):  # until the command is killed
             while True:
                 number = len(acknowledged)
                 action = {"do": "label", "word": 4, "label": labels[number % 4]}
@@ -98,7 +85,7 @@ def test_a_command_that_was_killed_while_a_person_edits_loses_no_acknowledged_ch
                 assert found["is_changed"]
                 acknowledged.append(action["label"])
 
-    with started(path, "--model", "none", cwd=tmp_path) as first:
+    with Command(path, "--model", "none", cwd=tmp_path) as first:
         editing = threading.Thread(target=edit, args=(first,))
         editing.start()
         until(lambda: len(acknowledged) > 12)
@@ -106,7 +93,7 @@ def test_a_command_that_was_killed_while_a_person_edits_loses_no_acknowledged_ch
         editing.join()
     assert first.process.returncode == -signal.SIGKILL
 
-    with started(path, "--model", "none", "--port", first.port, cwd=tmp_path) as second:
+    with Command(path, "--model", "none", port=first.port, cwd=tmp_path) as second:
         assert second.address == first.address
         status, sentence = second.ask("status"), second.ask("sentence?file=0&key=1")
         code, _ = second.end(signal.SIGTERM)
@@ -116,7 +103,7 @@ def test_a_command_that_was_killed_while_a_person_edits_loses_no_acknowledged_ch
     assert (sentence["version"], sentence["words"][3]["label"]) == (status["revision"], label)
     assert path.read_text() == TREES.replace("obj\t_\tSpaceAfter=No", f"{label}\t_\tSpaceAfter=No|Keep=Arc")
 
-    with started(path, "--model", "none", cwd=tmp_path) as third:
+    with Command(path, "--model", "none", cwd=tmp_path) as third:
         for number in range(status["revision"]):
             assert third.ask("undo", {"id": f"undo {number}"})["is_changed"]
         third.end()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.slow.studio.test_command import started
+from tests.slow.studio.test_command import Command
 from tests.support.studio import (
     POLL,
     RAIN,
@@ -137,7 +137,7 @@ def test_a_change_of_an_old_state_is_refused_and_the_present_one_is_shown(studio
 def test_a_change_during_a_killed_server_arrives_once_when_it_is_back(new_page, tmp_path):
     path = tmp_path / "trees.conllu"
     path.write_text(TREES)
-    with started(path, "--model", "none", cwd=tmp_path) as first:
+    with Command(path, "--model", "none", cwd=tmp_path) as first:
         page = new_page(address=first.address)
         drag(page, 3, 2)
         until_arc(page, 3, "nummod of saw")
@@ -145,7 +145,7 @@ def test_a_change_during_a_killed_server_arrives_once_when_it_is_back(new_page, 
     page.wait_for_selector("#connection >> text=The connection to treefine annotate is lost.")
     assert shown_arc(page, 5) == "punct of saw"
 
-    with started(path, "--model", "none", "--port", first.port, cwd=tmp_path) as second:
+    with Command(path, "--model", "none", port=first.port, cwd=tmp_path) as second:
         assert second.address == first.address
         until_arc(page, 5, "punct of stars")
         page.wait_for_selector("#connection", state="hidden")
