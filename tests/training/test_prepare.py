@@ -60,7 +60,7 @@ def test_faults_of_all_files_and_recipes_are_reported_together():
     recipe("base.toml", encoder="./none", treebank="nowhere")
     recipe("syntr.toml", encoder="base.toml", sections=SYNTR)
     recipe("other.toml", encoder="./encoder", sections=SYNTR + "[tags]\nsorce = 1\n")
-    sections = '[initial]\nparser = "syntr.toml"\n' + mix(other={"parser": '"other.toml"'})
+    sections = '[initial]\nparser = "syntr.toml"\n' + mix(other='parser = "other.toml"')
 
     assert faults(recipe("rngtr.toml", encoder="$NO/base.toml", treebank="missing", sections=sections)) == [
         "missing.conllu: There is no such file.",
@@ -139,22 +139,15 @@ def test_folds_are_an_error_if_their_base_is_trained_on_the_same_sentences_in_an
 
 def mix(**sources):
     """Return the sections of a mix; each source has a share of 0.1."""
-    keys = {name: {"share": "0.1", **each} for name, each in sources.items()}
-    return "".join(
-        f"[initial.mix.{name}]\n" + "".join(f"{key} = {value}\n" for key, value in each.items())
-        for name, each in keys.items()
-    )
-
-
-def files_of(name):
-    return {"parser": '"files"', "train": f'"{name}.conllu"', "dev": f'"{name}-dev.conllu"'}
+    return "[initial.mix]\n" + "".join(f"{name} = {{share = 0.1, {each}}}\n" for name, each in sources.items())
 
 
 def test_recipes_in_a_mix_use_the_sentences_and_the_seed_of_the_main_recipe():
     recipe("syntr.toml", encoder="./encoder", treebank="other", sections=SYNTR)
     Path("third.conllu").write_bytes(Path("own.conllu").read_bytes())
     Path("third-dev.conllu").write_bytes(Path("own-dev.conllu").read_bytes())
-    sections = mix(syntr={"parser": '"syntr.toml"', "folds": "2"}, third=files_of("third")) + "[training]\nseed = 7\n"
+    third = 'parser = "files", train = "third.conllu", dev = "third-dev.conllu"'
+    sections = mix(syntr='parser = "syntr.toml", folds = 2', third=third) + "[training]\nseed = 7\n"
 
     prepared = prepare(recipe("mixed.toml", encoder="./encoder", sections=sections))
 
@@ -166,14 +159,14 @@ def test_recipes_in_a_mix_use_the_sentences_and_the_seed_of_the_main_recipe():
 
 def test_faults_of_all_sources_of_a_mix_come_in_one_report():
     recipe("inner.toml", encoder="./none", sections=SYNTR + "[training]\nepohcs = 1\n")
-    recipe("nested.toml", encoder="./encoder", sections=mix(more={"parser": '"empty"'}))
+    recipe("nested.toml", encoder="./encoder", sections=mix(more='parser = "empty"'))
     Parser(tiny_syntr(), device="cpu").save("model")
     sections = mix(
-        inner={"parser": '"inner.toml"', "folds": "50"},
-        nested={"parser": '"nested.toml"'},
-        folded={"parser": '"./model"', "folds": "2"},
-        absent={"parser": '"nowhere/model"'},
-        files={"parser": '"files"', "train": '"other.conllu"', "dev": '"gone.conllu"'},
+        inner='parser = "inner.toml", folds = 50',
+        nested='parser = "nested.toml"',
+        folded='parser = "./model", folds = 2',
+        absent='parser = "nowhere/model"',
+        files='parser = "files", train = "other.conllu", dev = "gone.conllu"',
     )
 
     *found, absent, other, gone = faults(recipe("mixed.toml", encoder="./encoder", sections=sections))

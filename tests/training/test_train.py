@@ -126,24 +126,17 @@ def test_an_interrupted_training_resumes_from_its_checkpoint(tmp_path):
     assert metrics(tmp_path / "out") == metrics(tmp_path / "whole")
 
 
-def learn_nan(learner):
-    """Run an epoch whose last update makes a weight NaN."""
+class BrokenLearner(Learner):
+    """A learner whose last update of the second epoch makes a weight NaN."""
 
-    def epoch(number):
-        yield from Learner.epoch(learner, number)
+    def epoch(self, number):
+        yield from super().epoch(number)
         if number == 2:
-            learner.optimiser.parameters[0].data[0] = float("nan")
-
-    return epoch
+            self.optimiser.parameters[0].data[0] = float("nan")
 
 
 def test_a_nan_weight_ends_the_training_before_it_is_saved(tmp_path, monkeypatch):
-    def learner_of(*arguments, **options):
-        learner = Learner(*arguments, **options)
-        learner.epoch = learn_nan(learner)
-        return learner
-
-    monkeypatch.setattr(epochs, "Learner", learner_of)
+    monkeypatch.setattr(epochs, "Learner", BrokenLearner)
 
     with pytest.raises(TreefineError, match="In epoch 2, the loss or a weight became infinite or NaN") as raised:
         run(write_recipe(tmp_path, "syntr", sections=SYNTR), tmp_path / "out")
