@@ -5,7 +5,7 @@ import json
 import random
 import re
 import statistics
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -18,7 +18,7 @@ from treefine_paper import paper
 from treefine_paper import tables as tables_module
 from treefine_paper.predictions import load_predictions, predictions_of, save_predictions, treebank_of
 from treefine_paper.report import report_sections, write_report
-from treefine_paper.results import SYSTEM_TITLES, ResultCollection, SystemResult, load_results, save_result
+from treefine_paper.results import SYSTEM_TITLES, ResultCollection, SystemResult, load_results
 from treefine_paper.systems import SYSTEMS
 from treefine_paper.tables import ud_table
 from treefine_paper.treebanks import TREEBANKS
@@ -66,12 +66,10 @@ def add_result(folder, code, system, seed, split):
         split=split,
         encoder="bilstm" if system == "biaffine" else TREEBANKS[code].encoder,
         start="encoder",
-        rule=rule,
         tags="predicted" if code == "ko_gsd" else "given",
         gold_file=str(gold_file),
         release={"ctb": "", "ja_gsd": "2.9"}.get(code, "2.3"),
         train_sentences=SIZES[code] * (10 if system == "multi" else 1),
-        sentences=len(gold),
         words=sum(map(len, gold)),
         UAS=by_step[-1]["UAS"],
         LAS=by_step[-1]["LAS"],
@@ -82,10 +80,9 @@ def add_result(folder, code, system, seed, split):
         parsing_seconds=2.0,
         device="NVIDIA H200",
         training_seconds=3_600.0 + seed,
-        epochs=10,
         updates=1_000 * seed if is_refined else 100,
-        best_epoch=5,
         sha256=sha256,
+        settings="paper",
     )
 
 
@@ -105,7 +102,7 @@ def made(tmp_path_factory):
                 dev = [add_result(folder, code, name, seed, "dev") for seed in (1, 2)]
                 best = max(dev, key=lambda each: each.LAS).seed
                 for result in (*dev, add_result(folder, code, name, best, "test")):
-                    save_result(result, folder)
+                    (folder / f"{result.name}.json").write_text(json.dumps(asdict(result)))
     return folder
 
 

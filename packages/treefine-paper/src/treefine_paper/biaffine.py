@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from treefine.config import Column, DecodeSettings, ScorerSettings
+from treefine.config import DecodeSettings
 from treefine.evaluation.scores import evaluate
 from treefine.model.batch import padded
 from treefine.model.create import root_label_of
@@ -33,6 +34,7 @@ from treefine.training.recipe import Recipe
 from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.graph import Graph
 from treefine.treebank.sentence import Sentence
+from treefine_paper.predictions import n_parameters
 
 COSTS = "costs.json"  # the number of parameters, and the seconds to parse each set
 PADDING, ROOT_WORD, UNKNOWN = 0, 0, 1  # numbers of characters and words; the known ones follow
@@ -51,69 +53,64 @@ class BiLSTMSettings:
     dropout: float = 0.33  # dropout probability
 
 
-@dataclass(frozen=True)
-class WordBatch:
-    """Sentences as padded tensors. Column 0 is ROOT."""
+class WordBatch(NamedTuple):
+    """Sentences as padded tensors [batch, word]; the characters have one more dimension. Column 0 is ROOT."""
 
-    words: Tensor  # [batch, word]
-    chars: Tensor  # [batch, word, char]
-    tags: Tensor  # [batch, word]
-    heads: Tensor  # [batch, word]
-    labels: Tensor  # [batch, word]
-    is_word: Tensor  # [batch, word]; true for words and ROOT
-
-
-class WordNumbers:
-    """The numbers of the labels, tags, characters and repeated words of a training set."""
-
-    def __init__(self, sentences: Sequence[Sentence], column: Column) -> None:
-        words = Counter(form.lower() for sentence in sentences for form in sentence.forms)
-        repeated = sorted(word for word, n in words.items() if n > 1)
-        self.words = {word: number for number, word in enumerate(repeated, UNKNOWN + 1)}
-        chars = sorted({char for sentence in sentences for form in sentence.forms for char in form})
-        self.chars = {char: number for number, char in enumerate(chars, UNKNOWN + 1)}
-        self.column, self.vocabulary = column, Vocabulary.of_treebank(sentences, columns=(column,))
-
-    def batch(self, sentences: Sequence[Sentence], device: torch.device) -> WordBatch:
-        """Return sentences as tensors."""
-        lengths = [len(sentence) for sentence in sentences]
-        forms = [form for sentence in sentences for form in sentence.forms]
-        words = np.array([self.words.get(form.lower(), UNKNOWN) for form in forms])
-        chars = np.full((len(forms), min(MOST_CHARS, max(map(len, forms)))), PADDING)
-        for row, form in zip(chars, forms, strict=True):
-            row[: len(form)] = [self.chars.get(char, UNKNOWN) for char in form[:MOST_CHARS]]
-        all_chars = padded(chars, lengths, PADDING)
-        all_chars[..., 0] = np.maximum(all_chars[..., 0], UNKNOWN)  # ROOT and padding have one unknown character
-        tags = self.vocabulary.tag_ids(self.column, [tag for each in sentences for tag in getattr(each, self.column)])
-        heads, labels = flat_arcs([sentence.arcs for sentence in sentences], self.vocabulary)
-        is_word = np.arange(max(lengths) + 1) <= np.array(lengths)[:, None]
-        rows = (
-            padded(words, lengths, ROOT_WORD),
-            all_chars,
-            padded(np.array(tags), lengths, 0),
-            padded(heads, lengths, NO_HEAD),
-            padded(labels, lengths, UNSEEN),
-            is_word,
-        )
-        return WordBatch(*(torch.from_numpy(each).to(device) for each in rows))
+    words: Tensor
+    chars: Tensor
+    tags: Tensor
+    heads: Tensor
+    labels: Tensor
+    is_word: Tensor  # true for words and ROOT
 
 
 class BiaffineParser(nn.Module):
-    """The network."""
+    """The network, and the numbers of the labels, tags, characters and repeated words of its training set."""
 
-    def __init__(self, numbers: WordNumbers, sizes: BiLSTMSettings, scorer: ScorerSettings) -> None:
+    def __init__(self, train: Sequence[Sentence], recipe: Recipe, sizes: BiLSTMSettings) -> None:
         super().__init__()
-        self.words = nn.Embedding(len(numbers.words) + 2, sizes.word_width)
-        self.chars = nn.Embedding(len(numbers.chars) + 2, sizes.char_width)
+        n_times = Counter(form.lower() for sentence in train for form in sentence.forms)
+        repeated = sorted(word for word, n in n_times.items() if n > 1)
+        self.word_numbers = {word: number for number, word in enumerate(repeated, UNKNOWN + 1)}
+        chars = sorted({char for sentence in train for form in sentence.forms for char in form})
+        self.char_numbers = {char: number for number, char in enumerate(chars, UNKNOWN + 1)}
+        self.column, self.most_words = recipe.tags.columns[0], recipe.training.batch_pieces
+        self.vocabulary = Vocabulary.of_treebank(train, columns=(self.column,))
+        self.decoder = Decoder(self.vocabulary.label_id(root_label_of(train)), DecodeSettings().tree_over)
+
+        self.words = nn.Embedding(len(repeated) + 2, sizes.word_width)
+        self.chars = nn.Embedding(len(chars) + 2, sizes.char_width)
         half = (sizes.char_width + 1) // 2
         self.char_lstm = nn.LSTM(sizes.char_width, half, batch_first=True, bidirectional=True)
-        self.tags = TagEmbedding(len(numbers.vocabulary.tags(numbers.column)), sizes.tag_width)
+        self.tags = TagEmbedding(len(self.vocabulary.tags(self.column)), sizes.tag_width)
         self.dropout = SharedDropout(sizes.dropout)
         widths = [sizes.word_width + 2 * half + sizes.tag_width, *[2 * sizes.width] * (sizes.n_layers - 1)]
         self.layers = nn.ModuleList(
             nn.LSTM(width, sizes.width, batch_first=True, bidirectional=True) for width in widths
         )
-        self.scorer = BiaffineScorer(2 * sizes.width, len(numbers.vocabulary.labels), scorer)
+        self.scorer = BiaffineScorer(2 * sizes.width, len(self.vocabulary.labels), recipe.scorer)
+
+    def batch(self, sentences: Sequence[Sentence]) -> WordBatch:
+        """Return sentences as tensors."""
+        lengths = [len(sentence) for sentence in sentences]
+        forms = [form for sentence in sentences for form in sentence.forms]
+        words = np.array([self.word_numbers.get(form.lower(), UNKNOWN) for form in forms])
+        chars = np.full((len(forms), min(MOST_CHARS, max(map(len, forms)))), PADDING)
+        for row, form in zip(chars, forms, strict=True):
+            row[: len(form)] = [self.char_numbers.get(char, UNKNOWN) for char in form[:MOST_CHARS]]
+        all_chars = padded(chars, lengths, PADDING)
+        all_chars[..., 0] = np.maximum(all_chars[..., 0], UNKNOWN)  # ROOT and padding have one unknown character
+        tags = [tag for sentence in sentences for tag in getattr(sentence, self.column)]
+        heads, labels = flat_arcs([sentence.arcs for sentence in sentences], self.vocabulary)
+        rows = (
+            padded(words, lengths, ROOT_WORD),
+            all_chars,
+            padded(np.array(self.vocabulary.tag_ids(self.column, tags)), lengths, 0),
+            padded(heads, lengths, NO_HEAD),
+            padded(labels, lengths, UNSEEN),
+            np.arange(max(lengths) + 1) <= np.array(lengths)[:, None],
+        )
+        return WordBatch(*(torch.from_numpy(row).to(self.words.weight.device) for row in rows))
 
     def forward(self, batch: WordBatch) -> Scores:
         """Return the scores of all arcs."""
@@ -142,29 +139,18 @@ class BiaffineParser(nn.Module):
         losses = [F.cross_entropy(x.flatten(0, 1), y.flatten(), ignore_index=none) for x, y, none in pairs]
         return losses[0] + losses[1]
 
-
-@dataclass(frozen=True)
-class Trained:
-    """A network with what it needs to parse."""
-
-    network: BiaffineParser
-    numbers: WordNumbers
-    decoder: Decoder
-    batch_words: int
-    device: torch.device
-
     @torch.no_grad()
     def parse(self, sentences: Sequence[Sentence]) -> list[Sentence]:
         """Return the sentences with the highest-scoring trees."""
-        self.network.eval()
+        self.eval()
         parsed = list(sentences)
-        for places in batches(sentences, self.batch_words):
-            batch = self.numbers.batch([sentences[place] for place in places], self.device)
-            scores = self.network(batch)
+        for places in batches(sentences, self.most_words):
+            batch = self.batch([sentences[place] for place in places])
+            scores = self(batch)
             trees = self.decoder.trees(scores, self.decoder.graphs(scores, batch.is_word), batch.is_word)
             for place, heads, labels in zip(places, *trees.listed(), strict=True):
                 end = len(sentences[place]) + 1
-                names = [self.numbers.vocabulary.labels[label] for label in labels[1:end]]
+                names = [self.vocabulary.labels[label] for label in labels[1:end]]
                 parsed[place] = sentences[place].with_graph(Graph.of_words(heads[1:end], names))
         return parsed
 
@@ -177,8 +163,7 @@ def batches(sentences: Sequence[Sentence], most_words: int) -> Iterator[list[int
             yield places
             places = []
         places.append(place)
-    if places:
-        yield places
+    yield places
 
 
 def train_biaffine(recipe: Recipe, sizes: BiLSTMSettings, test: str, folder: Path, device: torch.device) -> None:
@@ -189,32 +174,26 @@ def train_biaffine(recipe: Recipe, sizes: BiLSTMSettings, test: str, folder: Pat
     data, training = load_data(recipe.treebank), recipe.training
     torch.manual_seed(training.seed)
     rng = np.random.default_rng(training.seed)
-    numbers = WordNumbers(data.train, recipe.tags.columns[0])
-    network = BiaffineParser(numbers, sizes, recipe.scorer).to(device)
-    decoder = Decoder(numbers.vocabulary.label_id(root_label_of(data.train)), DecodeSettings().tree_over)
-    trained = Trained(network, numbers, decoder, training.batch_pieces, device)
+    network = BiaffineParser(data.train, recipe, sizes).to(device)
     optimiser = Optimiser(network, recipe.optimiser)
-    folder.mkdir(parents=True, exist_ok=True)
     start, best_las, best_epoch, best = time.monotonic(), -1.0, 0, {}
-    found = list(batches(data.train, training.batch_pieces))
+    all_places = list(batches(data.train, training.batch_pieces))
     with (folder / FolderNames.metrics).open("w", encoding="utf-8") as metrics:
         for epoch in range(1, training.epochs + 1):
             network.train()
             losses = []
-            for done, chosen in enumerate(rng.permutation(len(found)).tolist()):
-                batch = numbers.batch([data.train[place] for place in found[chosen]], device)
-                is_masked = (torch.rand(batch.words.shape, device=device) < training.masking) & (
-                    batch.words > ROOT_WORD
-                )
-                batch.words[is_masked] = UNKNOWN
+            for done, chosen in enumerate(rng.permutation(len(all_places)).tolist()):
+                batch = network.batch([data.train[place] for place in all_places[chosen]])
+                is_drawn = torch.rand(batch.words.shape, device=device) < training.masking
+                batch.words[is_drawn & (batch.words > ROOT_WORD)] = UNKNOWN
                 loss = network.loss(batch)
                 torch.autograd.backward(loss)
-                optimiser.update((epoch - 1 + done / len(found)) / training.epochs)
+                optimiser.update((epoch - 1 + done / len(all_places)) / training.epochs)
                 losses.append(loss.detach())
             values = {"epoch": epoch, "loss": float(torch.stack(losses).mean())}
             if epoch % training.dev_every == 0 or epoch == training.epochs:
                 with optimiser.averaged():
-                    las = evaluate(data.dev, trained.parse(data.dev), rule=recipe.treebank.rule)["LAS"].f1
+                    las = evaluate(data.dev, network.parse(data.dev), rule=recipe.treebank.rule)["LAS"].f1
                     if las > best_las:
                         best_las, best_epoch = las, epoch
                         best = {name: weight.clone() for name, weight in network.state_dict().items()}
@@ -225,25 +204,19 @@ def train_biaffine(recipe: Recipe, sizes: BiLSTMSettings, test: str, folder: Pat
             if epoch - best_epoch > training.patience:
                 break
     network.load_state_dict(best)
+    unfinished, seconds = folder / ".model", {}
+    unfinished.mkdir(exist_ok=True)
     test_set = list(read_treebank(test, format=recipe.treebank.format or None))
-    _write(trained, {"train": data.train, "dev": data.dev, "test": test_set}, folder)
+    for split, sentences in {"train": data.train, "dev": data.dev, "test": test_set}.items():
+        begin = time.perf_counter()
+        parsed = network.parse(sentences)
+        seconds[split] = time.perf_counter() - begin
+        write_treebank(parsed, trees_file(unfinished, split))
+    costs = {"parameters": n_parameters(network), "seconds": seconds}
+    (unfinished / COSTS).write_text(json.dumps(costs))
+    unfinished.rename(folder / FolderNames.model)
 
 
 def trees_file(model: Path, split: str) -> Path:
     """Return the file with the trees of a set, in the format of the treebank."""
     return model / f"{split}.trees"
-
-
-def _write(trained: Trained, sets: dict[str, Sequence[Sentence]], folder: Path) -> None:
-    """Write the trees of each set, and the costs."""
-    unfinished = folder / ".model"
-    unfinished.mkdir(exist_ok=True)
-    seconds = {}
-    for name, sentences in sets.items():
-        start = time.perf_counter()
-        parsed = trained.parse(sentences)
-        seconds[name] = time.perf_counter() - start
-        write_treebank(parsed, trees_file(unfinished, name))
-    n_parameters = sum(weight.numel() for weight in trained.network.parameters())
-    (unfinished / COSTS).write_text(json.dumps({"parameters": n_parameters, "seconds": seconds}))
-    unfinished.rename(folder / FolderNames.model)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from treefine import Graph, Parser, Sentence, TreefineError
-from treefine.model.parser_model import ParserModel
 from treefine.parsing.initial import given
 
 TREES_FORMAT = 1
@@ -145,6 +145,6 @@ def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
     return predictions_of(gold, trees, first=1)
 
 
-def n_parameters(model: ParserModel) -> int:
+def n_parameters(model: nn.Module) -> int:
     """Return the number of parameters, pretrained ones included."""
     return sum(weight.numel() for weight in model.parameters())

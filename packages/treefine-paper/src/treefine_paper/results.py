@@ -6,13 +6,12 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 
 from treefine.errors import TreefineError, count
 from treefine.training.recipe import FILES
-from treefine.treebank.files import open_output
 from treefine_paper.systems import BIAFFINE, MULTI, SYSTEMS
 from treefine_paper.treebanks import RELEASE, TREEBANKS, in_words
 
@@ -31,12 +30,10 @@ class SystemResult:
     split: str  # dev or test
     encoder: str
     start: str  # of the weights: the encoder, or the model of all treebanks
-    rule: str  # of the scores
     tags: str  # where the tags come from: given, predicted or none
     gold_file: str
     release: str  # of UD; empty if the folder does not name it
     train_sentences: int
-    sentences: int
     words: int
     UAS: float
     LAS: float
@@ -47,13 +44,9 @@ class SystemResult:
     parsing_seconds: float
     device: str
     training_seconds: float | None
-    epochs: int | None  # that were run
     updates: int | None  # of the weights: one per batch and step
-    best_epoch: int | None
     sha256: str  # of the file of trees
-    settings: str = "paper"  # or by-size
-    changes: Sequence[str] = ()  # of single settings
-    when: str = ""  # the time of the measurement (UTC)
+    settings: str  # paper or by-size
 
     @property
     def name(self) -> str:
@@ -62,18 +55,8 @@ class SystemResult:
 
 
 def result_name(treebank: str, system: str, seed: int, split: str) -> str:
-    """Return the name of the files of a result.
-
-    >>> result_name("tr_imst", "syntr", 1, "dev")
-    'tr_imst-syntr-seed1-dev'
-    """
+    """Return the name of the files of a result, as in `tr_imst-syntr-seed1-dev`."""
     return f"{treebank}-{system}-seed{seed}-{split}"
-
-
-def save_result(result: SystemResult, folder: Path) -> None:
-    """Write the scores as JSON."""
-    with open_output(folder / f"{result.name}.json") as file:
-        file.write(json.dumps(asdict(result), indent=1).encode() + b"\n")
 
 
 def load_results(folder: Path) -> list[SystemResult]:
@@ -143,9 +126,8 @@ class ResultCollection:
         """Name the systems that were tested before a seed with a better dev LAS was trained."""
         named = []
         for code, system in ((code, system) for code in codes for system in systems if system != FILES):
-            chosen, tested = self.chosen(code, system), self.tested(code, system)
-            if chosen and tested and chosen.seed != tested.seed:
-                named.append(f"{SYSTEM_TITLES[system]} on {code}")
+            seeds = {result.seed for result in (self.chosen(code, system), self.tested(code, system)) if result}
+            named += [f"{SYSTEM_TITLES[system]} on {code}"] if len(seeds) > 1 else []
         return named
 
     def of_treebank(self, treebank: str) -> list[SystemResult]:
@@ -224,11 +206,9 @@ def _values(results: Sequence[SystemResult], field: str) -> str:
     """Return the most frequent value of a field, then the others, each with its treebanks."""
     counted = Counter(getattr(result, field) for result in results)
     most, *others = [value for value, _ in counted.most_common()]
-    exceptions = []
-    for value in others:
-        codes = dict.fromkeys(result.treebank for result in results if getattr(result, field) == value)
-        exceptions.append(f"{value} for {in_words([*codes])}")
-    return f"{most} ({'; '.join(exceptions)})" if exceptions else str(most)
+    codes = {value: dict.fromkeys(r.treebank for r in results if getattr(r, field) == value) for value in others}
+    exceptions = "; ".join(f"{value} for {in_words([*codes[value]])}" for value in others)
+    return f"{most} ({exceptions})" if exceptions else str(most)
 
 
 def counted_treebanks(codes: Sequence[str]) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from typing import Literal
 
 import torch
 
@@ -23,19 +22,17 @@ from treefine.training.recipe import recipe_toml
 from treefine.training.train import train
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import open_output
-from treefine.treebank.sentence import Sentence
 from treefine_paper.biaffine import COSTS, train_biaffine, trees_file
 from treefine_paper.plan import ReproductionPlan, TrainingRun, run_of
 from treefine_paper.predictions import (
-    Predictions,
     n_parameters,
     parsed_steps,
     predictions_of,
     save_predictions,
     treebank_of,
 )
-from treefine_paper.results import TREES_SUFFIX, SystemResult, chosen_seed, load_results, result_name, save_result
-from treefine_paper.systems import BIAFFINE, MULTI, SYSTEMS
+from treefine_paper.results import TREES_SUFFIX, SystemResult, chosen_seed, load_results, result_name
+from treefine_paper.systems import BIAFFINE, METRICS, MULTI, SYSTEMS
 from treefine_paper.treebanks import PaperFiles
 
 KeepModels = Literal["all", "chosen"]
@@ -135,43 +132,35 @@ class Reproduction:
         """Remove the models of seeds that were not chosen, when the system is tested and no open run needs them."""
         for run in self.plan.runs:
             is_open = self._to_test(run) or not all(map(self.is_measured, self.seeds[run.treebank, run.system]))
-            is_needed = is_open or not all(map(self.is_done, self.needed_by[run]))
-            if not is_needed and not self._results_of(run, "test") and self._has_model(run):
-                model = self.plan.model(run)
-                removed = model.with_name(".removed")  # half a model must not look like one
+            is_needed = is_open or not all(map(self.is_done, self.needed_by[run])) or self._results_of(run, "test")
+            if not is_needed and self._has_model(run):
+                removed = self.plan.model(run).with_name(".removed")  # half a model must not look like one
                 shutil.rmtree(removed, ignore_errors=True)  # of a run that was killed here
-                model.rename(removed)
+                self.plan.model(run).rename(removed)
                 shutil.rmtree(removed, ignore_errors=True)
 
     def _check_settings(self) -> None:
         """Raise an error if results in the folder were made with other settings: one table must not mix them."""
-        for run in self.plan.runs:
-            path = _recipe_file(self.plan, run)
-            if self.is_measured(run) and path.exists():
-                old, new = (
-                    path.read_text(encoding="utf-8").splitlines(),
-                    recipe_toml(self.plan.recipe(run)).splitlines(),
-                )
-                was, now = _only_in(old, new), _only_in(new, old)
-                if old != new:
-                    what = f"{run.name} was trained with other settings: {was}. Now: {now}."
-                    hint = "Use the same command as before, or another folder."
-                    raise ConfigError(what, hint=hint, path=str(self.output))
+        for run in filter(self.is_measured, self.plan.runs):
+            path = self.output / RECIPES / f"{run.name}.toml"
+            now = recipe_toml(self.plan.recipe(run)).splitlines()
+            was = path.read_text(encoding="utf-8").splitlines() if path.exists() else now
+            if was != now:
+                gone, new = _only_in(was, now), _only_in(now, was)
+                what = f"{run.name} was trained with other settings: {gone}. Now: {new}."
+                hint = "Use the same command as before, or another folder."
+                raise ConfigError(what, hint=hint, path=str(self.output))
 
 
 def _only_in(lines: Iterable[str], others: Iterable[str]) -> str:
     return "; ".join(line for line in lines if line not in others) or "missing"
 
 
-def _recipe_file(plan: ReproductionPlan, run: TrainingRun) -> Path:
-    return plan.request.output / RECIPES / f"{run.name}.toml"
-
-
 def train_run(plan: ReproductionPlan, run: TrainingRun, device: torch.device) -> None:
     """Write the recipe of a run, and train its model or continue its training."""
-    recipe, folder, path = plan.recipe(run), plan.request.output / run.folder, _recipe_file(plan, run)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open_output(path) as file:
+    recipe, folder, recipes = plan.recipe(run), plan.request.output / run.folder, plan.request.output / RECIPES
+    recipes.mkdir(parents=True, exist_ok=True)
+    with open_output(recipes / f"{run.name}.toml") as file:
         file.write(recipe_toml(recipe).encode())
     if run.system == BIAFFINE:
         folder.mkdir(parents=True, exist_ok=True)
@@ -189,30 +178,36 @@ def measure(
     plan: ReproductionPlan, run: TrainingRun, files: PaperFiles, split: str, device: torch.device
 ) -> SystemResult:
     """Parse a split with the model of a run, and write its trees and scores."""
-    system, recipe = SYSTEMS[run.system], plan.recipe(run)
+    system, recipe, model, rule = SYSTEMS[run.system], plan.recipe(run), plan.model(run), files.treebank.rule
     gold_file, form = getattr(files, split), files.format or None
     gold = list(read_treebank(gold_file, format=form))
-    costs: dict[str, Any] = {"parameters": 0, "initial_parameters": 0, "parsing_seconds": 0.0}
+    seconds, parameters, initial_parameters = 0.0, 0, 0
     if run.system == BIAFFINE:  # its trees were parsed before
-        trees = [sentence.graph for sentence in read_treebank(trees_file(plan.model(run), split), format=form)]
+        trees = [sentence.graph for sentence in read_treebank(trees_file(model, split), format=form)]
         predictions = predictions_of(gold, [trees], first=1)
     else:
-        files_of_initial = from_file(plan.initial_file(run, split), format=form) if system.reads_files else None
-        steps, model = recipe.refine.max_steps, plan.model(run)
-        parser = Parser.from_pretrained(model, initial=files_of_initial, trust=0, max_steps=steps, device=device)
+        parses = from_file(plan.initial_file(run, split), format=form) if system.reads_files else None
+        steps = recipe.refine.max_steps
+        parser = Parser.from_pretrained(model, initial=parses, trust=0, max_steps=steps, device=device)
         predictions = parsed_steps(parser, gold)
         start = time.perf_counter()
         list(parser.stream_trees(gold))
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        costs = {"parameters": n_parameters(parser.model), "parsing_seconds": time.perf_counter() - start}
-        initial = parser.initial
-        costs["initial_parameters"] = n_parameters(initial.model) if isinstance(initial, Parser) else 0
+        seconds, parameters, initial = time.perf_counter() - start, n_parameters(parser.model), parser.initial
+        initial_parameters = n_parameters(initial.model) if isinstance(initial, Parser) else 0
     if BIAFFINE in (run.system, system.initial):
-        biaffine = json.loads((plan.model(run_of(run.treebank, BIAFFINE, run.seed)) / COSTS).read_bytes())
-        costs["parameters" if run.system == BIAFFINE else "initial_parameters"] = biaffine["parameters"]
-        costs["parsing_seconds"] += biaffine["seconds"][split]
-    results = plan.request.output / RESULTS
+        costs = json.loads((plan.model(run_of(run.treebank, BIAFFINE, run.seed)) / COSTS).read_bytes())
+        seconds += costs["seconds"][split]
+        if run.system == BIAFFINE:
+            parameters = costs["parameters"]
+        else:
+            initial_parameters = costs["parameters"]
+    by_step = [evaluate(gold, treebank_of(predictions, gold, t=t), rule=rule) for t in predictions.steps]
+    none = [None] * predictions.first  # without an initial parse, t = 0 has no trees
+    uas, las = (none + [round(scores[metric].f1, 6) for scores in by_step] for metric in METRICS)
+    results, training = plan.request.output / RESULTS, plan.request.output / run.folder
+    last_epoch = json.loads((training / FolderNames.metrics).read_text().splitlines()[-1])
     name = result_name(files.treebank.code, run.system, run.seed, split)
     result = SystemResult(
         treebank=files.treebank.code,
@@ -221,43 +216,24 @@ def measure(
         split=split,
         encoder=plan.encoder(run).rpartition("/")[2],
         start=MULTI if plan.starts_from_multi(run) else "encoder",
-        rule=files.treebank.rule,
         tags=recipe.tags.source,
         gold_file=gold_file,
         release=files.release,
-        settings=plan.request.settings,
-        changes=tuple(plan.changes(run.system)),
         train_sentences=plan.n_sentences(run),
-        sentences=len(gold),
         words=sum(map(len, gold)),
+        UAS=uas[-1] or 0.0,
+        LAS=las[-1] or 0.0,
+        UAS_by_step=uas,
+        LAS_by_step=las,
+        parameters=parameters,
+        initial_parameters=initial_parameters,
+        parsing_seconds=round(seconds, 3),
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        training_seconds=round(last_epoch["seconds"], 1),
+        updates=last_epoch.get("updates"),
         sha256=save_predictions(predictions, results / f"{name}{TREES_SUFFIX}"),
-        when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        **costs | {"parsing_seconds": round(costs["parsing_seconds"], 3)},
-        **_scores(predictions, gold, rule=files.treebank.rule),
-        **_training_facts(plan.request.output / run.folder / FolderNames.metrics),
+        settings=plan.request.settings,
     )
-    save_result(result, results)
-    return result
-
-
-def _training_facts(metrics: Path) -> dict[str, Any]:
-    epochs = [json.loads(line) for line in metrics.read_text().splitlines()]
-    best = max((epoch for epoch in epochs if "LAS" in epoch), key=lambda epoch: float(epoch["LAS"]))
-    return {
-        "training_seconds": round(float(epochs[-1]["seconds"]), 1),
-        "epochs": len(epochs),
-        "updates": epochs[-1].get("updates"),
-        "best_epoch": best["epoch"],
-    }
-
-
-def _scores(predictions: Predictions, gold: Sequence[Sentence], *, rule: str) -> dict[str, Any]:
-    """Return UAS and LAS of the final trees and by step."""
-    by_step = [evaluate(gold, treebank_of(predictions, gold, t=t), rule=rule) for t in predictions.steps]
-    none = [None] * predictions.first  # without an initial parse, t = 0 has no trees
-    result: dict[str, Any] = {}
-    for name in ("UAS", "LAS"):
-        result[name] = round(by_step[-1][name].f1, 6)
-        result[f"{name}_by_step"] = none + [round(step[name].f1, 6) for step in by_step]
+    with open_output(results / f"{name}.json") as file:
+        file.write(json.dumps(asdict(result), indent=1).encode() + b"\n")
     return result
