@@ -15,4 +15,6 @@ def _command():
     command = EntryPoint("reproduce", "treefine_paper.command:reproduce_command", "treefine.commands")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app, "plugged_in", lambda: {"reproduce": command})
+        patch.setattr("treefine_paper.biaffine.WIDTH", 8)
+        patch.setattr("treefine_paper.biaffine.N_LAYERS", 1)
         yield

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.toy_treebanks import toy_treebanks
 from treefine.errors import ConfigError
-from treefine_paper.plan import ReproductionRequest, TrainingRun, make_plan
+from treefine_paper.plan import ReproductionPlan, ReproductionRequest, TrainingRun
 from treefine_paper.systems import MULTI, SYSTEMS
 from treefine_paper.treebanks import CHINESE, JAPANESE, MULTILINGUAL, TREEBANKS
 
@@ -28,17 +28,17 @@ def request_all(data):
 
 
 def recipe(request, treebank, system, **changes):
-    return make_plan(replace(request, **changes)).recipe(TrainingRun(treebank, system, 1))
+    return ReproductionPlan(replace(request, **changes)).recipe(TrainingRun(treebank, system, 1))
 
 
 def test_all_systems_of_the_paper_are_run_on_all_its_treebanks(request_all):
-    jobs = {(job.treebank, job.system) for job in make_plan(request_all).runs}
+    jobs = {(job.treebank, job.system) for job in ReproductionPlan(request_all).runs}
 
     assert {(code, system) for code in TREEBANKS for system in PAPER} <= jobs
 
 
 def test_a_job_comes_after_those_it_needs(request_all):
-    plan = make_plan(replace(request_all, seeds=(1, 2), start="multi"))
+    plan = ReproductionPlan(replace(request_all, seeds=(1, 2), start="multi"))
 
     place = {job: number for number, job in enumerate(plan.runs)}
     assert len(place) == len(plan.runs)
@@ -61,7 +61,7 @@ def test_the_settings_are_those_of_appendix_a(request_all):
 
 
 def test_steps_of_each_system(request_all):
-    plan = make_plan(request_all)
+    plan = ReproductionPlan(request_all)
 
     steps = {name: plan.recipe(TrainingRun("tr_imst", name, 1)).refine for name in SYSTEMS if name != MULTI}
     assert {name: each.max_steps for name, each in steps.items() if each.max_steps != 3} == {
@@ -81,7 +81,7 @@ def test_steps_of_each_system(request_all):
 
 
 def test_the_encoders_are_those_of_the_paper(request_all):
-    plan = make_plan(request_all)
+    plan = ReproductionPlan(request_all)
 
     found = {code: plan.encoder(TrainingRun(code, "syntr", 1)) for code in TREEBANKS}
     others = {"zh_gsd": CHINESE, "ctb": CHINESE, "ja_gsd": JAPANESE}
@@ -101,7 +101,7 @@ def test_rules_and_formats(request_all):
 
 
 def test_what_each_system_refines(request_all):
-    plan = make_plan(request_all)
+    plan = ReproductionPlan(request_all)
 
     def initial(system):
         return plan.recipe(TrainingRun("tr_imst", system, 1)).initial
@@ -117,7 +117,7 @@ def test_what_each_system_refines(request_all):
 
 
 def test_starting_from_multi(request_all):
-    plan = make_plan(replace(request_all, start="multi", encoders={"zh_gsd": "other"}))
+    plan = ReproductionPlan(replace(request_all, start="multi", encoders={"zh_gsd": "other"}))
 
     started = plan.recipe(TrainingRun("tr_imst", "syntr", 2)).encoder
     assert started.fine_tune_from == str(request_all.output / "runs" / "multi" / "multi" / "seed2" / "model")
@@ -152,7 +152,7 @@ def test_wrong_changes(request_all, changes, message):
 
 
 def test_only_a_treebank_and_a_system_with_what_it_needs(request_all):
-    plan = make_plan(replace(request_all, only=("tr_imst", "sv_talbanken", "syntr-rngtr")))
+    plan = ReproductionPlan(replace(request_all, only=("tr_imst", "sv_talbanken", "syntr-rngtr")))
 
     assert [job.name for job in plan.runs] == [
         "sv_talbanken-syntr-seed1",

@@ -15,7 +15,7 @@ from tests.support.toy_treebanks import toy_treebanks
 from treefine import Parser, evaluate, read_treebank
 from treefine.errors import ConfigError
 from treefine_paper import run as run_module
-from treefine_paper.plan import ReproductionRequest, TrainingRun, make_plan
+from treefine_paper.plan import ReproductionPlan, ReproductionRequest, TrainingRun
 from treefine_paper.predictions import load_predictions, treebank_of
 from treefine_paper.results import load_results
 from treefine_paper.run import RESULTS, Reproduction
@@ -23,13 +23,7 @@ from treefine_paper.systems import SYSTEMS
 from treefine_paper.treebanks import TREEBANKS
 
 TOYS = {"tr_imst": "UD_Turkish-IMST", "ja_gsd": "UD_Japanese-GSD", "ctb": "ctb5.1", "de_conll09": "conll09-german"}
-SMALL = (
-    "training.epochs=1",
-    "training.patience=1",
-    "biaffine:bilstm.width=8",
-    "biaffine:bilstm.n_layers=1",
-    "biaffine:bilstm.word_width=8",
-)
+SMALL = ("training.epochs=1", "training.patience=1")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +49,9 @@ def request(toys, output, **changes):
 def run(toys, output, *, keep="chosen", **changes):
     """Run a reproduction; return its state and what it said."""
     said = []
-    reproduction = Reproduction(make_plan(request(toys, output, **changes)), torch.device("cpu"), said.append, keep)
+    reproduction = Reproduction(
+        ReproductionPlan(request(toys, output, **changes)), torch.device("cpu"), said.append, keep
+    )
     reproduction.run()
     return reproduction, said
 
@@ -229,7 +225,7 @@ def test_a_test_that_fails_is_no_failed_training(toys, tmp_path, monkeypatch):
 
 
 def test_an_interrupted_training_continues(toys, tmp_path, monkeypatch):
-    only, changes = ("tr_imst", "syntr"), (*SMALL[2:], "training.epochs=3", "training.checkpoint_minutes=0")
+    only, changes = ("tr_imst", "syntr"), ("training.epochs=3", "training.checkpoint_minutes=0")
     whole, _ = run(toys, tmp_path / "whole", only=only, changes=changes)
     train = run_module.train
 

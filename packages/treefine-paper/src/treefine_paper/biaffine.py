@@ -9,7 +9,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,18 +38,12 @@ from treefine_paper.predictions import n_parameters
 COSTS = "costs.json"  # the number of parameters, and the seconds to parse each set
 PADDING, ROOT_WORD, UNKNOWN = 0, 0, 1  # numbers of characters and words; the known ones follow
 MOST_CHARS = 32  # of a word that are read
-
-
-@dataclass(frozen=True, slots=True)
-class BiLSTMSettings:
-    """The sizes of the BiLSTM."""
-
-    word_width: int = 100  # size of the word embeddings
-    char_width: int = 100  # size of the character embeddings
-    tag_width: int = 100  # size of the tag embeddings
-    n_layers: int = 3  # BiLSTM layers
-    width: int = 400  # hidden units per direction
-    dropout: float = 0.33  # dropout probability
+EMBEDDED, WIDTH, N_LAYERS, DROPOUT = (
+    100,
+    400,
+    3,
+    0.33,
+)  # sizes of words, characters and tags; BiLSTM units per direction
 
 
 class WordBatch(NamedTuple):
@@ -67,7 +60,7 @@ class WordBatch(NamedTuple):
 class BiaffineParser(nn.Module):
     """The network, and the numbers of the labels, tags, characters and repeated words of its training set."""
 
-    def __init__(self, train: Sequence[Sentence], recipe: Recipe, sizes: BiLSTMSettings) -> None:
+    def __init__(self, train: Sequence[Sentence], recipe: Recipe) -> None:
         super().__init__()
         n_times = Counter(form.lower() for sentence in train for form in sentence.forms)
         repeated = sorted(word for word, n in n_times.items() if n > 1)
@@ -78,17 +71,14 @@ class BiaffineParser(nn.Module):
         self.vocabulary = Vocabulary.of_treebank(train, columns=(self.column,))
         self.decoder = Decoder(self.vocabulary.label_id(root_label_of(train)), DecodeSettings().tree_over)
 
-        self.words = nn.Embedding(len(repeated) + 2, sizes.word_width)
-        self.chars = nn.Embedding(len(chars) + 2, sizes.char_width)
-        half = (sizes.char_width + 1) // 2
-        self.char_lstm = nn.LSTM(sizes.char_width, half, batch_first=True, bidirectional=True)
-        self.tags = TagEmbedding(len(self.vocabulary.tags(self.column)), sizes.tag_width)
-        self.dropout = SharedDropout(sizes.dropout)
-        widths = [sizes.word_width + 2 * half + sizes.tag_width, *[2 * sizes.width] * (sizes.n_layers - 1)]
-        self.layers = nn.ModuleList(
-            nn.LSTM(width, sizes.width, batch_first=True, bidirectional=True) for width in widths
-        )
-        self.scorer = BiaffineScorer(2 * sizes.width, len(self.vocabulary.labels), recipe.scorer)
+        self.words = nn.Embedding(len(repeated) + 2, EMBEDDED)
+        self.chars = nn.Embedding(len(chars) + 2, EMBEDDED)
+        self.char_lstm = nn.LSTM(EMBEDDED, EMBEDDED // 2, batch_first=True, bidirectional=True)
+        self.tags = TagEmbedding(len(self.vocabulary.tags(self.column)), EMBEDDED)
+        self.dropout = SharedDropout(DROPOUT)
+        widths = [3 * EMBEDDED, *[2 * WIDTH] * (N_LAYERS - 1)]
+        self.layers = nn.ModuleList(nn.LSTM(width, WIDTH, batch_first=True, bidirectional=True) for width in widths)
+        self.scorer = BiaffineScorer(2 * WIDTH, len(self.vocabulary.labels), recipe.scorer)
 
     def batch(self, sentences: Sequence[Sentence]) -> WordBatch:
         """Return sentences as tensors."""
@@ -166,7 +156,7 @@ def batches(sentences: Sequence[Sentence], most_words: int) -> Iterator[list[int
     yield places
 
 
-def train_biaffine(recipe: Recipe, sizes: BiLSTMSettings, test: str, folder: Path, device: torch.device) -> None:
+def train_biaffine(recipe: Recipe, test: str, folder: Path, device: torch.device) -> None:
     """Train a parser, and write its trees of all three sets into `folder`/model, which is complete once it exists.
 
     It uses the sections treebank, tags, scorer, optimiser and training of the recipe.
@@ -174,7 +164,7 @@ def train_biaffine(recipe: Recipe, sizes: BiLSTMSettings, test: str, folder: Pat
     data, training = load_data(recipe.treebank), recipe.training
     torch.manual_seed(training.seed)
     rng = np.random.default_rng(training.seed)
-    network = BiaffineParser(data.train, recipe, sizes).to(device)
+    network = BiaffineParser(data.train, recipe).to(device)
     optimiser = Optimiser(network, recipe.optimiser)
     start, best_las, best_epoch, best = time.monotonic(), -1.0, 0, {}
     all_places = list(batches(data.train, training.batch_pieces))

@@ -77,7 +77,7 @@ def reproduce_command(
       treefine reproduce ud-treebanks-v2.3 --list
       treefine reproduce ud-treebanks-v2.3 --only tr_imst --seeds 1,2,3 --settings by-size -o reproduction
     """
-    from treefine_paper.plan import ReproductionRequest, check_possible, inventory, make_plan
+    from treefine_paper.plan import ReproductionPlan, ReproductionRequest
 
     request = ReproductionRequest(
         tuple(str(Path(folder).resolve()) for folder in treebanks),
@@ -90,11 +90,11 @@ def reproduce_command(
         tuple(changes or ()),
         str(Path(files).resolve()) if files else "",
     )
-    plan = make_plan(request)
+    plan = ReproductionPlan(request)
     if show:
-        typer.echo("\n".join(inventory(plan)))
+        typer.echo("\n".join(plan.inventory()))
         return
-    check_possible(plan)  # before anything is trained
+    plan.check()  # before anything is trained
     if not dry_run:
         _run(plan, device, keep_models, threads)
         return

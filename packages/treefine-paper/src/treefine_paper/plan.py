@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -10,24 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from treefine.config import read_settings
 from treefine.errors import ConfigError, TreefineError
 from treefine.training.recipe import EMPTY, FILES, Recipe, recipe_of
 from treefine.treebank.files import open_input
-from treefine_paper.biaffine import BiLSTMSettings, trees_file
-from treefine_paper.systems import (
-    BIAFFINE,
-    MULTI,
-    SYSTEMS,
-    Settings,
-    System,
-    encoder_config,
-    training_settings,
-)
+from treefine_paper.biaffine import trees_file
+from treefine_paper.systems import BIAFFINE, MULTI, SYSTEMS, Settings, System, encoder_config, training_settings
 from treefine_paper.treebanks import RELEASE, SPLITS, TREEBANKS, PaperFiles, find_paper_files, in_words
 
 Start = Literal["encoder", "multi"]
-_BILSTM = "bilstm."  # the section of changes to the sizes of the biaffine parser
 
 
 @dataclass(frozen=True)
@@ -64,25 +53,67 @@ class TrainingRun:
         return Path("runs", self.treebank, self.system, f"seed{self.seed}")
 
 
-def run_of(treebank: str, system: str, seed: int) -> TrainingRun:
-    """Return the run of a system on a treebank; Multi has one run for all treebanks."""
-    return TrainingRun(MULTI if system == MULTI else treebank, system, seed)
-
-
-@dataclass(frozen=True)
 class ReproductionPlan:
-    """All runs of a reproduction that are possible, and why the others are not."""
+    """All runs of a reproduction that are possible, and why others are not."""
 
-    request: ReproductionRequest
-    files: Mapping[str, PaperFiles]
-    other_trees: Mapping[str, PaperFiles]  # another parser's, by treebank
-    runs: tuple[TrainingRun, ...] = ()  # each after the runs that it needs; controls come last
-    missing: tuple[str, ...] = ()  # why other systems cannot be run
+    def __init__(self, request: ReproductionRequest) -> None:
+        for name in request.only:
+            _check_name("treebank or system", name, (*TREEBANKS, *SYSTEMS))
+        for code in request.encoders:
+            _check_name("treebank", code, ("", MULTI, *TREEBANKS))
+        self.request = request
+        self.files = find_paper_files(request.treebanks)
+        self.other_trees = find_paper_files([request.files]) if request.files else {}  # another parser's
+        self.missing: dict[str, None] = {}  # why other systems cannot be run
+        runs: dict[TrainingRun, None] = {}
+
+        def add(run: TrainingRun) -> None:
+            for needed in self.needs(run):
+                add(needed)
+            runs.setdefault(run)
+
+        codes = [code for code in TREEBANKS if code in request.only] or list(TREEBANKS)
+        systems = [system for name, system in SYSTEMS.items() if name in request.only] or list(SYSTEMS.values())
+        pairs = [(code, system) for code in codes for system in systems if _is_run(system, code)]
+        for is_control in (False, True):
+            for seed in request.seeds:
+                for code, system in pairs:
+                    if reason := self._why_missing(code, system):
+                        self.missing.setdefault(reason)
+                    elif system.is_control == is_control:
+                        add(run_of(code, system.name, seed))
+        self.runs = tuple(runs)  # each after the runs that it needs; controls come last
+
+    def _why_missing(self, code: str, system: System) -> str:
+        """Return why a system cannot be run on a treebank, and where to get what is missing; "" if it can."""
+        if missing := self.files[code].missing:
+            return f"{code} has no {in_words(missing)} file; get it from {TREEBANKS[code].source}"
+        trees = self.other_trees.get(code)
+        if system.initial == FILES and (missing := SPLITS if trees is None else trees.missing):
+            names = in_words([f"{code}-ud-{split}.conllu" for split in missing])
+            return f"there are no trees of another parser, such as {names}; name their folder with --files"
+        return ""
+
+    def check(self) -> None:
+        """Raise an error if nothing can be trained, or if a setting is wrong."""
+        reasons = [*self.missing]
+        if not self.runs and not reasons:
+            raise TreefineError("The systems that --only names are not run on the treebanks that it names.")
+        if not self.runs:
+            where, more = in_words(self.request.treebanks), f" The same holds for {len(reasons) - 1} more."
+            what = f"Nothing can be trained with the files in {where}: {reasons[0]}."
+            raise TreefineError(what + more * (len(reasons) > 1))
+        for run in self.runs:
+            self.recipe(run)
 
     @cached_property
     def sizes(self) -> dict[str, int]:
         """The number of sentences of each training set."""
         return {code: _count_sentences(files.train) for code, files in self.files.items() if files.train}
+
+    def n_sentences(self, run: TrainingRun) -> int:
+        """Return the number of training sentences of a run."""
+        return sum(self.sizes[files.treebank.code] for files in self.members(run))
 
     def needs(self, run: TrainingRun) -> list[TrainingRun]:
         """Return the runs whose models this run starts from or refines."""
@@ -101,6 +132,11 @@ class ReproductionPlan:
         paper = TREEBANKS[run.treebank if run.treebank in TREEBANKS else "en_ewt"].encoder
         return self.request.encoders.get(run.treebank) or self.request.encoders.get("") or paper
 
+    def starts_from_multi(self, run: TrainingRun) -> bool:
+        """Return whether a run fine-tunes the model of all treebanks, which must have the same encoder."""
+        is_able = run.treebank != MULTI and TREEBANKS[run.treebank].is_ud and run.system != BIAFFINE
+        return self.request.start == "multi" and is_able and self.encoder(run) == self.encoder(run_of(MULTI, MULTI, 1))
+
     def members(self, run: TrainingRun) -> list[PaperFiles]:
         """Return the treebanks that a run is trained on."""
         if run.treebank != MULTI:
@@ -110,14 +146,26 @@ class ReproductionPlan:
     def initial_file(self, run: TrainingRun, split: str) -> str:
         """Return the file with the trees that a run refines."""
         if SYSTEMS[run.system].initial == FILES:
-            path: str = getattr(self.other_trees[run.treebank], split)
-            return path
+            return str(getattr(self.other_trees[run.treebank], split))
         return str(trees_file(self.model(run_of(run.treebank, BIAFFINE, run.seed)), split))
+
+    def changes(self, system: str) -> list[str]:
+        """Return the changes of the user that apply to a system."""
+        kept = []
+        for change in self.request.changes:
+            name, colon, rest = change.partition(":")
+            if "training.seed" in change.partition("=")[0]:
+                raise ConfigError(f"--set {change!r}: The seeds are those of --seeds.")
+            is_of_one = colon and "=" not in name
+            if is_of_one:
+                _check_name("system", name, SYSTEMS)
+            if not is_of_one or name == system:
+                kept.append(rest if is_of_one else change)
+        return kept
 
     def recipe(self, run: TrainingRun) -> Recipe:
         """Return the recipe of a run. Raises one error with a line for each fault in the changes."""
-        changes = [change for change in self.changes(run.system) if not change.startswith(_BILSTM)]
-        recipe = recipe_of(self._values(run), changes)
+        recipe = recipe_of(self._values(run), self.changes(run.system))
         other = SYSTEMS[run.system].updates_of
         if other and not any(change.startswith(f"{run.system}:training.epochs") for change in self.request.changes):
             refined = self.recipe(run_of(run.treebank, other, run.seed))
@@ -128,7 +176,7 @@ class ReproductionPlan:
 
     def _values(self, run: TrainingRun) -> dict[str, Any]:
         system, members, encoder = SYSTEMS[run.system], self.members(run), self.encoder(run)
-        first, is_by_size = members[0], self.request.settings == "by-size"
+        first, titles = members[0], ", ".join(files.treebank.title for files in members)
         values = training_settings(system, self.request.settings, encoder, self.n_sentences(run))
         values["treebank"] = {
             "train": [files.train for files in members],
@@ -139,7 +187,7 @@ class ReproductionPlan:
         start = {"pretrained": encoder}
         if self.starts_from_multi(run):
             start = {"fine_tune_from": str(self.model(run_of(MULTI, MULTI, run.seed)))}
-        values["encoder"] = start | {"pieces": "cut" if is_by_size else "all"}
+        values["encoder"] = start | {"pieces": "cut" if self.request.settings == "by-size" else "all"}
         values["tags"] = {"source": "given", "columns": [first.treebank.column]}
         values["segmenter"] = {"train": "never"}
         values["refine"] = {"max_steps": system.steps} | ({"stop": system.stop} if system.initial else {})
@@ -151,80 +199,34 @@ class ReproductionPlan:
         elif system.initial != EMPTY:
             values["initial"] = {"parser": str(self.model(run_of(run.treebank, system.initial, run.seed)))}
         values["training"]["seed"] = run.seed
-        values["card"] = {"treebank": ", ".join(files.treebank.title for files in members)}
-        title = f"{first.treebank.title if run.treebank != MULTI else 'All treebanks'}: {system.title}"
-        return {"title": title, **values}
+        values["card"] = {"treebank": titles}
+        return {"title": f"{titles if run.treebank != MULTI else 'All treebanks'}: {system.title}", **values}
 
-    def n_sentences(self, run: TrainingRun) -> int:
-        """Return the number of training sentences of a run."""
-        return sum(self.sizes[files.treebank.code] for files in self.members(run))
-
-    def bilstm(self) -> BiLSTMSettings:
-        """Return the sizes of the biaffine parser."""
-        changed = [change for change in self.changes(BIAFFINE) if change.startswith(_BILSTM)]
-        pairs = [change.removeprefix(_BILSTM).partition("=") for change in changed]
-        return read_settings(BiLSTMSettings, {key.strip(): json.loads(value) for key, _, value in pairs})
-
-    def changes(self, system: str) -> list[str]:
-        """Return the changes of the user that apply to a system."""
-        kept = []
-        for change in self.request.changes:
-            name, colon, rest = change.partition(":")
-            if "training.seed" in change.partition("=")[0]:
-                raise ConfigError(f"--set {change!r}: The seeds are those of --seeds.")
-            if not colon or "=" in name:
-                kept.append(change)
-                continue
-            _check_name("system", name, SYSTEMS)
-            if name == system:
-                kept.append(rest)
-        return kept
-
-    def starts_from_multi(self, run: TrainingRun) -> bool:
-        """Return whether a run fine-tunes the model of all treebanks, which must have the same encoder."""
-        is_able = run.treebank != MULTI and TREEBANKS[run.treebank].is_ud and run.system != BIAFFINE
-        return self.request.start == "multi" and is_able and self.encoder(run) == self.encoder(run_of(MULTI, MULTI, 1))
+    def inventory(self) -> Iterator[str]:
+        """Yield a line for each treebank of the paper, each encoder and each system."""
+        codes: dict[str, list[str]] = {}
+        for code, files in self.files.items():
+            facts = [f"{self.sizes[code]:,} training sentences"] if code in self.sizes else []
+            if facts and files.treebank.is_ud:
+                facts.append(f"UD {files.release or '(unknown release)'}")
+            where = files.folder
+            if files.missing:
+                where = f"missing {in_words(files.missing)}; get it from {files.treebank.source}"
+            elif not files.is_comparable:
+                where += f" (the paper has UD {RELEASE}, so scores cannot be compared)"
+            yield f"{code:<12}  {', '.join([*facts, where])}"
+            codes.setdefault(self.encoder(TrainingRun(code, "syntr", 1)), []).append(code)
+        yield ""
+        for name, users in codes.items():
+            where = "downloaded from the hub at its first use" if encoder_config(name) is None else "here"
+            yield f"{name}: {where}; for {', '.join(users)}"
+        yield ""
+        yield from (f"{name:<19}  {system.title}: {system.about}" for name, system in SYSTEMS.items())
 
 
-def make_plan(request: ReproductionRequest) -> ReproductionPlan:
-    """Find the treebanks, and list the runs that are possible."""
-    for name in request.only:
-        _check_name("treebank or system", name, (*TREEBANKS, *SYSTEMS))
-    for code in request.encoders:
-        _check_name("treebank", code, ("", MULTI, *TREEBANKS))
-    files = find_paper_files(request.treebanks)
-    others = find_paper_files([request.files]) if request.files else {}
-    plan = ReproductionPlan(request, files, others)
-    codes = [code for code in TREEBANKS if code in request.only] or list(TREEBANKS)
-    systems = [system for name, system in SYSTEMS.items() if name in request.only] or list(SYSTEMS.values())
-    pairs = [(code, system) for code in codes for system in systems if _is_run(system, code)]
-    reasons = {(code, system.name): _why_missing(files[code], system, others.get(code)) for code, system in pairs}
-    runs: dict[TrainingRun, None] = {}
-
-    def add(run: TrainingRun) -> None:
-        for needed in plan.needs(run):
-            add(needed)
-        runs.setdefault(run)
-
-    for is_control in (False, True):
-        for seed in request.seeds:
-            for code, system in pairs:
-                if system.is_control == is_control and not reasons[code, system.name]:
-                    add(run_of(code, system.name, seed))
-    return replace(plan, runs=tuple(runs), missing=tuple(dict.fromkeys(filter(None, reasons.values()))))
-
-
-def check_possible(plan: ReproductionPlan) -> None:
-    """Raise an error if nothing can be trained, or with a setting that is wrong."""
-    if not plan.runs and not plan.missing:
-        raise TreefineError("The systems that --only names are not run on the treebanks that it names.")
-    if not plan.runs:
-        more = f" The same holds for {len(plan.missing) - 1} more." * (len(plan.missing) > 1)
-        where = in_words(plan.request.treebanks)
-        raise TreefineError(f"Nothing can be trained with the files in {where}: {plan.missing[0]}.{more}")
-    for run in plan.runs:
-        plan.recipe(run)
-    plan.bilstm()
+def run_of(treebank: str, system: str, seed: int) -> TrainingRun:
+    """Return the run of a system on a treebank; Multi has one run for all treebanks."""
+    return TrainingRun(MULTI if system == MULTI else treebank, system, seed)
 
 
 def _is_run(system: System, code: str) -> bool:
@@ -239,39 +241,6 @@ def _check_name(kind: str, name: str, known: Collection[str]) -> None:
         raise ConfigError(f"There is no {kind} {name!r}.", hint=hint)
 
 
-def _why_missing(files: PaperFiles, system: System, trees: PaperFiles | None) -> str:
-    """Return why a system cannot be run on a treebank, and where to get what is missing; "" if it can."""
-    if files.missing:
-        return f"{files.treebank.code} has no {in_words(files.missing)} file; get it from {files.treebank.source}"
-    if system.initial == FILES and (lacking := SPLITS if trees is None else trees.missing):
-        names = in_words([f"{files.treebank.code}-ud-{split}.conllu" for split in lacking])
-        return f"there are no trees of another parser, such as {names}; name their folder with --files"
-    return ""
-
-
 def _count_sentences(path: str) -> int:
     with open_input(path) as lines:
         return sum(line.startswith(b"1\t") for line in lines)
-
-
-def inventory(plan: ReproductionPlan) -> Iterator[str]:
-    """Yield a line for each treebank of the paper, each encoder and each system."""
-    codes: dict[str, list[str]] = {}
-    for code, files in plan.files.items():
-        facts = [f"{plan.sizes[code]:,} training sentences"] if code in plan.sizes else []
-        if facts and files.treebank.is_ud:
-            facts.append(f"UD {files.release or '(unknown release)'}")
-        where = files.folder
-        if files.missing:
-            where = f"missing {in_words(files.missing)}; get it from {files.treebank.source}"
-        elif not files.is_comparable:
-            where += f" (the paper has UD {RELEASE}, so scores cannot be compared)"
-        yield f"{code:<12}  {', '.join([*facts, where])}"
-        codes.setdefault(plan.encoder(TrainingRun(code, "syntr", 1)), []).append(code)
-    yield ""
-    for name, users in codes.items():
-        where = "downloaded from the hub at its first use" if encoder_config(name) is None else "here"
-        yield f"{name}: {where}; for {', '.join(users)}"
-    yield ""
-    for name, system in SYSTEMS.items():
-        yield f"{name:<19}  {system.title}: {system.about}"

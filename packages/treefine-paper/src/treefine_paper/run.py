@@ -165,7 +165,7 @@ def train_run(plan: ReproductionPlan, run: TrainingRun, device: torch.device) ->
     if run.system == BIAFFINE:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
-            train_biaffine(recipe, plan.bilstm(), plan.files[run.treebank].test, folder, device)
+            train_biaffine(recipe, plan.files[run.treebank].test, folder, device)
         return
     prepared = prepare(recipe)
     check_folder(folder, prepared, is_resumed=True)
