@@ -15,6 +15,7 @@ from treefine.training.recipe import EMPTY, FILES
 Settings = Literal["paper", "by-size"]
 BIAFFINE, SYNTR = "biaffine", "syntr"
 MULTI = "multi"  # also the name of the folder of its trainings
+SYNTR_LONGER, REFINED, EMPTY_REFINED = "syntr-long", "syntr-rngtr", "empty-rngtr"
 TABLE_1 = "tr_imst"  # the treebank of Table 1
 
 
@@ -37,11 +38,6 @@ class System:
         """Whether it refines trees in files: another parser's, or those of the biaffine parser."""
         return self.initial in (FILES, BIAFFINE)
 
-    @property
-    def main_system(self) -> str:
-        """The name without the ending of a variant in Table 1."""
-        return self.name.removesuffix("-t1").removesuffix("-no-stop")
-
 
 def _refining(initial: str, title: str, about: str, *, is_control: bool = False) -> tuple[System, ...]:
     """Return RNGTr over an initial parser, and its variants in Table 1."""
@@ -55,27 +51,22 @@ def _refining(initial: str, title: str, about: str, *, is_control: bool = False)
     )
 
 
+_FILES = "refinement of another parser's files, such as those of UDify (--files)"
+_LONGER = "SynTr with as many updates as RNGTr can have"
 _ALL = (
     System(BIAFFINE, "Biaffine", "BiLSTM parser of Dozat and Manning (2017)"),
     System(SYNTR, "SynTr", "the network without a graph (Sec. 4)"),
-    System("empty-rngtr", "Empty+RNGTr", "refinement from an empty graph", EMPTY, STEPS_FROM_EMPTY),
+    System(EMPTY_REFINED, "Empty+RNGTr", "refinement from an empty graph", EMPTY, STEPS_FROM_EMPTY),
     *_refining(SYNTR, "SynTr", "refinement of SynTr"),
     _refining(BIAFFINE, "Biaffine", "refinement of the biaffine parser")[0],
-    *_refining(FILES, "Files", "refinement of another parser's files, such as those of UDify (--files)"),
-    System(
-        "syntr-long",
-        "SynTr (longer)",
-        "SynTr with as many updates as RNGTr can have",
-        updates_of="syntr-rngtr",
-        is_control=True,
-    ),
+    *_refining(FILES, "Files", _FILES),
+    System(SYNTR_LONGER, "SynTr (longer)", _LONGER, updates_of=REFINED, is_control=True),
     System(MULTI, "Multi", "SynTr trained on all UD treebanks together, as UDify is", is_control=True),
     *_refining(MULTI, "Multi", "refinement of Multi, which takes the role of UDify", is_control=True),
 )
 SYSTEMS = {system.name: system for system in _ALL}
 
 METRICS = ("UAS", "LAS")
-SYNTR_LONGER, REFINED, EMPTY_REFINED = "syntr-long", "syntr-rngtr", "empty-rngtr"
 # The columns of the UD tables, each with the system of the paper that has the same role.
 UD_SYSTEMS = {
     BIAFFINE: "",
@@ -109,7 +100,9 @@ def training_settings(system: System, settings: Settings, encoder: str, n_senten
     epochs *= 1 if system.initial else 5 if is_biaffine else 2
     optimiser = {"learning_rate": 2e-3 if is_biaffine else 1e-3, "eps": 1e-8, "warmup": 0.1, "ema": 0.99}
     if not is_biaffine:
-        width = _width(encoder)
+        config = encoder_config(encoder)
+        values = json.loads(config.read_bytes()) if config and config.is_file() else {}
+        width = values.get("hidden_size", _BASE_WIDTH)
         optimiser["encoder_learning_rate"] = 1e-4 if width < _BASE_WIDTH else 5e-5 if width == _BASE_WIDTH else 2e-5
     training = {"epochs": epochs, "patience": epochs, "batch_pieces": batch_pieces, "masking": masking}
     return {"optimiser": optimiser, "training": training}
@@ -121,10 +114,3 @@ def encoder_config(name: str) -> Path | None:
         return Path(name, "config.json")
     cached = try_to_load_from_cache(name, "config.json")
     return Path(cached) if isinstance(cached, str) else None
-
-
-def _width(encoder: str) -> int:
-    config = encoder_config(encoder)
-    if config is None or not config.is_file():
-        return _BASE_WIDTH
-    return int(json.loads(config.read_bytes()).get("hidden_size", _BASE_WIDTH))

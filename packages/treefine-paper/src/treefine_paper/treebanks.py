@@ -16,7 +16,6 @@ CHINESE = "bert-base-chinese"
 JAPANESE = "cl-tohoku/bert-base-japanese"
 SPLITS = ("train", "dev", "test")
 RELEASE = "2.3"  # of Universal Dependencies, in the paper
-_UD_PAGE = "http://hdl.handle.net/11234/1-2895"
 _DEPTH = 4  # folders below the given one
 _SPLIT_WORDS = {"train": "train", "dev": "dev|devel|development|valid", "test": "test|evaluation|eval"}
 # As in ud-treebanks-v2.3, ud-2.3, r2.3 or ja_gsd-2.9.
@@ -32,10 +31,10 @@ class PaperTreebank:
     title: str
     encoder: str  # the pretrained encoder of the paper (Appendix A), by its name on the hub
     folders: tuple[str, ...]  # names of folders that hold its files
+    source: str = f"UD {RELEASE}: http://hdl.handle.net/11234/1-2895"  # where to get it
     rule: str = "conll18"  # of the scores; the Penn Treebanks are scored without punctuation
     format: str = ""  # of the files; empty: by their names
     column: str = "upos"  # of the tags that the parser reads
-    source: str = f"UD {RELEASE}: {_UD_PAGE}"  # where to get it
 
     @property
     def is_ud(self) -> bool:
@@ -47,27 +46,33 @@ def _ud(code: str, name: str, encoder: str = MULTILINGUAL) -> PaperTreebank:
     return PaperTreebank(code, name.partition("-")[0], f"UD_{name}", encoder, (f"UD_{name}", code))
 
 
-TREEBANKS = {
-    treebank.code: treebank
-    for treebank in (
-        _ud("ar_padt", "Arabic-PADT"),
-        _ud("eu_bdt", "Basque-BDT"),
-        _ud("zh_gsd", "Chinese-GSD", CHINESE),
-        _ud("en_ewt", "English-EWT"),
-        _ud("fi_tdt", "Finnish-TDT"),
-        _ud("he_htb", "Hebrew-HTB"),
-        _ud("hi_hdtb", "Hindi-HDTB"),
-        _ud("it_isdt", "Italian-ISDT"),
-        _ud("ja_gsd", "Japanese-GSD", JAPANESE),
-        _ud("ko_gsd", "Korean-GSD"),
-        _ud("ru_syntagrus", "Russian-SynTagRus"),
-        _ud("sv_talbanken", "Swedish-Talbanken"),
-        _ud("tr_imst", "Turkish-IMST"),
-        _other("ptb", "English", "Penn Treebank", "bert-base-uncased", ("ptb", "wsj", "penn"), "ptb", "upos", _PTB),
-        _other("ctb", "Chinese", "Chinese Penn Treebank 5.1", CHINESE, ("ctb", "ctb5", "ctb5.1"), "ptb", "upos", _CTB),
-        _other("de_conll09", "German", "CoNLL 2009 German", GERMAN, _GERMAN_FOLDERS, "conll09", "xpos", _CONLL09),
-    )
-}
+_PTB = "LDC99T42, converted to Stanford dependencies 3.3.0, with tags of the Stanford tagger"
+_CTB = "LDC2005T01, converted by Penn2Malt with the head rules of Zhang and Clark (2008)"
+_CTB_FOLDERS = ("ctb", "ctb5", "ctb5.1")
+_GERMAN = ("de_conll09", "German", "CoNLL 2009 German", "bert-base-german-cased")
+_GERMAN_FOLDERS = ("de_conll09", "german", "conll09-german", "conll2009-german")
+_GERMAN_SOURCE = "LDC2012T03 (CoNLL 2009 shared task)"
+_ALL = (
+    _ud("ar_padt", "Arabic-PADT"),
+    _ud("eu_bdt", "Basque-BDT"),
+    _ud("zh_gsd", "Chinese-GSD", CHINESE),
+    _ud("en_ewt", "English-EWT"),
+    _ud("fi_tdt", "Finnish-TDT"),
+    _ud("he_htb", "Hebrew-HTB"),
+    _ud("hi_hdtb", "Hindi-HDTB"),
+    _ud("it_isdt", "Italian-ISDT"),
+    _ud("ja_gsd", "Japanese-GSD", JAPANESE),
+    _ud("ko_gsd", "Korean-GSD"),
+    _ud("ru_syntagrus", "Russian-SynTagRus"),
+    _ud("sv_talbanken", "Swedish-Talbanken"),
+    _ud("tr_imst", "Turkish-IMST"),
+    PaperTreebank(
+        "ptb", "English", "Penn Treebank", "bert-base-uncased", ("ptb", "wsj", "penn"), _PTB, "ptb", "conllx"
+    ),
+    PaperTreebank("ctb", "Chinese", "Chinese Penn Treebank 5.1", CHINESE, _CTB_FOLDERS, _CTB, "ptb", "conllx"),
+    PaperTreebank(*_GERMAN, _GERMAN_FOLDERS, _GERMAN_SOURCE, "conll09", "conll09-predicted", "xpos"),
+)
+TREEBANKS = {treebank.code: treebank for treebank in _ALL}
 
 
 @dataclass(frozen=True)
@@ -126,37 +131,31 @@ def _folders(roots: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
     """Yield these folders and those below them, sorted by name."""
     for root in map(Path, roots):
         if not root.is_dir():
-            what = "This is a file, not a folder." if root.exists() else "There is no such folder."
-            raise TreefineError(what, hint="Name a folder of treebanks.", path=str(root))
+            raise TreefineError("There is no such folder.", hint="Name a folder of treebanks.", path=str(root))
         for place, inner, _ in os.walk(root):
-            inner[:] = sorted(name for name in inner if not name.startswith("."))
-            if len(Path(place).relative_to(root).parts) >= _DEPTH:
-                inner.clear()
+            is_deep = len(Path(place).relative_to(root).parts) >= _DEPTH
+            inner[:] = [] if is_deep else sorted(name for name in inner if not name.startswith("."))
             yield Path(place)
 
 
 def _files_in(folder: Path, treebank: PaperTreebank) -> PaperFiles:
     """Return the files of this treebank in one folder: its own folder, or one with file names as UD has them."""
     is_own = any(re.fullmatch(rf"{re.escape(name)}(-[\d.]+)?", folder.name, re.IGNORECASE) for name in treebank.folders)
-    prefix = rf"{treebank.code}[-_](ud[-_])?" if not is_own else r"(.*[^a-z])?" if not treebank.is_ud else r"(\w+-ud-)?"
-    after = r"([^a-z].*)?" if not treebank.is_ud else ""
-    suffixes = "conllu" if treebank.is_ud else "conllx|conll|conllu|conll09|conll2009|txt"
+    before, after, suffixes = r"(.*[^a-z])?", r"([^a-z].*)?", "conllx|conll|conllu|conll09|conll2009|txt"
+    if treebank.is_ud:
+        before, after, suffixes = r"(\w+-ud-)?", "", "conllu"
+    if not is_own:
+        before = rf"{treebank.code}[-_](ud[-_])?"
+    compressed = "|".join(map(re.escape, COMPRESSED))
     files = {}
     for split, words in _SPLIT_WORDS.items():
-        name = re.compile(rf"{prefix}({words}){after}\.({suffixes})({_COMPRESSIONS})?", re.IGNORECASE)
+        name = re.compile(rf"{before}({words}){after}\.({suffixes})({compressed})?", re.IGNORECASE)
         names = [path.name for path in folder.iterdir() if name.fullmatch(path.name) and path.is_file()]
         if names:  # test.conllx before test.blind.conllx
             files[split] = str(folder / min(names, key=lambda each: (len(each), each)))
     return PaperFiles(treebank, str(folder), **files)
 
 
-_COMPRESSIONS = "|".join(map(re.escape, COMPRESSED))
-
-
 def in_words(parts: Sequence[str]) -> str:
-    """Return the parts with commas and a last "and".
-
-    >>> in_words(["1", "2", "3"])
-    '1, 2 and 3'
-    """
+    """Return the parts with commas and a last "and"."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
