@@ -14,11 +14,12 @@ import typer
 
 from treefine.cli.options import FORCE, GOLD, INPUT_FORMAT, NAMES, RULE, argument, model_option, option, with_options
 from treefine.cli.terminal import progress, say
-from treefine.cli.treebanks import check_stdin, find_treebanks, system_names, total_size
+from treefine.cli.treebanks import check_stdin, find_treebanks, system_names
 from treefine.cores import use_threads
 from treefine.errors import ModelError, TreebankError, TreefineError, visible
 from treefine.evaluation.pairing import load_words
 from treefine.evaluation.scores import rule_of
+from treefine.jobs.inputs import total_size
 from treefine.jobs.outputs import check_output, identity
 from treefine.model.bundled import trained_model
 from treefine.model.weight_files import LAYOUT

@@ -9,7 +9,7 @@ import os
 import platform
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import metadata
@@ -21,6 +21,7 @@ import typer
 from treefine.cli.options import JSON
 from treefine.cores import quota_cores, usable_cores, use_threads
 from treefine.errors import TreefineError, visible
+from treefine.evaluation.tables import Table
 from treefine.model.bundled import about, bundled_models
 from treefine.model.weight_files import LAYOUT
 from treefine.version import __version__
@@ -180,21 +181,22 @@ def models_command(as_json: bool = JSON) -> None:
     Each model is scored on the test set of its treebank. A model of several languages has a second table with the
     scores in each of them.
     """
-    models, header = [], ["name", "language", "treebank", "licence", "encoder", "size", "scores"]
-    rows, tables = [header], []
+    models, header = [], ("name", "language", "treebank", "licence", "encoder", "size", "scores")
+    rows, tables = [], []
     for name, folder in bundled_models().items():
         values = asdict(about(folder))
         scores, languages = values.pop("scores"), values.pop("languages")
         model = {"name": name, **values, "bytes": _size(folder), "scores": scores}
         models.append(model | ({"languages": languages} if languages else {}))
         listed = ", ".join(f"{measure} {score:.2f}" for measure, score in scores.items())
-        rows.append([*(str(model[column]) for column in header[:5]), f"{model['bytes'] / 1e6:.1f} MB", listed])
+        rows.append((*(str(model[column]) for column in header[:5]), f"{model['bytes'] / 1e6:.1f} MB", listed))
         if languages:
             tables.append(f"{name}:\n{_language_table(languages)}")
     if as_json:
         typer.echo(json.dumps(models, ensure_ascii=False, indent=1))
     else:
-        typer.echo("\n\n".join([_text_table(rows), *tables]) if models else "This installation has no bundled models.")
+        shown = [Table(header, tuple(rows), n_names=len(header)).to_text(), *tables]
+        typer.echo("\n\n".join(shown) if models else "This installation has no bundled models.")
 
 
 def _language_table(languages: Mapping[str, Any]) -> str:
@@ -202,17 +204,10 @@ def _language_table(languages: Mapping[str, Any]) -> str:
 
     A row starts with what the option --lang takes: the language, or the treebank if the language stands for another.
     """
-    measures = ["LAS from text", "LAS from words"]
-    rows = [["code", "language", "treebank", *measures, "note"]]
+    measures, rows = ("LAS from text", "LAS from words"), []
     for treebank, values in languages.items():
         scores = [f"{values['scores'][name]:.2f}" if name in values["scores"] else "" for name in measures]
         code = values["language"] if values["is_main"] else treebank
-        rows.append([code, values["name"], values["treebank"], *scores, values["note"]])
-    return _text_table(rows)
-
-
-def _text_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of cells as text, with a line under the first row."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+        rows.append((code, values["name"], values["treebank"], *scores, values["note"]))
+    header = ("code", "language", "treebank", *measures, "note")
+    return Table(header, tuple(rows), n_names=len(header)).to_text()

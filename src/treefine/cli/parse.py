@@ -19,9 +19,9 @@ from treefine.jobs.inputs import (
     Input,
     InputKind,
     TreebankKind,
-    bytes_in,
     find_inputs,
     find_treebank_inputs,
+    total_size,
     treebank_note,
 )
 from treefine.jobs.outputs import OutputFile, OutputOptions, plan_outputs
@@ -150,7 +150,8 @@ def _run(inputs: list[Input], wanted: RunOptions, options: ParserOptions, *, is_
         say(f"treefine: loaded in {time.monotonic() - start:.1f} s")
     prints = files[0].path == "-" or wanted.review is not None
     may_show = not (prints and sys.stdout is not None and sys.stdout.isatty())  # the output would mix with the bar
-    with progress("Parsing", bytes_in(inputs), in_bytes=True, may_show=may_show) as advance:
+    size = total_size(*[source.name for source in inputs if source.text is None])
+    with progress("Parsing", size, in_bytes=True, may_show=may_show) as advance:
         listener = Listener(say, warn, lambda text: say(f"treefine: {text}", detail=Detail.QUIET), advance)
         is_complete = write_outputs(parser, files, wanted, listener, counts_changes=is_refined, workers=wanted.workers)
     if not is_complete:

@@ -32,7 +32,7 @@ from treefine.evaluation import tables
 from treefine.evaluation.agreement import agreement_of_pairs, sentence_pairs
 from treefine.evaluation.pairing import load_pairs, stretches
 from treefine.evaluation.scores import evaluate_stretches, rule_of
-from treefine.jobs.inputs import Input, TreebankKind, files_in, files_named, find_treebank_inputs
+from treefine.jobs.inputs import Input, TreebankKind, files_in, files_named, find_treebank_inputs, total_size
 from treefine.jobs.outputs import (
     DrawnShape,
     OutputFile,
@@ -371,11 +371,3 @@ def _treebanks_in(folder: str, *, format: str | None = None) -> dict[str, str]:
         raise TreebankError("There is no such folder.", path=folder)
     files = files_in(folder, TREEBANK_SUFFIXES, may_be_any=format is not None)
     return {str(Path(path).relative_to(folder)): path for path, _ in files}
-
-
-def total_size(*paths: str) -> int | None:
-    """Return the total size of the files, for a progress bar, or None if one is a stream."""
-    try:
-        return sum(Path(path).stat().st_size for path in paths)
-    except OSError:  # a stream, or a path that the reader will report
-        return None

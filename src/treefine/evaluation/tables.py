@@ -22,7 +22,7 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A header and rows of cells; the first columns hold names, the others numbers.
+    """A header and rows of cells; the first columns hold names, which are aligned left, the others numbers.
 
     >>> table = Table(("system", "LAS"), (("first", "81.25"), ("second", "93.75")), bold=frozenset({(1, 1)}))
     >>> print(table.to_text())
@@ -47,7 +47,7 @@ class Table:
         rows = self._shown_rows(lambda text: f"{_BOLD}{text}{_PLAIN}*" if is_terminal else f"{text}*")
         widths = [max(map(_visible_width, column)) for column in zip(self.header, *rows, strict=True)]
         lines = [self.header, ["-" * width for width in widths], *rows]
-        return "\n".join("  ".join(map(_padded, line, widths, range(len(line)))).rstrip() for line in lines)
+        return "\n".join("  ".join(map(self._padded, line, widths, range(len(line)))).rstrip() for line in lines)
 
     def to_markdown(self) -> str:
         """Return a Markdown table."""
@@ -61,14 +61,13 @@ class Table:
             texts[row][column] = mark(texts[row][column])
         return texts
 
+    def _padded(self, cell: str, width: int, column: int) -> str:
+        room = " " * (width - _visible_width(cell))
+        return cell + room if column < self.n_names else room + cell
+
     def to_records(self) -> list[dict[str, TableCell]]:
         """Return each row as a JSON value."""
         return [dict(zip(self.header, row, strict=True)) for row in self.rows]
-
-
-def _padded(cell: str, width: int, column: int) -> str:
-    room = " " * (width - _visible_width(cell))
-    return room + cell if column else cell + room
 
 
 def _visible_width(cell: str) -> int:

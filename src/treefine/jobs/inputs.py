@@ -256,12 +256,10 @@ def treebank_note(inputs: Sequence[Input]) -> str:
     return f"treefine: {listed}: read as a treebank, not as text; to read it as text, add --from text"
 
 
-def bytes_in(inputs: Sequence[Input]) -> int | None:
-    """Return the total size of the input files, for a progress bar; None if it is unknown or there are only texts."""
-    files = [source for source in inputs if source.text is None]
-    if not all(source.is_file and Path(source.name).is_file() for source in files):
-        return None
-    return sum(Path(source.name).stat().st_size for source in files) or None
+def total_size(*paths: str) -> int | None:
+    """Return the total size of the files, for a progress bar; None if there are none or one is a stream."""
+    # The reader reports a path that does not exist.
+    return sum(map(os.path.getsize, paths)) or None if all(map(os.path.isfile, paths)) else None
 
 
 @contextmanager
