@@ -20,13 +20,7 @@ from treefine.cli.parse import parse_command, refine_command
 from treefine.cli.serve import annotate_command, serve_command
 from treefine.cli.terminal import Detail, choose_detail, default_detail, say
 from treefine.cli.train import new_recipe_command, train_command
-from treefine.cli.treebanks import (
-    compare_command,
-    convert_command,
-    draw_command,
-    evaluate_command,
-    validate_command,
-)
+from treefine.cli.treebanks import compare_command, convert_command, draw_command, evaluate_command, validate_command
 from treefine.cores import limit_spinning
 from treefine.errors import TreefineError, visible
 from treefine.jobs.outputs import drop_stdout

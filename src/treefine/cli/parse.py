@@ -43,9 +43,7 @@ class RunOptions(OutputOptions):
         shown="recognise labels of UD 1, Stanford and spaCy",
     )
     trust_from: str | None = option(
-        None,
-        "--trust-from GOLD",
-        "Fit the weight to a treebank with correct trees of some of the input's sentences.",
+        None, "--trust-from GOLD", "Fit the weight to a treebank with correct trees of some of the input's sentences."
     )
     threads: int | None = THREADS
     workers: int | None = option(

@@ -12,15 +12,7 @@ from operator import eq, or_
 from typing import TypeAlias, TypeVar
 
 from treefine.errors import TreefineError
-from treefine.evaluation.pairing import (
-    AT_ROOT,
-    UNALIGNED,
-    AlignedWords,
-    Treebank,
-    WordColumns,
-    load_pairs,
-    stretches,
-)
+from treefine.evaluation.pairing import AT_ROOT, UNALIGNED, AlignedWords, Treebank, WordColumns, load_pairs, stretches
 from treefine.treebank.conllu import read_treebank
 
 # The lists of the CoNLL 2018 shared task, not of the current guidelines, so that scores stay comparable.

@@ -114,11 +114,7 @@ class Unreadable:
 
 
 def read_blocks(
-    source: Source,
-    *,
-    format: str | None = None,
-    on_bytes: Callable[[int], None] | None = None,
-    name: str | None = None,
+    source: Source, *, format: str | None = None, on_bytes: Callable[[int], None] | None = None, name: str | None = None
 ) -> Iterator[Sentence | Unreadable]:
     """Yield the blocks between blank lines, in order: sentences, and blocks that are not valid sentences."""
     path, number = name or name_of(source), 1

@@ -85,12 +85,7 @@ def count_cycles(words: WordColumns) -> int:
 
 
 def read_parsed(
-    name: str,
-    gold: Treebank,
-    systems: Mapping[str, Treebank],
-    *,
-    rule: str = "conll18",
-    read: Read = read_treebank,
+    name: str, gold: Treebank, systems: Mapping[str, Treebank], *, rule: str = "conll18", read: Read = read_treebank
 ) -> ParsedTreebank:
     """Read a gold file and several systems' parses of it, and align their words by the rule.
 
