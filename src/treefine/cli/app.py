@@ -136,27 +136,18 @@ def _print_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-def _choose_detail(parameter: typer.CallbackParam, is_chosen: bool) -> None:
-    if is_chosen:
-        choose_detail(Detail[str(parameter.name).upper()])
+def _detail_option(usage: str, description: str, detail: Detail) -> Any:
+    def choose(is_chosen: bool) -> None:
+        if is_chosen:
+            choose_detail(detail)
+
+    return option(False, usage, description, callback=choose, expose_value=False)
 
 
 @app.callback(epilog=_examples('treefine parse "Nobody knew why."', "treefine evaluate gold.conllu system.conllu"))
 def main_options(
-    quiet: bool = option(
-        False,
-        "-q --quiet",
-        "Print only errors: no progress, warnings or summaries.",
-        callback=_choose_detail,
-        expose_value=False,
-    ),
-    verbose: bool = option(
-        False,
-        "-v --verbose",
-        "Also print what is loaded and how long it takes.",
-        callback=_choose_detail,
-        expose_value=False,
-    ),
+    quiet: bool = _detail_option("-q --quiet", "Print only errors: no progress, warnings or summaries.", Detail.QUIET),
+    verbose: bool = _detail_option("-v --verbose", "Also print what is loaded and how long it takes.", Detail.VERBOSE),
     debug: bool = option(False, "--debug", "Show the full traceback of an error."),
     version: bool = option(False, "--version", "Print the version and exit.", callback=_print_version, is_eager=True),
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import locale
 import os
 import platform
@@ -19,6 +18,7 @@ from typing import Any
 import typer
 
 from treefine.cli.options import JSON
+from treefine.cli.terminal import print_json
 from treefine.cores import quota_cores, usable_cores, use_threads
 from treefine.errors import TreefineError, visible
 from treefine.evaluation.tables import Table
@@ -51,7 +51,10 @@ def info_command(as_json: bool = JSON) -> None:
     The report contains no secrets, and no paths except the location of treefine.
     """
     values = gather()
-    typer.echo(json.dumps(values, ensure_ascii=False, indent=1) if as_json else "\n".join(_lines(values)))
+    if as_json:
+        print_json(values)
+    else:
+        typer.echo("\n".join(_lines(values)))
 
 
 def version_line() -> str:
@@ -193,7 +196,7 @@ def models_command(as_json: bool = JSON) -> None:
         if languages:
             tables.append(f"{name}:\n{_language_table(languages)}")
     if as_json:
-        typer.echo(json.dumps(models, ensure_ascii=False, indent=1))
+        print_json(models)
     else:
         shown = [Table(header, tuple(rows), n_names=len(header)).to_text(), *tables]
         typer.echo("\n\n".join(shown) if models else "This installation has no bundled models.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 import warnings
@@ -11,6 +12,8 @@ from datetime import timedelta
 from enum import IntEnum
 from threading import Timer
 from typing import TYPE_CHECKING, Protocol, TextIO
+
+import typer
 
 from treefine.errors import visible
 
@@ -58,6 +61,11 @@ def say(text: str, *, detail: Detail = Detail.NORMAL) -> None:
     if is_shown(detail) and sys.stderr is not None:
         sys.stderr.write("\n".join(map(visible, text.split("\n"))) + "\n")
         sys.stderr.flush()
+
+
+def print_json(value: object) -> None:
+    """Print a result on standard output."""
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=1))
 
 
 def warn(text: str) -> None:

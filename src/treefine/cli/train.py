@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from treefine.cli.options import DEVICE, THREADS, argument, option
-from treefine.cli.terminal import Detail, is_shown, warn
+from treefine.cli.terminal import Detail, is_shown, print_json, warn
 from treefine.cores import use_threads
 from treefine.errors import TreefineError
 from treefine.model.bundled import bundled_models
@@ -75,7 +74,7 @@ def train_command(
                 warn(str(warning))
     if dry_run:
         if is_first:
-            typer.echo(json.dumps(settings_of(prepared), ensure_ascii=False, indent=1))
+            print_json(settings_of(prepared))
         return
     if is_first:
         begin_folder(folder, prepared)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from treefine.cli.options import (
     argument,
     option,
 )
-from treefine.cli.terminal import progress, say
+from treefine.cli.terminal import print_json, progress, say
 from treefine.errors import TreebankError, TreefineError, count, losses_line, visible
 from treefine.evaluation import tables
 from treefine.evaluation.agreement import agreement_of_pairs, sentence_pairs
@@ -99,7 +98,7 @@ def evaluate_command(
             values[f"confused_{kind}s"] = tables.confusion_table(counted, most=confusions).to_records()
             shown.append(tables.confusion_table(counted, kind=kind, most=confusions).to_text())
     if as_json:
-        _print_json(values)
+        print_json(values)
     else:
         typer.echo("\n\n".join(shown))
 
@@ -141,7 +140,7 @@ def compare_command(
     with progress("Resampling", samples * len(systems) * (len(systems) - 1) // 2) as advance:
         comparison = compare_counts(counts, metric=metric, alpha=alpha, samples=samples, seed=seed, on_progress=advance)
     if as_json:
-        _print_json(tables.comparison_json(comparison))
+        print_json(tables.comparison_json(comparison))
         return
     table = tables.comparison_table(comparison)
     if markdown:
@@ -179,7 +178,7 @@ def validate_command(
             for fault in validate(path, format=format, on_bytes=advance):
                 report(fault)
     if as_json:
-        _print_json([{name: getattr(fault, name) for name in _FAULT_FIELDS} for fault in faults])
+        print_json([{name: getattr(fault, name) for name in _FAULT_FIELDS} for fault in faults])
     say(f"{count(len(paths), 'file')}, {count(len(faults), 'error') if faults else 'no errors'}")
     raise typer.Exit(1 if faults else 0)
 
@@ -278,10 +277,6 @@ def _converted(source: str, target: str, name: str | None) -> tuple[Shape, Forma
     if shape == "parquet":
         check_table(target)
     return shape, CONLLU
-
-
-def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=1))
 
 
 def check_stdin(gold: str, systems: Sequence[str]) -> None:

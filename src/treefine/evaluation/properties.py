@@ -54,17 +54,13 @@ def _heads_by_sentence(words: WordColumns) -> Iterator[list[int]]:
 
 
 def _dependency_length(words: WordColumns) -> list[Value]:
-    """Return the distance in words between dependent and head: 1 for neighbours, 0 for an arc from ROOT.
-
-    The value is "cycle" for a word that is its own head, which occurs only in a system's graph.
-    """
+    """Return the distance between word and head: 1 for neighbours, 0 for ROOT, "cycle" for a word that is its head."""
     return [
         0 if head == AT_ROOT else abs(word - head) if word != head else "cycle" for word, head in enumerate(words.heads)
     ]
 
 
 def _arc_direction(words: WordColumns) -> list[Value]:
-    """Return the side of the head: "left", "right" or "ROOT"; "cycle" for a word that is its own head."""
     return [
         "ROOT" if head == AT_ROOT else "left" if head < word else "right" if head > word else "cycle"
         for word, head in enumerate(words.heads)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from treefine.config import COLUMNS
 from treefine.drawing.html import page_end, page_start, tree_figure
-from treefine.errors import TreebankError, TreefineError, count, visible
+from treefine.errors import TreefineError, count, visible
 from treefine.treebank.conllu import suffix_of
 from treefine.treebank.files import linked_file, open_output
 from treefine.treebank.graph import Arcs
@@ -206,22 +206,11 @@ def open_changes(path: str, changes: Changes) -> Iterator[Callable[[Parse], None
     kind = check_changes(path)
     part, separator = {"html": (_html, ""), "json": (_json, ",\n"), "tsv": (_tsv, "")}[kind]
 
-    @contextmanager
-    def written() -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            message = f"The changes could not be written: {error.strerror or error}."
-            raise TreebankError(message, path=path) from error
-
     def add(parse: Parse) -> None:
         if changed := parse.changes:
-            with written():
-                body.write((separator * bool(body.tell()) + part(parse, changed)).encode())
+            body.write((separator * bool(body.tell()) + part(parse, changed)).encode())
 
-    with written():
-        unnamed = tempfile.TemporaryFile(dir=linked_file(path).parent)
-    with unnamed as body:
+    with tempfile.TemporaryFile(dir=linked_file(path).parent) as body:
         yield add
         body.seek(0)
         with open_output(path) as stream:

@@ -112,16 +112,8 @@ class WordSpans:
         if word is None:
             return AlignmentError(message, hint=hint, path=path or self.name)
         sentence, number = self.place(word)
-        at = self.sentences[sentence].error("", word=number)
-        return AlignmentError(
-            message,
-            hint=hint,
-            path=path or at.path,
-            line=at.line,
-            sent_id=at.sent_id,
-            sentence=at.sentence,
-            word=at.word,
-        )
+        fields = vars(self.sentences[sentence].error(message, word=number, hint=hint))
+        return AlignmentError(**fields | {"path": path or fields["path"]})
 
     def shown_place(self, word: int, title: str) -> str:
         """Return the line of a word in its file; without a file, the number of its sentence in `title`."""

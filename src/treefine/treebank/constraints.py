@@ -199,11 +199,9 @@ def marks_of(sentence: Sentence) -> Constraints:
                 raise sentence.error(f"{mark} is not a valid mark.", word=word, hint=_HINT)
             if name == _KEEP:
                 keeps_head, keeps_label = _KEPT[value]
-                if keeps_head and head is None:
-                    raise sentence.error("The mark keeps the head, but HEAD is blank.", word=word, hint="Fill it in.")
-                if keeps_label and label == BLANK:
-                    message = "The mark keeps the label, but DEPREL is blank."
-                    raise sentence.error(message, word=word, hint="Fill it in.")
+                if (keeps_head and head is None) or (keeps_label and label == BLANK):
+                    what = "head, but HEAD" if keeps_head and head is None else "label, but DEPREL"
+                    raise sentence.error(f"The mark keeps the {what} is blank.", word=word, hint="Fill it in.")
                 if keeps_head and head is not None:
                     heads[word] = head
                 if keeps_label:

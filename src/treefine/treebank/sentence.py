@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 BLANK = "_"
-_BREAK = re.compile("[\t\n\r\0]")  # characters that no cell can hold
+_HALVES = re.compile("[\ud800-\udfff]")  # of a pair of surrogates
+_NOT_IN_CELLS = re.compile(f"[\t\n\r\0]|{_HALVES.pattern}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,16 +404,11 @@ def _strings(values: object, what: str) -> tuple[str, ...]:
 
 
 def _check_cells(cells: Sequence[str]) -> None:
-    together = "".join(cells)
-    if not all(cells) or _BREAK.search(together):
-        cell = next(cell for cell in cells if not cell or _BREAK.search(cell))
-        reason = "it is empty or contains a line break, tab or null."
-        raise TreebankError(f"{cell!r} cannot be a cell of a treebank: {reason}")
-    try:
-        together.encode()
-    except UnicodeEncodeError as error:
-        cell = next(cell for cell in cells if any("\ud800" <= each <= "\udfff" for each in cell))
-        raise TreebankError(f"{cell!r} cannot be a cell of a treebank: it contains half a surrogate pair.") from error
+    if not all(cells) or _NOT_IN_CELLS.search("".join(cells)):
+        cell = next(cell for cell in cells if not cell or _NOT_IN_CELLS.search(cell))
+        is_half = _HALVES.search(cell)
+        reason = "contains half a surrogate pair" if is_half else "is empty or contains a line break, tab or null"
+        raise TreebankError(f"{cell!r} cannot be a cell of a treebank: it {reason}.")
 
 
 def follow_tree(deps: str, old_head: str, old_label: str, head: str, label: str) -> str:

@@ -27,6 +27,7 @@ from treefine.evaluation.analysis.refinement import (
     reductions,
     total_reduction,
 )
+from treefine.evaluation.pairing import compared_labels
 from treefine.evaluation.properties import LOWEST, Point
 from treefine.evaluation.scores import Score, rule_of
 from treefine.evaluation.significance import Comparison
@@ -334,13 +335,9 @@ def _entry(each: SentenceDifference, analysis: Analysis, id: str, own_ids: str) 
 
 def _gold_as_counted(gold: Graph, system: Graph, analysis: Analysis) -> Graph:
     """Return the gold graph with the system's label wherever the scorer counts it as right."""
-    is_ud = rule_of(analysis.rule).is_ud
-
-    def counted(label: str) -> str:
-        return "" if analysis.metric == "UAS" else label.partition(":")[0] if is_ud else label
-
-    pairs = zip(gold.labels, system.labels, strict=True)
-    return Graph(gold.heads, tuple([b if counted(a) == counted(b) else a for a, b in pairs]))
+    compared = (compared_labels(each.labels, is_ud=rule_of(analysis.rule).is_ud) for each in (gold, system))
+    labels = zip(gold.labels, system.labels, *compared, strict=True)
+    return Graph(gold.heads, tuple([b if analysis.metric == "UAS" or c == d else a for a, b, c, d in labels]))
 
 
 # The steps of a refinement
