@@ -14,7 +14,7 @@ import typer
 
 from treefine.cli.options import FORCE, GOLD, INPUT_FORMAT, NAMES, RULE, argument, model_option, option, with_options
 from treefine.cli.terminal import progress, say
-from treefine.cli.treebanks import check_stdin, find_treebanks, system_names
+from treefine.cli.treebanks import find_treebanks, system_names
 from treefine.cores import use_threads
 from treefine.errors import ModelError, TreebankError, TreefineError, visible
 from treefine.evaluation.pairing import load_words
@@ -104,7 +104,6 @@ def _analyse_files(
     from treefine.evaluation.analysis import report  # loads numpy and jinja2
     from treefine.evaluation.analysis.errors import analyse, count_resamplings, read_parsed
 
-    check_stdin(gold, list(systems.values()))
     files = find_treebanks(gold, systems, format=format)
     sizes = total_size(*[path for each in files for path in (each.gold, *each.systems.values())])
     with progress("Reading", sizes) as advance:

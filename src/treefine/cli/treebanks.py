@@ -72,7 +72,6 @@ def evaluate_command(
     With --agreement, prints how often two annotators agree on heads, labels and tags, and Cohen's kappa. The sentences
     are paired in order.
     """
-    check_stdin(gold, [system])
     files = [(each.gold, each.systems["system"]) for each in find_treebanks(gold, {"system": system}, format=format)]
     if agreement and (labels or rule != "conll18"):
         other = "--labels" if labels else "--rule"
@@ -129,7 +128,6 @@ def compare_command(
 
     if len(systems) < 2:
         raise TreefineError("There is only one system to compare.", hint="Name two or more files after GOLD.")
-    check_stdin(gold, systems)
     named = system_names(systems, names)
     files = find_treebanks(gold, named, format=format)
     sizes = total_size(*[path for each in files for path in (each.gold, *each.systems.values())])
@@ -279,12 +277,6 @@ def _converted(source: str, target: str, name: str | None) -> tuple[Shape, Forma
     return shape, CONLLU
 
 
-def check_stdin(gold: str, systems: Sequence[str]) -> None:
-    """Raise an error if standard input is both gold and a system."""
-    if gold == "-" and "-" in systems:
-        raise TreefineError("Standard input can be used only once.", hint="Use a file for GOLD or SYSTEM.")
-
-
 class TreebankFiles(NamedTuple):
     """One treebank: its gold file and the file of each system."""
 
@@ -331,6 +323,8 @@ def find_treebanks(gold: str, systems: Mapping[str, str], *, format: str | None 
 
     For the files that are read in a folder, see `files_in`.
     """
+    if gold == "-" and "-" in systems.values():
+        raise TreefineError("Standard input can be used only once.", hint="Use a file for GOLD or SYSTEM.")
     kinds = {path: os.path.isdir(path) for path in (gold, *systems.values())}  # noqa: PTH112 - as in `files_named`
     if not any(kinds.values()):
         return [TreebankFiles(_stem(gold), gold, dict(systems))]

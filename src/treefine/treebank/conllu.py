@@ -312,11 +312,12 @@ def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence |
     """Return the sentence, or all faults of a block that is not a valid sentence."""
     fault = partial(TreebankError, path=path, sentence=number)
     faults: list[TreebankError] = []
-    try:
-        text = block.body.decode()
-    except UnicodeDecodeError:
-        faults += _encoding_faults(block, path, number)
-        text = block.body.decode(errors="replace")
+    text = block.body.decode(errors="replace")
+    for at, part in enumerate(block.body.split(b"\n") if "\ufffd" in text else (), start=block.line):
+        try:
+            part.decode()
+        except UnicodeDecodeError as error:
+            faults.append(not_utf8(error, path=path, line=at, sentence=number))
     if "\0" in text:
         line = block.line + text.count("\n", 0, text.index("\0"))
         faults.append(fault("The line contains a null byte.", line=line, hint="Remove it."))
@@ -339,14 +340,6 @@ def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence |
         if not all(map(str.isdecimal, columns[0])):
             words = tuple([line for line, identifier in enumerate(columns[0]) if identifier.isdecimal()])
     return Sentence(comments, columns, words, form, layout, path, block.line, number)
-
-
-def _encoding_faults(block: _Block, path: str, sentence: int) -> Iterator[TreebankError]:
-    for number, line in enumerate(block.body.split(b"\n"), start=block.line):
-        try:
-            line.decode()
-        except UnicodeDecodeError as error:
-            yield not_utf8(error, path=path, line=number, sentence=sentence)
 
 
 def _is_plain(columns: tuple[tuple[str, ...], ...], form: Format) -> bool:

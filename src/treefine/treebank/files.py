@@ -108,7 +108,12 @@ def open_input(source: Source, *, on_bytes: Callable[[int], None] | None = None)
             else:
                 counted = open(name, "rb") if on_bytes is None else io.BufferedReader(_CountedFile(name, on_bytes))
                 raw, suffix = stack.enter_context(counted), Path(name).suffix.lower()
-            stream = _decompressed(raw, suffix, stack)
+            openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+            stream = raw
+            if suffix == ".zst":
+                stream = _unpacked_zstd(raw, cast(BinaryIO, stack.enter_context(tempfile.TemporaryFile())))
+            elif suffix in openers:
+                stream = stack.enter_context(openers[suffix](raw, "rb"))
             if not raw.isatty() and cast(io.BufferedReader, stream).peek(4).startswith(_OTHER_ENCODINGS):
                 hint = "Convert it to UTF-8: iconv -f UTF-16 -t UTF-8."
                 raise TreebankError("This file is UTF-16 or UTF-32.", hint=hint, path=name)
@@ -127,13 +132,6 @@ def open_input(source: Source, *, on_bytes: Callable[[int], None] | None = None)
         hint = f"If it is not compressed, remove {suffix} from its name; else download or compress it again."
         message = f"This is not a {suffix} file, or it is damaged."
         raise TreebankError(message, hint=hint, path=name) from error
-
-
-def _decompressed(raw: BinaryIO, suffix: str, stack: ExitStack) -> BinaryIO:
-    if suffix == ".zst":
-        return _unpacked_zstd(raw, cast(BinaryIO, stack.enter_context(tempfile.TemporaryFile())))
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-    return cast(BinaryIO, stack.enter_context(openers[suffix](raw, "rb"))) if suffix in openers else raw
 
 
 def _unpacked_zstd(raw: BinaryIO, content: BinaryIO) -> BinaryIO:

@@ -40,7 +40,7 @@ from treefine.evaluation.tables import (
     confusion_table,
     scores_json,
 )
-from treefine.treebank.graph import Arcs, Graph
+from treefine.treebank.graph import Graph
 from treefine.treebank.sentence import BLANK, Sentence
 
 DEFINITIONS = {  # of each property
@@ -552,15 +552,13 @@ def _example_pictures(example: Example, steps: range, *, is_corrected: bool) -> 
     states = [wrong, "all words right"] if is_corrected else ["all words right", wrong]
     places = ["initial parse" if steps[0] == 0 else f"step {steps[0]}", f"step {steps[-1]}"]
     titles = [f"{place}: {state}" for place, state in zip(places, states, strict=True)]
-    first, last = map(_graph, (example.first, example.last))
+    # A word without a head is attached to ROOT so that it can be drawn.
+    first, last = (
+        Graph.of_words([head or 0 for head in arcs.heads], arcs.labels) for arcs in (example.first, example.last)
+    )
     tags = () if set(sentence.upos) == {BLANK} else sentence.upos
     tokens = tuple(sentence.tokens())
     return [
         Picture(sentence.forms, tags, first, tokens=tokens, title=titles[0]),
         Picture(sentence.forms, tags, last, before=first, tokens=tokens, title=titles[1]),
     ]
-
-
-def _graph(arcs: Arcs) -> Graph:
-    """Return the arcs as a graph; a word without a head is attached to ROOT so that it can be drawn."""
-    return Graph.of_words([head or 0 for head in arcs.heads], arcs.labels)
