@@ -319,10 +319,7 @@ def _stem(path: str) -> str:
 
 
 def find_treebanks(gold: str, systems: Mapping[str, str], *, format: str | None = None) -> list[TreebankFiles]:
-    """Return one treebank for files, or one per gold file for folders, where files are matched by name.
-
-    For the files that are read in a folder, see `files_in`.
-    """
+    """Return one treebank for files, or one per gold file for folders, where files are matched by name."""
     if gold == "-" and "-" in systems.values():
         raise TreefineError("Standard input can be used only once.", hint="Use a file for GOLD or SYSTEM.")
     kinds = {path: os.path.isdir(path) for path in (gold, *systems.values())}  # noqa: PTH112 - as in `files_named`

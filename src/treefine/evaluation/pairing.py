@@ -175,11 +175,7 @@ def compared_labels(labels: Sequence[str], *, is_ud: bool) -> list[str]:
 
 
 def _pair(gold: WordColumns, system: WordColumns, *, is_ud: bool) -> AlignedWords:
-    """Align two files over the same characters as the CoNLL 2018 scorer does; for other corpora, word by word.
-
-    In UD, words outside multiword tokens match if they cover the same characters. Where either file has a multiword
-    token, words are matched by the longest common subsequence of their forms, in lower case.
-    """
+    """Align two files over the same characters as the CoNLL 2018 scorer does; for other corpora, word by word."""
     pairs: Iterable[tuple[int, int]] = ((word, word) for word in range(len(gold)))
     if not is_ud:
         _check_same_words(gold, system)

@@ -74,10 +74,7 @@ def _distance_to_root(words: WordColumns) -> list[Value]:
 
 
 def _projectivity(words: WordColumns, *, of_trees: bool) -> list[Value]:
-    """Return "projective" for each word if all words between it and its head descend from the head.
-
-    With `of_trees`, all arcs of the sentence must be projective.
-    """
+    """Return for each word whether its arc or, with `of_trees`, all arcs of its sentence are projective."""
     values: list[Value] = []
     for heads in _heads_by_sentence(words):
         crossed = {*non_projective_words(heads)}
@@ -233,10 +230,7 @@ def _f1_bands(tallies: Sequence[Tally], *, samples: int, seed: int) -> list[_Flo
 
 
 def f1_of_kinds(totals: _Floats) -> _Floats:
-    """Return F1 from totals whose last axis has the columns of a Tally.
-
-    F1 is nan if precision or recall has no words and the other one is not 0.
-    """
+    """Return F1 from the columns of a Tally; nan if precision or recall has no words and the other one is not 0."""
     gold, system, gold_correct, system_correct = np.moveaxis(totals, -1, 0)
     recall = gold_correct / np.maximum(gold, 1)
     precision = system_correct / np.maximum(system, 1)

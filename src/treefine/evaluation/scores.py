@@ -320,11 +320,7 @@ def _exact_match(pair: AlignedWords, found: Marks) -> Score:
 def scores_by_value(
     pair: AlignedWords, found: Marks, gold_values: Sequence[_Value], system_values: Sequence[_Value]
 ) -> dict[_Value, Score]:
-    """Return the score of each value of a property, from the value of each gold word and of each system word.
-
-    Gold words are grouped by their value in the gold file and give recall; system words are grouped by their value in
-    the system's file and give precision. The most frequent gold value comes first.
-    """
+    """Return the score of each value: recall of gold words with it, precision of system words; frequent ones first."""
     gold, system = Counter(compress(gold_values, found.gold)), Counter(compress(system_values, found.system))
     correct = Counter(compress(gold_values, found.correct))
     system_correct = Counter(system_values[word] for word in compress(pair.system_of, found.correct))
@@ -353,10 +349,7 @@ def label_confusions(pair: AlignedWords, found: Marks) -> Counter[tuple[str, str
 
 
 def head_confusions(pair: AlignedWords, found: Marks) -> Counter[tuple[str, str]]:
-    """Count wrong heads by the tags of the gold head (first) and of the system's head (second).
-
-    `found` holds the marks of UAS. Tags are UPOS (XPOS if UPOS is blank), or ROOT.
-    """
+    """Count wrong heads, from the marks of UAS, by the tag (UPOS or XPOS) or ROOT of the gold and the system's head."""
     ours, theirs = (
         ["ROOT" if head == AT_ROOT else tags[head] for head in words.heads]
         for words, tags in ((each, each.tags()) for each in (pair.gold, pair.system))

@@ -35,10 +35,7 @@ class Part:
         self.skip = 0 if last is None else last.number - 1  # the last one is written again, to compare its words
 
     def write(self, text: str) -> None:
-        """Write a sentence.
-
-        After a resume, the first sentence must have the same words as the last complete one, which it replaces.
-        """
+        """Write a sentence; after a resume, the first one must have the words of the last one, which it replaces."""
         data = text.encode()
         if self._last is not None:
             number, start, record = self._last

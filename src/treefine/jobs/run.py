@@ -302,10 +302,7 @@ class _Writer:
 
 
 def _review_line(parse: Parse) -> str:
-    """Return the tab-separated place, sent_id, confidence and text of a sentence, and what is least certain.
-
-    That is a word, or where the sentence starts and ends.
-    """
+    """Return the place, sent_id, confidence and text of a sentence, and its least certain word or its boundaries."""
     sentence = parse.sentence
     place = f"{sentence.path}:{sentence.line}" if sentence.path else str(sentence.number)
     word = min(parse.words, key=lambda each: each.confidence)

@@ -60,10 +60,7 @@ class WordSpans:
 
     @classmethod
     def of(cls, sentences: Sequence[Sentence], clean: Callable[[str], str] | None) -> Self:
-        """Return the words of the sentences. `clean` drops or replaces single characters of a form.
-
-        Without `clean`, all characters count, and multiword tokens are ignored.
-        """
+        """Return the words; `clean` drops or replaces characters, and without it multiword tokens are ignored."""
         words, texts, position = cls(sentences), list[str](), 0
         for sentence in sentences:
             words.first_words.append(len(words))

@@ -387,10 +387,7 @@ def read_words(stream: BinaryIO, path: str) -> Iterator[Sentence]:
 def line_faults(
     lines: Sequence[str], first_line: int, form: Format, fault: Callable[..., TreebankError]
 ) -> Iterator[TreebankError]:
-    """Yield the faults that make these lines an invalid sentence: columns, IDs, heads out of range.
-
-    `fault` makes an error with the file and the sentence filled in.
-    """
+    """Yield the faults of an invalid sentence; `fault` makes an error with the file and the sentence filled in."""
     start = next((index for index, line in enumerate(lines) if not line.startswith("#")), len(lines))
     if start == len(lines):
         hint = "Remove the comments, or the blank line after them."

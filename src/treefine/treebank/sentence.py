@@ -371,10 +371,7 @@ def sentence_in(given: object) -> Sentence | None:
 
 
 def sentences_in(given: object, what: str) -> Iterator[Sentence]:
-    """Yield the sentences of an iterable of Sentences or Parses; raise an error for anything else.
-
-    `what` names the iterable in the error.
-    """
+    """Yield the sentences of an iterable of Sentences or Parses, which is called `what` in the error for others."""
     hint = "Pass a list of Sentences or Parses."
     if not is_list_like(given) or sentence_in(given) is not None:
         raise TreebankError(f"{what} must be several sentences, not {described(given)}.", hint=hint)

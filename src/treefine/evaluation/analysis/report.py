@@ -367,10 +367,7 @@ def _summary(refinement: Refinement) -> str:
 def step_tables(
     refinement: Refinement, costs: Costs, *, least: float = LEAST_WORDS, most: int | None = None
 ) -> list[Table]:
-    """Return the tables of a refinement: its steps, labels, projectivity, and run time.
-
-    The labels are those with at least `least` gold words, ranked by the share of their errors that all steps removed.
-    """
+    """Return the tables of a refinement: its steps, labels (see `ranked_labels`), projectivity, and run time."""
     labels = ranked_labels(refinement, least=least, most=most)
     shown = "All labels" if most is None else f"The first {most} labels"
     of_labels = (
@@ -487,10 +484,7 @@ def refinement_values(refinement: Refinement, costs: Costs) -> dict[str, Any]:
 def refinement_page(
     refinements: Sequence[tuple[Refinement, Costs]], title: str, *, examples: int = EXAMPLES
 ) -> Iterator[str]:
-    """Yield the page of a refinement analysis: all treebanks together if there are several, then each.
-
-    `examples` is the number of corrected sentences to draw, and of spoiled ones.
-    """
+    """Yield the page of each refinement, with up to `examples` drawings of corrected, and of spoiled sentences."""
     views = (
         {
             "name": refinement.name,
