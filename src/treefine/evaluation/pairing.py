@@ -6,7 +6,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain, islice
 from typing import TypeAlias, cast
 
@@ -57,23 +56,9 @@ class AlignedWords:
     gold_of: list[int]  # for each system word, the matching gold word, or UNALIGNED
 
 
-def load_words(
-    treebank: Treebank,
-    *,
-    is_ud: bool = True,
-    needs_trees: bool = True,
-    any_layout: bool = False,
-    read: Read = read_treebank,
-) -> WordColumns:
-    """Read the words of a file, or of sentences already in memory.
-
-    With `is_ud`, files that the official CoNLL 2018 scorer rejects raise an error: cycles, no root or several roots, a
-    byte order mark, extra blank lines, no blank line after the last sentence, a carriage return within a line. Without
-    `needs_trees`, cycles and any number of roots are accepted; with `any_layout`, any blank lines and line ends. The
-    scorers of the other corpora ignore multiword tokens, keep spaces in forms, and do not check the trees.
-    """
-    checks = {"needs_trees": is_ud and needs_trees, "needs_layout": is_ud and not any_layout}
-    return _columns([*_checked(treebank, read, **checks)], is_ud=is_ud)
+def load_words(sentences: Iterable[Sentence | HasSentence], *, is_ud: bool = True) -> WordColumns:
+    """Return the words of sentences; with `is_ud`, cycles, no root or several roots raise an error."""
+    return _columns([*_checked(sentences, read_treebank, needs_trees=is_ud, needs_layout=is_ud)], is_ud=is_ud)
 
 
 def load_pairs(
@@ -86,11 +71,17 @@ def load_pairs(
 ) -> dict[str, AlignedWords]:
     """Read a gold file and several system files, and align each with gold.
 
-    Files that the official scorer rejects raise an error. If not `is_strict`, their layout does not matter, and a
-    system's file may have cycles and any number of roots.
+    With `is_ud`, files that the official CoNLL 2018 scorer rejects raise an error: cycles, no root or several roots, a
+    byte order mark, extra blank lines, no blank line after the last sentence, a carriage return within a line. If not
+    `is_strict`, the layout of the files does not matter, and a system's file may have cycles and any number of roots.
+    The scorers of the other corpora ignore multiword tokens, keep spaces in forms, and do not check the trees.
     """
-    load = partial(load_words, is_ud=is_ud, any_layout=not is_strict, read=read)
-    right = load(gold)
+
+    def load(treebank: Treebank, *, needs_trees: bool) -> WordColumns:
+        sentences = _checked(treebank, read, needs_trees=is_ud and needs_trees, needs_layout=is_ud and is_strict)
+        return _columns([*sentences], is_ud=is_ud)
+
+    right = load(gold, needs_trees=True)
     return {name: _pair(right, load(each, needs_trees=is_strict), is_ud=is_ud) for name, each in systems.items()}
 
 
