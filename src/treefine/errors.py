@@ -13,7 +13,9 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Mapping
 from html import escape
+from importlib import import_module
 from numbers import Integral
+from typing import Any
 
 # Marks that change the direction of all following text, in terminals and on pages, and two that XML forbids.
 _UNSAFE = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufffe\uffff")
@@ -91,6 +93,14 @@ class UnknownLabelWarning(UserWarning):
 
 class LanguageWarning(UserWarning):
     """A text is not in the language of the model."""
+
+
+def import_optional(name: str, message: str, command: str, error: type[TreefineError] = TreefineError) -> Any:
+    """Import a package that may be missing; if it is, raise an error with this message and how to install it."""
+    try:
+        return import_module(name)
+    except ImportError as missing:
+        raise error(message, hint=f"Install it: pip install {command}") from missing
 
 
 def described(value: object) -> str:

@@ -51,7 +51,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def few_samples(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(error_analysis, "TEST_SAMPLES", 100)
+    monkeypatch.setattr(error_analysis, "SAMPLES", 100)
     monkeypatch.setattr(error_analysis, "BAND_SAMPLES", 20)
 
 

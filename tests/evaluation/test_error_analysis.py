@@ -20,7 +20,7 @@ from treefine.evaluation.significance import compare
 
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch):
-    monkeypatch.setattr(error_analysis, "TEST_SAMPLES", 100)
+    monkeypatch.setattr(error_analysis, "SAMPLES", 100)
     monkeypatch.setattr(error_analysis, "BAND_SAMPLES", 20)
 
 

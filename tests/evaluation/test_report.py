@@ -27,7 +27,7 @@ COSTS = Costs("cpu", 34_600_000, 28_000_000, 1.5, (4.0, 1.0), (2, 1))
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch):
     monkeypatch.setattr(error_analysis, "BAND_SAMPLES", 20)
-    monkeypatch.setattr(error_analysis, "TEST_SAMPLES", 100)
+    monkeypatch.setattr(error_analysis, "SAMPLES", 100)
 
 
 def parsed(heads, labels, forms=("Dogs", "bark", "loudly")) -> Sentence:

@@ -20,7 +20,7 @@ from typing import Any
 import typer
 
 from treefine.cli.options import argument, option, with_options
-from treefine.errors import TreefineError, count
+from treefine.errors import TreefineError, count, import_optional
 from treefine.jobs.inputs import find_inputs
 from treefine.jobs.outputs import OutputFile, OutputOptions, Shape, plan_outputs
 from treefine.parsing.options import ParserOptions
@@ -142,11 +142,9 @@ def _import_ray() -> Any:
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     if not os.environ.get("RAY_ADDRESS"):
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # despite its name: listen only on this machine
-    try:
-        import ray
-        import ray.data
-    except ImportError as error:
-        raise TreefineError("Ray is not installed.", hint="Install it: pip install 'treefine[ray]'") from error
+    import_optional("ray.data", "Ray is not installed.", "'treefine[ray]'")
+    import ray
+
     return ray
 
 

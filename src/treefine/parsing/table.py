@@ -10,12 +10,11 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from treefine.config import COLUMNS
-from treefine.errors import TreefineError, described
+from treefine.errors import TreefineError, described, import_optional
 from treefine.treebank.raw_text import Span, spans_in
 from treefine.treebank.sentence import Sentence, is_list_like, own_text, sentence_in
 
@@ -170,12 +169,9 @@ def _csv_cell(value: CellValue) -> CellValue:
 
 def import_package(package: Literal["pyarrow", "pyarrow.parquet", "pandas", "polars"]) -> Any:
     """Import an optional package, or raise an error that says how to install it."""
-    try:
-        return import_module(package)
-    except ImportError as error:
-        name = package.partition(".")[0]
-        command = "pip install 'treefine[tables]'" if name == "pyarrow" else f"pip install {name}"
-        raise TreefineError(f"The package {name} is not installed.", hint=f"Install it: {command}") from error
+    name = package.partition(".")[0]
+    what = "'treefine[tables]'" if name == "pyarrow" else name
+    return import_optional(package, f"The package {name} is not installed.", what)
 
 
 def _blocks(each: Placed | Sentence, number: int, content: Content) -> Iterator[_Cells]:

@@ -21,7 +21,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
-from treefine.errors import TreebankError, described
+from treefine.errors import TreebankError, described, import_optional
 
 Source: TypeAlias = "str | os.PathLike[str] | BinaryIO"
 _Opened: TypeAlias = AbstractContextManager[BinaryIO]
@@ -63,12 +63,8 @@ def check_compression(path: str) -> None:
 
 
 def _zstandard() -> Any:
-    try:
-        import zstandard
-    except ImportError as error:
-        hint = "Install it: pip install 'treefine[zstd]'"
-        raise TreebankError("Files that end in .zst need the package zstandard.", hint=hint) from error
-    return zstandard
+    message = "Files that end in .zst need the package zstandard."
+    return import_optional("zstandard", message, "'treefine[zstd]'", TreebankError)
 
 
 class _CountedFile(io.FileIO):

@@ -15,14 +15,13 @@ from treefine.errors import count
 from treefine.evaluation.pairing import AlignedWords, Read, Treebank, WordColumns, load_pairs
 from treefine.evaluation.properties import PROPERTIES, Point, Tally, Value, draw_curves, join, merged, tally
 from treefine.evaluation.scores import Score, all_marks, all_scores, head_confusions, label_confusions, rule_of
-from treefine.evaluation.significance import Comparison, Counts, compare_counts, sentence_counts
+from treefine.evaluation.significance import SAMPLES, SEED, Comparison, Counts, compare_counts, sentence_counts
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import find_cycles
 from treefine.treebank.sentence import BLANK, Sentence
 
 TOGETHER = "all together"  # the name of all treebanks together in a report
 BAND_SAMPLES = 1000
-TEST_SAMPLES = 10_000
 EXAMPLES = 10  # maximum number of sentences listed with gains, and with losses
 _MAIN_METRICS = ("UAS", "LAS", "LA", "CLAS", "MLAS", "BLEX", "UEM", "LEM")  # shown first, in this order
 
@@ -155,11 +154,7 @@ class Analysis:
 
 
 def analyse(
-    treebanks: Sequence[ParsedTreebank],
-    *,
-    examples: int = EXAMPLES,
-    seed: int = 1,
-    on_progress: Callable[[int], None] | None = None,
+    treebanks: Sequence[ParsedTreebank], *, examples: int = EXAMPLES, on_progress: Callable[[int], None] | None = None
 ) -> list[Analysis]:
     """Return the error analysis of all treebanks together, then of each; a single treebank has one analysis.
 
@@ -178,13 +173,13 @@ def analyse(
     parts = [([treebank], [each]) for treebank, each in zip(treebanks, counted, strict=True)]
     if len(parts) > 1:
         parts.insert(0, ([*treebanks], counted))
-    return [_analysis(of, each, metric, examples, seed, on_progress) for of, each in parts]
+    return [_analysis(of, each, metric, examples, on_progress) for of, each in parts]
 
 
 def count_resamplings(n_treebanks: int, n_systems: int) -> int:
     """Return the number of resamples that an analysis needs, for a progress bar."""
     n_analyses = n_treebanks + (n_treebanks > 1)
-    return n_analyses * TEST_SAMPLES * n_systems * (n_systems - 1) // 2
+    return n_analyses * SAMPLES * n_systems * (n_systems - 1) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +215,6 @@ def _analysis(
     counted: Sequence[Mapping[str, _Counted]],
     metric: str,
     examples: int,
-    seed: int,
     on_progress: Callable[[int], None] | None,
 ) -> Analysis:
     parts = {system: [each[system] for each in counted] for system in counted[0]}  # one part per treebank
@@ -232,7 +226,7 @@ def _analysis(
     }
     comparison = None
     if len(counts) > 1:
-        comparison = compare_counts(counts, metric=metric, samples=TEST_SAMPLES, seed=seed, on_progress=on_progress)
+        comparison = compare_counts(counts, metric=metric, samples=SAMPLES, on_progress=on_progress)
     return Analysis(
         name=treebanks[0].name if len(treebanks) == 1 else TOGETHER,
         systems=tuple(parts),
@@ -244,7 +238,7 @@ def _analysis(
             system: {name: reduce(add, [each.scores[name] for each in several]) for name in metrics}
             for system, several in parts.items()
         },
-        curves=draw_curves(tallies, samples=BAND_SAMPLES, seed=seed),
+        curves=draw_curves(tallies, samples=BAND_SAMPLES, seed=SEED),
         label_confusions={
             system: reduce(add, [each.labels for each in several])
             for system, several in parts.items()

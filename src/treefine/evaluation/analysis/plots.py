@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from treefine.errors import TreefineError, safe_html, shorten, visible
+from treefine.errors import import_optional, safe_html, shorten, visible
 from treefine.evaluation.properties import Point, merged
 
 if TYPE_CHECKING:
@@ -104,9 +104,5 @@ def image_of(svg: str, title: str) -> str:
 
 def matplotlib_figure() -> Any:
     """Return the module `matplotlib.figure`; raise an error if it is not installed."""
-    try:
-        from matplotlib import figure
-    except ImportError as error:
-        hint = "Install it: pip install 'treefine[plots]'"
-        raise TreefineError("The charts of a report need the package matplotlib.", hint=hint) from error
-    return figure
+    message = "The charts of a report need the package matplotlib."
+    return import_optional("matplotlib.figure", message, "'treefine[plots]'")
