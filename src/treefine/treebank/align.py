@@ -126,11 +126,6 @@ def _plain_text(sentence: Sentence, clean: Callable[[str], str] | None) -> str |
     return text if is_plain else None
 
 
-def _text_of(sentence: Sentence, clean: Callable[[str], str]) -> str:
-    text = _plain_text(sentence, clean)
-    return "".join([clean(token.form) for token in sentence.tokens()]) if text is None else text
-
-
 def even_blocks(
     ours: Iterable[Sentence],
     theirs: Iterable[Sentence],
@@ -158,7 +153,8 @@ def even_blocks(
         if sentence is not None:
             blocks[side].append(sentence)
             n_words += 0 if side else len(sentence)
-            pending[side] += _text_of(sentence, clean)
+            text = _plain_text(sentence, clean)
+            pending[side] += "".join([clean(token.form) for token in sentence.tokens()]) if text is None else text
             if is_same and [*map(len, blocks)] == [1, 1] and is_same(blocks[0][0], blocks[1][0]):
                 pending = ["", ""]
         length = min(map(len, pending))
