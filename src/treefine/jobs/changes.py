@@ -16,7 +16,7 @@ from treefine.config import COLUMNS
 from treefine.drawing.html import page_end, page_start, tree_figure
 from treefine.errors import TreefineError, count, visible
 from treefine.treebank.conllu import suffix_of
-from treefine.treebank.files import linked_file, open_output
+from treefine.treebank.files import linked_file, not_written, open_output
 from treefine.treebank.graph import Arcs
 from treefine.treebank.schemes import UPOS, contradictions, follows_ud
 from treefine.treebank.sentence import BLANK
@@ -208,7 +208,10 @@ def open_changes(path: str, changes: Changes) -> Iterator[Callable[[Parse], None
 
     def add(parse: Parse) -> None:
         if changed := parse.changes:
-            body.write((separator * bool(body.tell()) + part(parse, changed)).encode())
+            try:
+                body.write((separator * bool(body.tell()) + part(parse, changed)).encode())
+            except OSError as error:
+                raise not_written(error.strerror or str(error), path) from error
 
     with tempfile.TemporaryFile(dir=linked_file(path).parent) as body:
         yield add
