@@ -111,7 +111,10 @@ class Ticket:
             segmented = next(self.segmented, None)
             if segmented is None:
                 self.is_all_taken = True
-                self._check_constraints()
+                if beyond := [number for number in request.constraints if not 1 <= number <= self.n_taken]:
+                    only = count(self.n_taken, "sentence")
+                    message = f"There are constraints for sentence {beyond[0]:,}, but only {only}."
+                    raise TreefineError(message, hint="Sentences are counted from 1.")
                 break
             self.n_taken += 1
             constraints = request.constraints_of(self.n_taken, segmented.sentence)
@@ -120,12 +123,6 @@ class Ticket:
             taken.constraints.append(constraints)
             work += request.work_of(len(segmented.sentence))
         return taken, work
-
-    def _check_constraints(self) -> None:
-        beyond = [number for number in self.request.constraints if not 1 <= number <= self.n_taken]
-        if beyond:
-            message = f"There are constraints for sentence {beyond[0]:,}, but only {count(self.n_taken, 'sentence')}."
-            raise TreefineError(message, hint="Sentences are counted from 1.")
 
     def add(self, number: int, results: list[Any]) -> None:
         """Add the results of a slice, and answer if all slices are parsed and the client is still waiting."""
@@ -229,7 +226,7 @@ class ModelServer:
         self._speed = 10_000.0  # characters per second of one worker, a moving average
         self._readers = ThreadPoolExecutor(_MOST_LARGE)  # read and write large requests
         self._n_failures = 0
-        self._n_processes, self._n_workers = workers, max(1, workers)  # without processes, one thread parses
+        self._has_processes, self._n_workers = workers > 0, max(1, workers)  # without processes, one thread parses
         self._workers: list[Thread] = []
         self.parsers: list[_AnyBatchParser] = []  # one per worker
         self._close = ExitStack()
@@ -239,8 +236,10 @@ class ModelServer:
         self._is_stopping = False
         if self.parser.segmenter is not None:
             self._close.callback(self.parser.segmenter.network.register_forward_pre_hook(_check_waiting).remove)
+        threads = max(1, torch.get_num_threads() // self._n_workers)
         for _ in range(self._n_workers):
-            self.parsers.append(self._new_parser())
+            remote = RemoteBatchParser(self.parser, threads) if self._has_processes else None
+            self.parsers.append(remote or BatchParser(self.parser, _check_waiting))
             self._close.callback(self.parsers[-1].close)
         first = list(ParseRequest(sentences=(Sentence.of_words(["."] * 60),)).segment(self.parser))
         try:
@@ -327,11 +326,6 @@ class ModelServer:
             self._metrics.queue.labels(self.name).set(self._n_open)
 
     # In the threads of the workers
-
-    def _new_parser(self) -> _AnyBatchParser:
-        if not self._n_processes:
-            return BatchParser(self.parser, _check_waiting)
-        return RemoteBatchParser(self.parser, max(1, torch.get_num_threads() // self._n_processes))
 
     def _run(self, parser: _AnyBatchParser) -> None:
         """Parse batch after batch until the server stops and nothing waits."""

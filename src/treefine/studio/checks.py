@@ -67,13 +67,6 @@ def check(sentence: Sentence, language: str = "") -> list[Fault]:
     return sorted(dict.fromkeys(faults), key=lambda fault: fault.word or 0)
 
 
-def warm_up(language: str) -> None:
-    """Load udtools and its data now, about 0.2 s, instead of at the first check."""
-    with _LOCK, suppress(Exception):
-        validator = validator_of(language)
-        validator.data.get_edeprel_for_language(validator.lang)  # for sentences with DEPS
-
-
 @cache
 def validator_of(language: str) -> Any:
     """Return the validator of udtools for a language; None if udtools cannot be used."""

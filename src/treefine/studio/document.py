@@ -489,12 +489,10 @@ class Document:
     def token(self) -> str:
         """Return a secret for the address of the page. It stays the same, so that an open tab works after a restart."""
         path = self.folder / "token"
-        token = path.read_text(errors="replace") if path.exists() else ""
-        if not _TOKEN.fullmatch(token):  # also if a killed process has not written it
-            token = secrets.token_urlsafe(12)
-            path.touch(mode=0o600)
-            path.write_text(token)
-        return token
+        path.touch(mode=0o600)
+        if not _TOKEN.fullmatch(path.read_text(errors="replace")):  # it is new, or a killed process has not written it
+            path.write_text(secrets.token_urlsafe(12))
+        return path.read_text()
 
 
 def check_is_conllu(path: Path) -> None:

@@ -28,7 +28,6 @@ from treefine.evaluation.agreement import Agreement, agreement_of_pairs, differe
 from treefine.model.bundled import EXTRA_MODEL, find_model, model_for
 from treefine.segmenter.language import identify
 from treefine.studio.actions import Action, act, confirmed
-from treefine.studio.checks import warm_up
 from treefine.studio.document import Document, Revision, StaleError, check_is_conllu
 from treefine.studio.learn import CorrectionLearner
 from treefine.studio.partner import Advice, Partner
@@ -127,7 +126,6 @@ class Project:
         self._is_closed = False
         self._last_asked = 0.0  # when a person last needed the parser
         self._has_unrated = threading.Event()  # there may be sentences that the parser has not read
-        threading.Thread(target=warm_up, args=(self.languages[0],), daemon=True).start()  # the browser opens meanwhile
         if partner is not None:
             self._has_unrated.set()
             threading.Thread(target=self._rate, args=(partner,), daemon=True).start()

@@ -222,17 +222,11 @@ def completed(recipe: Recipe, data: Data, *, is_main: bool = True) -> Recipe:
     """Return the recipe with the settings that it leaves to the treebank. Only the main model has a segmenter."""
     tags, segmenter = completed_tags(recipe.tags, data.train), recipe.segmenter
     has_segmenter = is_main and segmenter.train != "never" and (segmenter.train == "always" or not no_text(data))
-    return replace(
-        recipe,
-        tags=tags,
-        training=replace(recipe.training, given_tags=0.0) if tags.source == "none" else recipe.training,
-        segmenter=replace(
-            segmenter,
-            train="always" if has_segmenter else "never",
-            encoder_layers=segmenter.encoder_layers if has_segmenter else 0,
-        ),
-        card=_card(recipe.card, recipe.treebank),
-    )
+    never = replace(segmenter, train="never", encoder_layers=0)
+    segmenter = replace(segmenter, train="always") if has_segmenter else never
+    training = replace(recipe.training, given_tags=0.0) if tags.source == "none" else recipe.training
+    card = _card(recipe.card, recipe.treebank)
+    return replace(recipe, tags=tags, training=training, segmenter=segmenter, card=card)
 
 
 def completed_tags(tags: TagTraining, train: Sequence[Sentence]) -> TagTraining:

@@ -18,20 +18,14 @@ class Optimiser:
         self.settings = settings
         trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         self.names, self.parameters = list(trained), list(trained.values())
-        groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for name, parameter in trained.items():
-            is_decayed = parameter.dim() > 1
-            groups.setdefault((_is_pretrained(name), is_decayed), []).append(parameter)
+            rate = settings.encoder_learning_rate if _is_pretrained(name) else settings.learning_rate
+            decay = settings.weight_decay if parameter.dim() > 1 else 0.0
+            groups.setdefault((rate, decay), []).append(parameter)
         self.has_fused = self.parameters[0].device.type in ("cpu", "cuda")
         self.adam = torch.optim.AdamW(
-            [
-                {
-                    "params": members,
-                    "lr": settings.encoder_learning_rate if is_pretrained else settings.learning_rate,
-                    "weight_decay": settings.weight_decay if is_decayed else 0.0,
-                }
-                for (is_pretrained, is_decayed), members in groups.items()
-            ],
+            [{"params": some, "lr": rate, "weight_decay": decay} for (rate, decay), some in groups.items()],
             betas=(settings.betas[0], settings.betas[1]),
             eps=settings.eps,
             fused=self.has_fused,  # one pass over all weights
