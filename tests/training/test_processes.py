@@ -14,7 +14,7 @@ from torch import multiprocessing, nn
 
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_learner import learner_of, without_dropout
-from tests.support.trainings import SYNTR, metrics, run, write_recipe
+from tests.support.trainings import CPU, SYNTR, metrics, run, write_recipe
 from treefine.errors import TreefineError
 from treefine.parsing.initial import empty
 from treefine.training.processes import Processes
@@ -22,7 +22,6 @@ from treefine.training.recipe import RefineSettings
 from treefine.training.steps import input_tags, refined
 from treefine.treebank.graph import Arcs
 
-CPU = torch.device("cpu")
 BATCHES = {  # sentences 0, 2, … belong to the first process
     "as many in each": [0, 1, 2, 3],
     "fewer in the second": [0, 1, 2],
