@@ -234,7 +234,7 @@ def test_charts_have_the_names_and_values_of_all_lines():
 
 
 def test_a_missing_matplotlib_is_reported_with_the_way_to_install_it(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
 
     with pytest.raises(
         TreefineError, match=r"need the package matplotlib. Install it: pip install 'treefine\[plots\]'"
