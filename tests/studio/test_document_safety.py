@@ -1,10 +1,10 @@
 """Nothing is lost: kills at any moment, disks that fail, and other programs that change the file."""
 
 import json
-import os
 import shutil
 import threading
 from contextlib import contextmanager
+from unittest import mock
 
 import pytest
 
@@ -16,6 +16,8 @@ from treefine.studio.document import VERSION, Document, Journal, StaleError, tru
 
 # The journal: records that are on disk, whatever ends a write
 
+FULL = OSError(28, "No space left on device")
+NOT_WRITTEN = "could not be written: No space left on device"
 START = {"record": "start", "version": VERSION, "hash": "h0"}
 
 
@@ -52,16 +54,11 @@ def test_a_last_line_of_any_length_is_dropped_and_the_next_record_replaces_it(jo
         assert records_of(again) == [START, {"record": "next"}]
 
 
-def test_a_record_that_cannot_be_written_leaves_the_journal_as_it_was(journal, monkeypatch):
+def test_a_record_that_cannot_be_written_leaves_the_journal_as_it_was(journal):
     before = journal.path.read_bytes()
 
-    def fail(_):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fail)
-        with pytest.raises(TreebankError, match="could not be written: No space left on device"):
-            journal.append({"record": "lost"})
+    with mock.patch("os.fsync", side_effect=FULL), pytest.raises(TreebankError, match=NOT_WRITTEN):
+        journal.append({"record": "lost"})
     assert journal.path.read_bytes() == before
     journal.append({"record": "kept"})
 
@@ -219,25 +216,15 @@ def test_a_kill_at_any_step_loses_no_acknowledged_change(unsaved, path, tmp_path
             assert (again.folder / "original.bak").read_text() == TREES
 
 
-def test_a_failing_disk_acknowledges_nothing_and_loses_nothing(path, unsaved, monkeypatch, open_file):
+def test_a_failing_disk_acknowledges_nothing_and_loses_nothing(path, unsaved, open_file):
     document = open_file()
-
-    def fail(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "copyfile", fail)
-        with pytest.raises(TreebankError, match="could not be written: No space left on device"):
-            change(document, label(4, "iobj"), id="a")
-    with monkeypatch.context() as patch:
-        patch.setattr("os.fsync", fail)
-        with pytest.raises(TreebankError, match="could not be written: No space left on device"):
+    for name in ("shutil.copyfile", "os.fsync"):
+        with mock.patch(name, side_effect=FULL), pytest.raises(TreebankError, match=NOT_WRITTEN):
             change(document, label(4, "iobj"), id="a")
     assert (document.text(1), document.undo_stack, document.changes) == (STARS, [], {})
     change(document, label(4, "obl"), id="a")
-    with monkeypatch.context() as patch:
-        patch.setattr("os.fsync", fail)
-        with pytest.raises(TreebankError, match="No space left"):
+    with mock.patch("os.fsync", side_effect=FULL):
+        with pytest.raises(TreebankError, match=NOT_WRITTEN):
             document.undo("b")
         document.save()
     assert "No space left on device" in document.fault

@@ -1,7 +1,5 @@
 """The page in a real browser: one test for each thing that a person does. tests/slow/studio has the rest."""
 
-import io
-
 from tests.support.data import DATA
 from tests.support.studio import (
     DOG,
@@ -17,6 +15,7 @@ from tests.support.studio import (
     go_to,
     measured,
     press,
+    reference,
     said,
     selected,
     shown_arc,
@@ -24,11 +23,11 @@ from tests.support.studio import (
     until_sentence,
 )
 from treefine import read_treebank
-from treefine.studio.project import Reference
 
 
-def reference(text, name):
-    return Reference(name, tuple(read_treebank(io.BytesIO(text.encode()))))
+def long_sentence(most_words):
+    sentences = read_treebank(DATA / "en_ewt-sample.conllu")
+    return max((each for each in sentences if len(each) <= most_words), key=len).to_conllu()
 
 
 def test_a_word_is_dragged_to_its_head_and_its_label_can_be_typed_at_once(studio, page):
@@ -244,8 +243,7 @@ def test_identical_trees_are_shown_and_nothing_differs(open_studio):
 
 
 def test_a_long_sentence_wraps_into_lines_and_nothing_is_wider_than_the_view(open_studio):
-    sentences = read_treebank(DATA / "en_ewt-sample.conllu")
-    page = open_studio(max((each for each in sentences if len(each) < 50), key=len).to_conllu()).open()
+    page = open_studio(long_sentence(49)).open()
     n_words = page.locator("#tree .word").count()
 
     for font in ("sans-serif", "serif", "monospace"):  # whichever fonts the machine has

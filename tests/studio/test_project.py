@@ -1,21 +1,15 @@
 """A project: the queue of sentences, other annotators, labels, and the parser's part in changes."""
 
-import io
 from types import SimpleNamespace
 
 import pytest
 
-from tests.support.studio import DOG, RAIN, STARS, TREES, Stub, arc_of, decided, until
+from tests.support.studio import DOG, RAIN, STARS, TREES, Stub, arc_of, decided, reference, until
 from treefine.errors import TreefineError
 from treefine.studio.actions import Action
-from treefine.studio.project import ChangeRequest, Queue, Reference
-from treefine.treebank.conllu import read_treebank
+from treefine.studio.project import ChangeRequest, Queue
 
 INVALID = "# sent_id = bad\n1\tno\n\n"
-
-
-def reference(text, name="B"):
-    return Reference(name, tuple(read_treebank(io.BytesIO(text.encode()))))
 
 
 def edit(project, action, *, key=1, id="one", **options):

@@ -1,6 +1,5 @@
 """The JSON of the studio: what each route answers, and how it refuses."""
 
-import io
 import json
 
 import pytest
@@ -8,12 +7,11 @@ from fastapi.testclient import TestClient
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.support.studio import RAIN, STARS, TREES, Stub, until
+from tests.support.studio import RAIN, STARS, TREES, Stub, reference, until
 from treefine.studio import checks
 from treefine.studio.app import create_studio
 from treefine.studio.document import Document
-from treefine.studio.project import Project, Reference
-from treefine.treebank.conllu import read_treebank
+from treefine.studio.project import Project
 
 TOKEN = "a-secret-0123456"
 TOKENS = (
@@ -80,8 +78,7 @@ def test_only_addresses_with_the_token_exist(studio):
 
 
 def test_the_project_lists_files_values_and_the_parser(open_studio):
-    reference = Reference("B", tuple(read_treebank(io.BytesIO(STARS.encode()))))
-    studio = open_studio(TREES, RAIN, partner=Stub(labels=("of:model",)), references=[reference])
+    studio = open_studio(TREES, RAIN, partner=Stub(labels=("of:model",)), references=[reference(STARS)])
 
     about = studio.get("project")
 

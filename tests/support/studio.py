@@ -5,8 +5,10 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 
+from tests.support.commands import read
 from treefine.studio.actions import Action, act, decisions_of, set_arcs
 from treefine.studio.partner import DOUBTFUL, Advice, Suggestion
+from treefine.studio.project import Reference
 
 POLL = 1600  # milliseconds after which the page has asked for the state of the server
 
@@ -58,6 +60,11 @@ def change(document, action, *, key=1, id="one", **options):
     """Do one action to a sentence."""
     keys, sentences = act(document, key, action)
     return document.replace(keys, sentences, what=action.do, id=id, **options)
+
+
+def reference(text, name="B"):
+    """Return the file of another annotator."""
+    return Reference(name, tuple(read(text)))
 
 
 def label(word, name):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.studio.test_page import reference
-from tests.support.data import DATA
+from tests.studio.test_page import long_sentence
 from tests.support.pages import HEBREW
 from tests.support.pages import conllu as conllu_of
 from tests.support.studio import (
@@ -18,6 +17,7 @@ from tests.support.studio import (
     go_to,
     measured,
     press,
+    reference,
     said,
     selected,
     until,
@@ -25,7 +25,6 @@ from tests.support.studio import (
     until_done,
     until_sentence,
 )
-from treefine import read_treebank
 
 # Of B, the word "two" has another head, label and lemma, and the full stop another head.
 OF_B = STARS.replace("two\ttwo", "two\t2").replace("4\tnummod", "2\tobl").replace("2\tpunct", "4\tpunct") + DOG + RAIN
@@ -201,11 +200,6 @@ def test_the_head_and_all_columns_can_be_edited_in_the_panel(studio, page):
     press(page, "Enter")
 
     until(lambda: studio.document.sentence(1)[2].misc == "Gloss=étoile")
-
-
-def long_sentence(most_words):
-    sentences = read_treebank(DATA / "en_ewt-sample.conllu")
-    return max((each for each in sentences if len(each) <= most_words), key=len).to_conllu()
 
 
 @pytest.mark.parametrize("mode", ["wraps", "scrolls"])
