@@ -1,6 +1,5 @@
 """Bad texts, models and outputs cause one clear line and exit code 1, or get a valid tree."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,8 @@ from treefine.treebank.raw_text import text_of
 
 @pytest.fixture
 def run(text_model, tmp_path, monkeypatch):
-    """Run treefine parse in a new folder that contains a copy of the model."""
+    """Run treefine parse in a new folder."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(text_model, "copy")
 
     def run_with(*arguments, **options):
         model = [] if "--model" in arguments else ["--model", text_model]

@@ -18,10 +18,8 @@ from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.results import parses, trees
 from treefine.treebank.constraints import Constraints
 
-SIZES = st.lists(st.integers(1, 30), max_size=40)
 
-
-@given(SIZES, st.integers(1, 100), st.integers(1, 30))
+@given(st.lists(st.integers(1, 30), max_size=40), st.integers(1, 100), st.integers(1, 30))
 def test_every_sentence_is_in_one_batch_of_at_most_the_given_size(sizes, batch_pieces, longest):
     found = batches(sizes, batch_pieces, longest)
 

@@ -72,7 +72,6 @@ REFINING, FIRST = (
     Parser(tiny_model(tags=replace(ALL_TAGS, refined=refined)), device="cpu", max_steps=4, segmenter=tiny_segmenter())
     for refined in (True, False)
 )
-every_parser = pytest.mark.parametrize("parser", [REFINING, FIRST], ids=["refined", "of the first step"])
 
 
 def columns_of(sentence):
@@ -87,7 +86,7 @@ def test_refined_tags_are_those_of_the_last_step():
     assert any(each[-1].tags != each[0].tags for each in found)
 
 
-@every_parser
+@pytest.mark.parametrize("parser", [REFINING, FIRST], ids=["refined", "of the first step"])
 def test_trees_and_full_parses_agree_and_each_tag_has_its_probability(parser):
     sentences = [Sentence.of_words(each.forms) for each in short(8)]
 

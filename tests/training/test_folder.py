@@ -91,24 +91,6 @@ def test_a_mix_with_a_different_share_or_different_parses_cannot_be_resumed(tmp_
     assert "a different recipe: the content of parsed-dev.conllu has changed. Use the same" in refusal(path)
 
 
-def test_a_second_training_waits_for_the_lock_of_the_first(tmp_path):
-    recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
-    whole = run(recipe, tmp_path / "whole")
-    first = train(prepare(recipe), tmp_path / "out", device=CPU)
-    next(first)
-
-    with pytest.raises(TreefineError) as caught:
-        run(recipe, tmp_path / "out")
-    first.close()
-
-    assert str(caught.value) == (
-        f"{tmp_path}/out: Another training is running in this folder. Wait until it ends or stop it, then "
-        "continue with --resume."
-    )
-    assert len(run(recipe, tmp_path / "out")) == len(whole)
-    assert weights(tmp_path / "out") == weights(tmp_path / "whole")
-
-
 def new_learner():
     return learner_of(tiny_model(scale=1.0), sample(6), optimiser=OptimiserSettings(ema=0.5))
 

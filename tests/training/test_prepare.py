@@ -73,15 +73,10 @@ def test_faults_of_all_files_and_recipes_are_reported_together():
     ]
 
 
-def test_an_encoder_cannot_be_fine_tuned_like_a_model():
-    assert faults(recipe("rngtr.toml", encoder='[encoder]\nfine_tune_from = "./encoder"\n')) == [
-        "encoder: This is an encoder, not a treefine model. Set pretrained, not fine_tune_from, in [encoder]."
-    ]
-
-
 APART = "Train it separately, and name its model folder."
 CHAIN = f"A base recipe must start from an encoder or a model, not from another recipe. {APART}"
 NO_INITIAL = f"A base recipe must not have an initial parser. {APART}"
+NO_MODEL = "This is an encoder, not a treefine model. Set pretrained, not fine_tune_from, in [encoder]."
 OTHER = {"encoder": "./encoder", "treebank": "other"}
 OVER_SYNTR = '[initial]\nparser = "syntr.toml"\n'
 OVER_MIX = '[initial.mix.more]\nparser = "empty"\nshare = 0.1\n'
@@ -92,6 +87,7 @@ OVER_MIX = '[initial.mix.more]\nparser = "empty"\nshare = 0.1\n'
     [
         ({"a.toml": OTHER, "b.toml": {"encoder": "a.toml"}, "c.toml": {"encoder": "b.toml"}}, f"b.toml: {CHAIN}"),
         ({"self.toml": {"encoder": "self.toml"}}, "self.toml: The recipe fine-tunes itself."),
+        ({"rngtr.toml": {"encoder": '[encoder]\nfine_tune_from = "./encoder"\n'}}, f"encoder: {NO_MODEL}"),
         (
             {"base.toml": {**OTHER, "sections": OVER_MIX}, "rngtr.toml": {"encoder": "base.toml"}},
             f"base.toml: {NO_INITIAL}",
@@ -106,7 +102,7 @@ OVER_MIX = '[initial.mix.more]\nparser = "empty"\nshare = 0.1\n'
             "x/base.toml and base.toml: Two base recipes need different file names.",
         ),
     ],
-    ids=["chain", "itself", "mix", "one name"],
+    ids=["chain", "itself", "encoder", "mix", "one name"],
 )
 def test_a_base_that_cannot_be_fine_tuned_is_an_error(recipes, fault):
     Path("x").mkdir()

@@ -145,13 +145,10 @@ def test_two_processes_train_like_one(two, name, update):
     assert (first["own steps"], second["own steps"]) == own_steps.get(name, (3, 3))
 
 
-def test_gradients_and_numbers_are_exchanged(two):
+def test_gradients_numbers_and_failures_are_exchanged(two):
     exchanged = "None [2.0, 1.0] 5.0 2.0"
 
     assert (two / "0 exchanged").read_text() == (two / "1 exchanged").read_text() == exchanged
-
-
-def test_a_process_reports_the_failure_of_another_process(two):
     assert (two / "failed").read_text() == "Another process of this training has failed. See its error message."
 
 

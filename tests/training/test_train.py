@@ -110,13 +110,16 @@ def test_early_stopping_ends_a_training(tmp_path):
     assert last.epoch == last.state.best_epoch + 2 < 30
 
 
-def test_an_interrupted_training_resumes_from_its_checkpoint(tmp_path):
+def test_an_interrupted_training_resumes_from_its_checkpoint_and_until_then_its_folder_is_locked(tmp_path):
     recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
     run(recipe, tmp_path / "whole")
     steps = train(prepare(recipe), tmp_path / "out", device=CPU)
     while next(steps).epoch < 2:
         pass
 
+    message = "Another training is running in this folder. Wait until it ends or stop it, then continue with --resume."
+    with pytest.raises(TreefineError, match=f"^{tmp_path}/out: {re.escape(message)}$"):
+        run(recipe, tmp_path / "out")
     with pytest.raises(KeyboardInterrupt):
         steps.throw(KeyboardInterrupt)
 
