@@ -7,7 +7,7 @@ import pytest
 from tests.support.toy_treebanks import toy_treebanks
 from treefine.errors import ConfigError
 from treefine_paper.plan import ReproductionPlan, ReproductionRequest, TrainingRun
-from treefine_paper.systems import MULTI, SYSTEMS
+from treefine_paper.systems import SYSTEMS
 from treefine_paper.treebanks import CHINESE, JAPANESE, MULTILINGUAL, TREEBANKS
 
 PAPER = ("biaffine", "syntr", "empty-rngtr", "syntr-rngtr", "biaffine-rngtr", "files-rngtr")
@@ -38,7 +38,7 @@ def test_all_systems_of_the_paper_are_run_on_all_its_treebanks(request_all):
 
 
 def test_a_job_comes_after_those_it_needs(request_all):
-    plan = ReproductionPlan(replace(request_all, seeds=(1, 2), start="multi"))
+    plan = ReproductionPlan(replace(request_all, seeds=(1, 2)))
 
     place = {job: number for number, job in enumerate(plan.runs)}
     assert len(place) == len(plan.runs)
@@ -63,7 +63,7 @@ def test_the_settings_are_those_of_appendix_a(request_all):
 def test_steps_of_each_system(request_all):
     plan = ReproductionPlan(request_all)
 
-    steps = {name: plan.recipe(TrainingRun("tr_imst", name, 1)).refine for name in SYSTEMS if name != MULTI}
+    steps = {name: plan.recipe(TrainingRun("tr_imst", name, 1)).refine for name in SYSTEMS}
     assert {name: each.max_steps for name, each in steps.items() if each.max_steps != 3} == {
         "biaffine": 1,
         "syntr": 1,
@@ -71,12 +71,10 @@ def test_steps_of_each_system(request_all):
         "empty-rngtr": 4,
         "syntr-rngtr-t1": 1,
         "files-rngtr-t1": 1,
-        "multi-rngtr-t1": 1,
     }
     assert [name for name, each in steps.items() if not each.stop] == [
         "syntr-rngtr-no-stop",
         "files-rngtr-no-stop",
-        "multi-rngtr-no-stop",
     ]
 
 
@@ -111,18 +109,8 @@ def test_what_each_system_refines(request_all):
     assert initial("syntr-rngtr").parser == str(out / "tr_imst" / "syntr" / "seed1" / "model")
     assert initial("biaffine-rngtr").parser == "files"
     assert initial("biaffine-rngtr").dev == (str(out / "tr_imst" / "biaffine" / "seed1" / "model" / "dev.trees"),)
-    assert initial("multi-rngtr").parser == str(out / "multi" / "multi" / "seed1" / "model")
     assert initial("files-rngtr").parser == "files"
     assert initial("files-rngtr").train[0].endswith("tr_imst-ud-train.conllu")
-
-
-def test_starting_from_multi(request_all):
-    plan = ReproductionPlan(replace(request_all, start="multi", encoders={"zh_gsd": "other"}))
-
-    started = plan.recipe(TrainingRun("tr_imst", "syntr", 2)).encoder
-    assert started.fine_tune_from == str(request_all.output / "runs" / "multi" / "multi" / "seed2" / "model")
-    assert plan.recipe(TrainingRun("zh_gsd", "syntr", 2)).encoder.pretrained == "other"
-    assert plan.recipe(TrainingRun("ptb", "syntr", 2)).encoder.pretrained == "bert-base-uncased"
 
 
 def test_the_longer_syntr_follows_changes_of_all_systems_but_not_its_own(request_all):

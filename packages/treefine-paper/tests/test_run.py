@@ -90,12 +90,7 @@ def results(output):
 
 
 def test_every_system_is_measured_on_dev_and_test(results):
-    expected = {
-        (code, name)
-        for code in TOYS
-        for name, system in SYSTEMS.items()
-        if system.only in ("", code) and (TREEBANKS[code].is_ud or not name.startswith("multi"))
-    }
+    expected = {(code, name) for code in TOYS for name, system in SYSTEMS.items() if system.only in ("", code)}
 
     assert {key[:2] for key in results if key[2] == "dev"} == expected
     assert {key[:2] for key in results if key[2] == "test"} == expected
@@ -116,7 +111,7 @@ def test_scores_are_those_of_the_saved_trees_and_of_the_model(output, results, c
 
 
 def test_refined_systems_start_from_the_trees_of_their_initial_parser(output, results):
-    for system in ("syntr-rngtr", "biaffine-rngtr", "multi-rngtr"):
+    for system in ("syntr-rngtr", "biaffine-rngtr"):
         refined = results["tr_imst", system, "dev"]
         initial = results["tr_imst", SYSTEMS[system].initial, "dev"]
         trees = [load_trees(each, output / RESULTS) for each in (refined, initial)]
@@ -183,37 +178,13 @@ def test_a_system_is_tested_once_also_if_seeds_are_added_later(toys, tmp_path):
     assert len(of_system(state, "syntr", "dev")) == 2
 
 
-def test_an_interrupted_test_of_multi_is_completed_with_the_same_seed(toys, tmp_path):
-    only = ("tr_imst", "ja_gsd", "multi")
-    first, _ = run(toys, tmp_path / "out", only=only, seeds=(1, 2), keep="all")
-    ((_, seed), _) = seeds_of_test(first, "multi")
-    (tmp_path / "out" / RESULTS / f"tr_imst-multi-seed{seed}-test.json").unlink()
-    kept = tmp_path / "out" / RESULTS / f"ja_gsd-multi-seed{seed}-test.json"
-    before = kept.stat().st_mtime_ns
-
-    state, said = run(toys, tmp_path / "out", only=only, seeds=(1, 2), keep="all")
-
-    assert seeds_of_test(state, "multi") == [("ja_gsd", seed), ("tr_imst", seed)]
-    assert kept.stat().st_mtime_ns == before
-    assert len(said) == 1
-
-
-def test_systems_can_start_from_multi(toys, tmp_path):
-    encoders = {"": str(toys / "encoders" / "tr_imst")}
-    state, _ = run(toys, tmp_path / "out", only=("tr_imst", "syntr"), start="multi", encoders=encoders)
-
-    assert not state.failures
-    assert [each.start for each in of_system(state, "syntr", "dev")] == ["multi"]
-    assert state.is_measured(TrainingRun("multi", "multi", 1))
-
-
 def test_a_test_that_fails_is_no_failed_training(toys, tmp_path, monkeypatch):
     measure = run_module.measure
 
-    def fail(plan, run, files, split, device):
+    def fail(plan, run, split, device):
         if split == "test" and run.system == "syntr":
             raise MemoryError
-        return measure(plan, run, files, split, device)
+        return measure(plan, run, split, device)
 
     monkeypatch.setattr(run_module, "measure", fail)
     state, said = run(toys, tmp_path / "out", only=("tr_imst", "syntr-rngtr"), seeds=(1, 2))

@@ -46,9 +46,6 @@ def reproduce_command(
     settings: Literal["paper", "by-size"] = option(
         "paper", "--settings", "Settings of the paper's Appendix A, or shorter ones by the size of a treebank."
     ),
-    start: Literal["encoder", "multi"] = option(
-        "encoder", "--start", "Weights to start from: the encoder, or one model trained on all UD treebanks."
-    ),
     files: str = option(
         "", "--files DIR", "Folder with another parser's trees, such as UDify's, in files named as the treebanks are."
     ),
@@ -67,10 +64,9 @@ def reproduce_command(
 ) -> None:
     r"""Train and test the systems of the paper on its treebanks.
 
-    Trains SynTr, Empty+RNGTr, SynTr+RNGTr, Biaffine, Biaffine+RNGTr and RNGTr over another parser's files, and two
-    controls: SynTr with as many updates as RNGTr, and one model for all UD treebanks in the role of UDify. Of each
-    system, the seed with the best dev LAS is tested once. DIR/report has the tables and figures of the paper, next to
-    the paper's numbers.
+    Trains SynTr, Empty+RNGTr, SynTr+RNGTr, Biaffine, Biaffine+RNGTr and RNGTr over another parser's files, and a
+    control, SynTr with as many updates as RNGTr. Of each system, the seed with the best dev LAS is tested once.
+    DIR/report has the tables and figures of the paper, next to the paper's numbers.
 
     \b
     Examples:
@@ -85,7 +81,6 @@ def reproduce_command(
         dict(map(_encoder, encoder or ())),
         _seeds(seeds),
         settings,
-        start,
         tuple(only or ()),
         tuple(changes or ()),
         str(Path(files).resolve()) if files else "",
@@ -99,7 +94,7 @@ def reproduce_command(
         _run(plan, device, keep_models, threads)
         return
     for run in plan.runs:
-        typer.echo(f"{run.name}: {plan.encoder(run)}, {plan.n_sentences(run):,} sentences")
+        typer.echo(f"{run.name}: {plan.encoder(run)}, {plan.sizes[run.treebank]:,} sentences")
     typer.echo(f"{count(len(plan.runs), 'training')} with recipes in {request.output / 'recipes'}")
 
 

@@ -7,16 +7,14 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from treefine.errors import ConfigError, TreefineError
 from treefine.training.recipe import EMPTY, FILES, Recipe, recipe_of
 from treefine.treebank.files import open_input
 from treefine_paper.biaffine import trees_file
-from treefine_paper.systems import BIAFFINE, MULTI, SYSTEMS, Settings, System, encoder_config, training_settings
-from treefine_paper.treebanks import RELEASE, SPLITS, TREEBANKS, PaperFiles, find_paper_files, in_words
-
-Start = Literal["encoder", "multi"]
+from treefine_paper.systems import BIAFFINE, SYSTEMS, Settings, System, encoder_config, training_settings
+from treefine_paper.treebanks import RELEASE, SPLITS, TREEBANKS, find_paper_files, in_words
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,6 @@ class ReproductionRequest:
     encoders: Mapping[str, str]  # by treebank; "" for all others. Without one, the paper's encoder is used
     seeds: tuple[int, ...] = (1,)
     settings: Settings = "paper"
-    start: Start = "encoder"
     only: tuple[str, ...] = ()  # names of treebanks and systems; nothing: all
     changes: tuple[str, ...] = ()  # KEY=VALUE for all systems, or SYSTEM:KEY=VALUE for one
     files: str = ""  # folder with another parser's trees
@@ -38,7 +35,7 @@ class ReproductionRequest:
 class TrainingRun:
     """One training: a system on a treebank with a seed."""
 
-    treebank: str  # a code, or MULTI
+    treebank: str
     system: str
     seed: int
 
@@ -60,7 +57,7 @@ class ReproductionPlan:
         for name in request.only:
             _check_name("treebank or system", name, (*TREEBANKS, *SYSTEMS))
         for code in request.encoders:
-            _check_name("treebank", code, ("", MULTI, *TREEBANKS))
+            _check_name("treebank", code, ("", *TREEBANKS))
         self.request = request
         self.files = find_paper_files(request.treebanks)
         self.other_trees = find_paper_files([request.files]) if request.files else {}  # another parser's
@@ -74,14 +71,14 @@ class ReproductionPlan:
 
         codes = [code for code in TREEBANKS if code in request.only] or list(TREEBANKS)
         systems = [system for name, system in SYSTEMS.items() if name in request.only] or list(SYSTEMS.values())
-        pairs = [(code, system) for code in codes for system in systems if _is_run(system, code)]
+        pairs = [(code, system) for code in codes for system in systems if system.only in ("", code)]
         for is_control in (False, True):
             for seed in request.seeds:
                 for code, system in pairs:
                     if reason := self._why_missing(code, system):
                         self.missing.setdefault(reason)
-                    elif system.is_control == is_control:
-                        add(run_of(code, system.name, seed))
+                    elif bool(system.updates_of) == is_control:
+                        add(TrainingRun(code, system.name, seed))
         self.runs = tuple(runs)  # each after the runs that it needs; controls come last
 
     def _why_missing(self, code: str, system: System) -> str:
@@ -111,15 +108,10 @@ class ReproductionPlan:
         """The number of sentences of each training set."""
         return {code: _count_sentences(files.train) for code, files in self.files.items() if files.train}
 
-    def n_sentences(self, run: TrainingRun) -> int:
-        """Return the number of training sentences of a run."""
-        return sum(self.sizes[files.treebank.code] for files in self.members(run))
-
     def needs(self, run: TrainingRun) -> list[TrainingRun]:
-        """Return the runs whose models this run starts from or refines."""
+        """Return the run whose model this run refines, if there is one."""
         initial = SYSTEMS[run.system].initial
-        needed = [run_of(run.treebank, initial, run.seed)] if initial in SYSTEMS else []
-        return needed + ([run_of(MULTI, MULTI, run.seed)] if self.starts_from_multi(run) else [])
+        return [replace(run, system=initial)] if initial in SYSTEMS else []
 
     def model(self, run: TrainingRun) -> Path:
         """Return the folder of the model that a run trains."""
@@ -129,25 +121,15 @@ class ReproductionPlan:
         """Return the pretrained encoder of a run."""
         if run.system == BIAFFINE:
             return "bilstm"
-        paper = TREEBANKS[run.treebank if run.treebank in TREEBANKS else "en_ewt"].encoder
-        return self.request.encoders.get(run.treebank) or self.request.encoders.get("") or paper
-
-    def starts_from_multi(self, run: TrainingRun) -> bool:
-        """Return whether a run fine-tunes the model of all treebanks, which must have the same encoder."""
-        is_able = run.treebank != MULTI and TREEBANKS[run.treebank].is_ud and run.system != BIAFFINE
-        return self.request.start == "multi" and is_able and self.encoder(run) == self.encoder(run_of(MULTI, MULTI, 1))
-
-    def members(self, run: TrainingRun) -> list[PaperFiles]:
-        """Return the treebanks that a run is trained on."""
-        if run.treebank != MULTI:
-            return [self.files[run.treebank]]
-        return [files for files in self.files.values() if files.treebank.is_ud and not files.missing]
+        return (
+            self.request.encoders.get(run.treebank) or self.request.encoders.get("") or TREEBANKS[run.treebank].encoder
+        )
 
     def initial_file(self, run: TrainingRun, split: str) -> str:
         """Return the file with the trees that a run refines."""
         if SYSTEMS[run.system].initial == FILES:
             return str(getattr(self.other_trees[run.treebank], split))
-        return str(trees_file(self.model(run_of(run.treebank, BIAFFINE, run.seed)), split))
+        return str(trees_file(self.model(replace(run, system=BIAFFINE)), split))
 
     def changes(self, system: str) -> list[str]:
         """Return the changes of the user that apply to a system."""
@@ -168,27 +150,20 @@ class ReproductionPlan:
         recipe = recipe_of(self._values(run), self.changes(run.system))
         other = SYSTEMS[run.system].updates_of
         if other and not any(change.startswith(f"{run.system}:training.epochs") for change in self.request.changes):
-            refined = self.recipe(run_of(run.treebank, other, run.seed))
+            refined = self.recipe(replace(run, system=other))
             times, training = refined.refine.max_steps, refined.training
             longer = replace(recipe.training, epochs=times * training.epochs, patience=times * training.patience)
             return replace(recipe, training=longer)
         return recipe
 
     def _values(self, run: TrainingRun) -> dict[str, Any]:
-        system, members, encoder = SYSTEMS[run.system], self.members(run), self.encoder(run)
-        first, titles = members[0], ", ".join(files.treebank.title for files in members)
-        values = training_settings(system, self.request.settings, encoder, self.n_sentences(run))
-        values["treebank"] = {
-            "train": [files.train for files in members],
-            "dev": [files.dev for files in members],
-            "rule": first.treebank.rule,
-            "format": first.format,
-        }
-        start = {"pretrained": encoder}
-        if self.starts_from_multi(run):
-            start = {"fine_tune_from": str(self.model(run_of(MULTI, MULTI, run.seed)))}
-        values["encoder"] = start | {"pieces": "cut" if self.request.settings == "by-size" else "all"}
-        values["tags"] = {"source": "given", "columns": [first.treebank.column]}
+        system, files, encoder = SYSTEMS[run.system], self.files[run.treebank], self.encoder(run)
+        treebank, pieces = files.treebank, "cut" if self.request.settings == "by-size" else "all"
+        values = training_settings(system, self.request.settings, encoder, self.sizes[run.treebank])
+        paths = {"train": [files.train], "dev": [files.dev]}
+        values["treebank"] = paths | {"rule": treebank.rule, "format": files.format}
+        values["encoder"] = {"pretrained": encoder, "pieces": pieces}
+        values["tags"] = {"source": "given", "columns": [treebank.column]}
         values["segmenter"] = {"train": "never"}
         values["refine"] = {"max_steps": system.steps} | ({"stop": system.stop} if system.initial else {})
         if not system.initial:
@@ -197,10 +172,10 @@ class ReproductionPlan:
             trees = {split: self.initial_file(run, split) for split in ("train", "dev")}
             values["initial"] = {"parser": FILES, **trees}
         elif system.initial != EMPTY:
-            values["initial"] = {"parser": str(self.model(run_of(run.treebank, system.initial, run.seed)))}
+            values["initial"] = {"parser": str(self.model(replace(run, system=system.initial)))}
         values["training"]["seed"] = run.seed
-        values["card"] = {"treebank": titles}
-        return {"title": f"{titles if run.treebank != MULTI else 'All treebanks'}: {system.title}", **values}
+        values["card"] = {"treebank": treebank.title}
+        return {"title": f"{treebank.title}: {system.title}", **values}
 
     def inventory(self) -> Iterator[str]:
         """Yield a line for each treebank of the paper, each encoder and each system."""
@@ -222,16 +197,6 @@ class ReproductionPlan:
             yield f"{name}: {where}; for {', '.join(users)}"
         yield ""
         yield from (f"{name:<19}  {system.title}: {system.about}" for name, system in SYSTEMS.items())
-
-
-def run_of(treebank: str, system: str, seed: int) -> TrainingRun:
-    """Return the run of a system on a treebank; Multi has one run for all treebanks."""
-    return TrainingRun(MULTI if system == MULTI else treebank, system, seed)
-
-
-def _is_run(system: System, code: str) -> bool:
-    """Return whether a system is run on a treebank: variants only for Table 1, Multi only on UD."""
-    return system.only in ("", code) and (TREEBANKS[code].is_ud or MULTI not in (system.name, system.initial))
 
 
 def _check_name(kind: str, name: str, known: Collection[str]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from treefine.errors import TreefineError, count
 from treefine.training.recipe import FILES
-from treefine_paper.systems import BIAFFINE, MULTI, SYSTEMS
+from treefine_paper.systems import BIAFFINE, SYSTEMS
 from treefine_paper.treebanks import RELEASE, TREEBANKS, in_words
 
 SYSTEM_TITLES = {FILES: "Files"} | {name: system.title for name, system in SYSTEMS.items()}
@@ -29,7 +29,6 @@ class SystemResult:
     seed: int
     split: str  # dev or test
     encoder: str
-    start: str  # of the weights: the encoder, or the model of all treebanks
     tags: str  # where the tags come from: given, predicted or none
     gold_file: str
     release: str  # of UD; empty if the folder does not name it
@@ -50,13 +49,8 @@ class SystemResult:
 
     @property
     def name(self) -> str:
-        """The name of the files of this result, without their endings."""
-        return result_name(self.treebank, self.system, self.seed, self.split)
-
-
-def result_name(treebank: str, system: str, seed: int, split: str) -> str:
-    """Return the name of the files of a result, as in `tr_imst-syntr-seed1-dev`."""
-    return f"{treebank}-{system}-seed{seed}-{split}"
+        """The name of the files of this result, as in `tr_imst-syntr-seed1-dev`."""
+        return f"{self.treebank}-{self.system}-seed{self.seed}-{self.split}"
 
 
 def load_results(folder: Path) -> list[SystemResult]:
@@ -70,15 +64,6 @@ def load_results(folder: Path) -> list[SystemResult]:
             hint = "Remove it; the next run measures the system again."
             raise TreefineError("The file is damaged.", hint=hint, path=str(path)) from None
     return results
-
-
-def chosen_seed(results: Iterable[SystemResult]) -> int:
-    """Return the seed with the best sum of dev LAS; of equal ones, the lowest. 0 without results."""
-    sums: dict[int, float] = {}
-    for result in results:
-        if result.split == "dev":
-            sums[result.seed] = sums.get(result.seed, 0.0) + result.LAS
-    return min(sums, key=lambda seed: (-sums[seed], seed), default=0)
 
 
 @dataclass(frozen=True)
@@ -107,10 +92,8 @@ class ResultCollection:
         return self._by_place.get((treebank, system, split), [])
 
     def chosen(self, treebank: str, system: str) -> SystemResult | None:
-        """Return the dev result of the seed with the best dev LAS; of Multi, with the best mean over all treebanks."""
-        dev = self.of(treebank, system, "dev")
-        best = chosen_seed(dev if system != MULTI else (each for code in UD for each in self.of(code, system, "dev")))
-        return next((result for result in dev if result.seed == best), None)
+        """Return the dev result of the seed with the best dev LAS; of equal ones, the lowest."""
+        return max(self.of(treebank, system, "dev"), key=lambda result: result.LAS, default=None)
 
     def tested(self, treebank: str, system: str) -> SystemResult | None:
         """Return the test result of the seed with the best dev LAS; without it, that of the lowest seed."""
@@ -135,8 +118,8 @@ class ResultCollection:
         return [result for (code, _, _), seeds in self._by_place.items() if code == treebank for result in seeds]
 
     def train_sentences(self, treebank: str) -> int | None:
-        """Return the size of the training set; the results of Multi have that of all treebanks together."""
-        return min((result.train_sentences for result in self.of_treebank(treebank)), default=None)
+        """Return the size of the training set."""
+        return next((result.train_sentences for result in self.of_treebank(treebank)), None)
 
     def is_comparable(self, treebank: str) -> bool:
         """Return whether the scores can be compared with the paper's: UD must be of its release."""
@@ -171,8 +154,6 @@ class ResultCollection:
         said = [f"Tags: {_values(used, 'tags')}."]
         if pretrained:
             said.append(f"Encoder: {_values(pretrained, 'encoder')}.")
-        if any(result.start == MULTI for result in pretrained):
-            said.append("All models except Biaffine and Multi start from the weights of Multi, unlike the paper's.")
         if any(result.settings != "paper" for result in used):
             said.append("The settings are shorter than those of the paper (by-size).")
         if len(pretrained) < len(used):

@@ -6,7 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Literal
 
@@ -23,7 +23,7 @@ from treefine.training.train import train
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import open_output
 from treefine_paper.biaffine import COSTS, train_biaffine, trees_file
-from treefine_paper.plan import ReproductionPlan, TrainingRun, run_of
+from treefine_paper.plan import ReproductionPlan, TrainingRun
 from treefine_paper.predictions import (
     n_parameters,
     parsed_steps,
@@ -31,9 +31,8 @@ from treefine_paper.predictions import (
     save_predictions,
     treebank_of,
 )
-from treefine_paper.results import TREES_SUFFIX, SystemResult, chosen_seed, load_results, result_name
-from treefine_paper.systems import BIAFFINE, METRICS, MULTI, SYSTEMS
-from treefine_paper.treebanks import PaperFiles
+from treefine_paper.results import TREES_SUFFIX, SystemResult, load_results
+from treefine_paper.systems import BIAFFINE, METRICS, SYSTEMS
 
 KeepModels = Literal["all", "chosen"]
 RESULTS, RECIPES = "results", "recipes"  # folders in that of the reproduction
@@ -72,7 +71,7 @@ class Reproduction:
                 self._remove_models()
 
     def _attempt(self, run: TrainingRun, split: str) -> None:
-        """Train a system and measure it on dev, or test it on the treebanks on which it is not tested yet."""
+        """Train a system and measure it on dev, or test it."""
         start, title = time.monotonic(), f"{run.treebank} {SYSTEMS[run.system].title}, seed {run.seed}"
         try:
             if split == "dev":
@@ -80,23 +79,20 @@ class Reproduction:
                     if (needed, "dev") in self.failures:
                         raise TreefineError(f"it needs {needed.name}, which failed")
                 train_run(self.plan, run, self.device)
-            for files in self.plan.members(run):
-                name = result_name(files.treebank.code, run.system, run.seed, split)
-                if split == "dev" or name not in self.results:
-                    self.results[name] = measure(self.plan, run, files, split, self.device)
+            result = measure(self.plan, run, split, self.device)
         except Exception as error:  # of any kind: it must not stop the others
             lines = str(error).strip().splitlines() or [type(error).__name__]
             self.failures[run, split] = " ".join(lines) if isinstance(error, TreefineError) else lines[0]
             self.say(f"{title}{', test' * (split == 'test')} failed: {self.failures[run, split]}")
             return
+        self.results[result.name] = result
         n_done = sum(map(self.is_measured, self.plan.runs))
-        las = " ".join(f"{100 * result.LAS:.2f}" for result in self._results_of(run, split))
         took = timedelta(seconds=round(time.monotonic() - start))
-        self.say(f"[{n_done}/{len(self.plan.runs)}] {title}: {split} LAS {las}, {took}")
+        self.say(f"[{n_done}/{len(self.plan.runs)}] {title}: {split} LAS {100 * result.LAS:.2f}, {took}")
 
     def is_measured(self, run: TrainingRun) -> bool:
-        """Return whether the run has been measured on dev, on all its treebanks."""
-        return len(self._results_of(run, "dev")) == len(self.plan.members(run))
+        """Return whether the run has been measured on dev."""
+        return f"{run.name}-dev" in self.results
 
     def is_done(self, run: TrainingRun) -> bool:
         """Return whether a run needs no training: it is measured, and its model is there or no longer needed."""
@@ -104,35 +100,25 @@ class Reproduction:
             return self.is_measured(run)
         return all(map(self.is_done, self.needed_by[run])) and self._to_test(run) != run
 
-    def _results_of(self, run: TrainingRun, split: str) -> list[SystemResult]:
-        names = [result_name(each.treebank.code, run.system, run.seed, split) for each in self.plan.members(run)]
-        return [self.results[name] for name in names if name in self.results]
-
     def _has_model(self, run: TrainingRun) -> bool:
         return self.plan.model(run).is_dir()
 
     def _to_test(self, run: TrainingRun) -> TrainingRun | None:
         """Return the run of this system to test, the best seed on dev.
 
-        Return None if the system is tested already, or if a seed is not measured on dev yet. Multi has one choice for
-        all its treebanks. A test that was interrupted continues with the same seed.
+        Return None if the system is tested already, or if a seed is not measured on dev yet.
         """
-        runs = self.seeds[run.treebank, run.system]
-        codes = {files.treebank.code for files in self.plan.members(run)}
-        tested: dict[int, set[str]] = {}
-        for result in self.results.values():
-            if result.split == "test" and result.system == run.system and result.treebank in codes:
-                tested.setdefault(result.seed, set()).add(result.treebank)
-        if codes in tested.values() or not all(map(self.is_measured, runs)):
+        seeds, place = self.seeds[run.treebank, run.system], (run.treebank, run.system, "test")
+        is_tested = any((each.treebank, each.system, each.split) == place for each in self.results.values())
+        if is_tested or not all(map(self.is_measured, seeds)):
             return None
-        best = chosen_seed(result for other in runs for result in self._results_of(other, "dev"))
-        return max(runs, key=lambda other: (len(tested.get(other.seed, ())), other.seed == best))
+        return max(seeds, key=lambda seed: (self.results[f"{seed.name}-dev"].LAS, -seed.seed))
 
     def _remove_models(self) -> None:
         """Remove the models of seeds that were not chosen, when the system is tested and no open run needs them."""
         for run in self.plan.runs:
             is_open = self._to_test(run) or not all(map(self.is_measured, self.seeds[run.treebank, run.system]))
-            is_needed = is_open or not all(map(self.is_done, self.needed_by[run])) or self._results_of(run, "test")
+            is_needed = is_open or not all(map(self.is_done, self.needed_by[run])) or f"{run.name}-test" in self.results
             if not is_needed and self._has_model(run):
                 removed = self.plan.model(run).with_name(".removed")  # half a model must not look like one
                 shutil.rmtree(removed, ignore_errors=True)  # of a run that was killed here
@@ -174,11 +160,9 @@ def train_run(plan: ReproductionPlan, run: TrainingRun, device: torch.device) ->
         pass
 
 
-def measure(
-    plan: ReproductionPlan, run: TrainingRun, files: PaperFiles, split: str, device: torch.device
-) -> SystemResult:
+def measure(plan: ReproductionPlan, run: TrainingRun, split: str, device: torch.device) -> SystemResult:
     """Parse a split with the model of a run, and write its trees and scores."""
-    system, recipe, model, rule = SYSTEMS[run.system], plan.recipe(run), plan.model(run), files.treebank.rule
+    system, recipe, model, files = SYSTEMS[run.system], plan.recipe(run), plan.model(run), plan.files[run.treebank]
     gold_file, form = getattr(files, split), files.format or None
     gold = list(read_treebank(gold_file, format=form))
     seconds, parameters, initial_parameters = 0.0, 0, 0
@@ -197,29 +181,27 @@ def measure(
         seconds, parameters, initial = time.perf_counter() - start, n_parameters(parser.model), parser.initial
         initial_parameters = n_parameters(initial.model) if isinstance(initial, Parser) else 0
     if BIAFFINE in (run.system, system.initial):
-        costs = json.loads((plan.model(run_of(run.treebank, BIAFFINE, run.seed)) / COSTS).read_bytes())
+        costs = json.loads((plan.model(replace(run, system=BIAFFINE)) / COSTS).read_bytes())
         seconds += costs["seconds"][split]
         if run.system == BIAFFINE:
             parameters = costs["parameters"]
         else:
             initial_parameters = costs["parameters"]
-    by_step = [evaluate(gold, treebank_of(predictions, gold, t=t), rule=rule) for t in predictions.steps]
+    by_step = [evaluate(gold, treebank_of(predictions, gold, t=t), rule=files.treebank.rule) for t in predictions.steps]
     none = [None] * predictions.first  # without an initial parse, t = 0 has no trees
     uas, las = (none + [round(scores[metric].f1, 6) for scores in by_step] for metric in METRICS)
     results, training = plan.request.output / RESULTS, plan.request.output / run.folder
     last_epoch = json.loads((training / FolderNames.metrics).read_text().splitlines()[-1])
-    name = result_name(files.treebank.code, run.system, run.seed, split)
     result = SystemResult(
-        treebank=files.treebank.code,
+        treebank=run.treebank,
         system=run.system,
         seed=run.seed,
         split=split,
         encoder=plan.encoder(run).rpartition("/")[2],
-        start=MULTI if plan.starts_from_multi(run) else "encoder",
         tags=recipe.tags.source,
         gold_file=gold_file,
         release=files.release,
-        train_sentences=plan.n_sentences(run),
+        train_sentences=plan.sizes[run.treebank],
         words=sum(map(len, gold)),
         UAS=uas[-1] or 0.0,
         LAS=las[-1] or 0.0,
@@ -231,9 +213,9 @@ def measure(
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         training_seconds=round(last_epoch["seconds"], 1),
         updates=last_epoch.get("updates"),
-        sha256=save_predictions(predictions, results / f"{name}{TREES_SUFFIX}"),
+        sha256=save_predictions(predictions, results / f"{run.name}-{split}{TREES_SUFFIX}"),
         settings=plan.request.settings,
     )
-    with open_output(results / f"{name}.json") as file:
+    with open_output(results / f"{result.name}.json") as file:
         file.write(json.dumps(asdict(result), indent=1).encode() + b"\n")
     return result

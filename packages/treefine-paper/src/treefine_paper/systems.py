@@ -14,7 +14,6 @@ from treefine.training.recipe import EMPTY, FILES
 
 Settings = Literal["paper", "by-size"]
 BIAFFINE, SYNTR = "biaffine", "syntr"
-MULTI = "multi"  # also the name of the folder of its trainings
 SYNTR_LONGER, REFINED, EMPTY_REFINED = "syntr-long", "syntr-rngtr", "empty-rngtr"
 TABLE_1 = "tr_imst"  # the treebank of Table 1
 
@@ -30,8 +29,7 @@ class System:
     steps: int = 1  # T
     stop: bool = True
     only: str = ""  # a treebank; "": all of them
-    updates_of: str = ""  # it is trained with as many updates as this system can have
-    is_control: bool = False  # not a system of the paper
+    updates_of: str = ""  # a control: it is trained with as many updates as this system can have
 
     @property
     def reads_files(self) -> bool:
@@ -39,15 +37,15 @@ class System:
         return self.initial in (FILES, BIAFFINE)
 
 
-def _refining(initial: str, title: str, about: str, *, is_control: bool = False) -> tuple[System, ...]:
+def _refining(initial: str, title: str, about: str) -> tuple[System, ...]:
     """Return RNGTr over an initial parser, and its variants in Table 1."""
     name, title = f"{initial}-rngtr", f"{title}+RNGTr"
     one = f"{title} with one step, for Table 1"
     no_stop = f"{title} that also trains on sentences that no longer change, for Table 1"
     return (
-        System(name, title, about, initial, STEPS, is_control=is_control),
-        System(f"{name}-t1", f"{title} (T=1)", one, initial, 1, only=TABLE_1, is_control=is_control),
-        System(f"{name}-no-stop", f"{title} w/o stop", no_stop, initial, STEPS, False, TABLE_1, is_control=is_control),
+        System(name, title, about, initial, STEPS),
+        System(f"{name}-t1", f"{title} (T=1)", one, initial, 1, only=TABLE_1),
+        System(f"{name}-no-stop", f"{title} w/o stop", no_stop, initial, STEPS, False, TABLE_1),
     )
 
 
@@ -60,9 +58,7 @@ _ALL = (
     *_refining(SYNTR, "SynTr", "refinement of SynTr"),
     _refining(BIAFFINE, "Biaffine", "refinement of the biaffine parser")[0],
     *_refining(FILES, "Files", _FILES),
-    System(SYNTR_LONGER, "SynTr (longer)", _LONGER, updates_of=REFINED, is_control=True),
-    System(MULTI, "Multi", "SynTr trained on all UD treebanks together, as UDify is", is_control=True),
-    *_refining(MULTI, "Multi", "refinement of Multi, which takes the role of UDify", is_control=True),
+    System(SYNTR_LONGER, "SynTr (longer)", _LONGER, updates_of=REFINED),
 )
 SYSTEMS = {system.name: system for system in _ALL}
 
@@ -71,8 +67,6 @@ METRICS = ("UAS", "LAS")
 UD_SYSTEMS = {
     BIAFFINE: "",
     f"{BIAFFINE}-rngtr": "",
-    MULTI: "UDify",
-    f"{MULTI}-rngtr": "UDify+RNGTr",
     FILES: "UDify",
     f"{FILES}-rngtr": "UDify+RNGTr",
     SYNTR: "SynTr",
@@ -81,8 +75,8 @@ UD_SYSTEMS = {
     EMPTY_REFINED: "Empty+RNGTr",
 }
 PENN_SYSTEMS = (BIAFFINE, f"{BIAFFINE}-rngtr", SYNTR, SYNTR_LONGER, REFINED, EMPTY_REFINED)
-REFINING = (f"{MULTI}-rngtr", f"{FILES}-rngtr", REFINED)  # the systems of Tables 4 to 6
-DRAWN = (MULTI, f"{MULTI}-rngtr", FILES, f"{FILES}-rngtr", SYNTR, REFINED, EMPTY_REFINED)  # in Figure 3
+REFINING = (f"{FILES}-rngtr", REFINED)  # the systems of Tables 4 to 6
+DRAWN = (FILES, f"{FILES}-rngtr", SYNTR, REFINED, EMPTY_REFINED)  # in Figure 3
 DRAWN_CTB = (SYNTR, REFINED)
 
 # For treebanks of at least so many sentences: epochs with a graph, pieces in a batch, and the share that is masked.

@@ -31,7 +31,6 @@ from treefine_paper.systems import (
     DRAWN_CTB,
     EMPTY_REFINED,
     METRICS,
-    MULTI,
     PENN_SYSTEMS,
     REFINED,
     REFINING,
@@ -67,7 +66,7 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Row], note: str, *,
 def table_1(results: ResultCollection) -> Table:
     """Return the number of steps and the stopping rule on the dev set of tr_imst."""
     rows: list[Row] = []
-    for initial, printed in ((SYNTR, paper.GRID[:4]), (FILES, paper.GRID[4:]), (MULTI, paper.GRID[4:])):
+    for initial, printed in ((SYNTR, paper.GRID[:4]), (FILES, paper.GRID[4:])):
         refined = f"{initial}-rngtr"
         systems = (initial, f"{refined}-t1", f"{refined}-no-stop", refined)
         for system, (model, uas, las) in zip(systems, printed, strict=True):
@@ -75,10 +74,10 @@ def table_1(results: ResultCollection) -> Table:
             title = SYSTEM_TITLES[system] + (f" (T={SYSTEMS[system].steps})" if system == refined else "")
             ours = (title, len(seeds) or None, *(_spread(seeds, metric) for metric in METRICS))
             rows.append((*ours, model, ScoreCell(uas), ScoreCell(las)))
-    named = [name for name in SYSTEMS if name.startswith((SYNTR, MULTI, FILES))]
+    named = [name for name in SYSTEMS if name.startswith((SYNTR, FILES))]
     note = (
         f"UAS and LAS on the dev set of {results.title(TABLE_1)}: {_SPREAD}. Files are the parses of another parser, "
-        "and Multi takes the role of UDify: both are next to the paper's UDify. "
+        "next to the paper's UDify. "
     )
     header = ("model", "seeds", "UAS", "LAS", "model of the paper", "paper UAS", "paper LAS")
     title = "Table 1: the number of refinement iterations"
@@ -115,9 +114,8 @@ def ud_table(results: ResultCollection, best: Best, metric: str) -> Table:
     rows.append((f"Average of {len(UD)}, as printed", PAPER, None, *map(printed["Average"].get, models)))
     note = (
         f"Test {metric} in %. In parentheses: the share of the errors of the initial parser, trained with the same "
-        f"seed, that refinement removes. {_BOLD.format('of the row')} Multi is SynTr trained on all UD treebanks "
-        "together and takes the role of UDify. Files are the parses of another parser. In both columns, the paper's "
-        f"number is that of UDify. {averaged}{results.note(UD, UD_SYSTEMS, 'test')}"
+        f"seed, that refinement removes. {_BOLD.format('of the row')} Files are the parses of another "
+        f"parser; the paper's number is that of UDify. {averaged}{results.note(UD, UD_SYSTEMS, 'test')}"
     )
     name = "Table 2: UD treebanks, LAS" if metric == "LAS" else "Appendix C: UD treebanks, UAS"
     header = ("treebank", "source", "train", *(SYSTEM_TITLES[system] for system in UD_SYSTEMS))
@@ -187,7 +185,7 @@ def figures(results: ResultCollection, findings: TreeFindings, *, is_ud: bool) -
 def resources_table(results: ResultCollection, findings: TreeFindings) -> Table:
     """Return REL^t by the size of the training set (Table 4, Appendix D)."""
     rows: list[Row] = []
-    for system in _refining(findings):
+    for system in REFINING:
         sizes = {code: results.train_sentences(code) or 0 for code in _codes(results, findings, system)}
         for title in (paper.LOW, paper.HIGH):
             codes = [code for code, size in sizes.items() if (size > LARGE) == (title == paper.HIGH)]
@@ -204,7 +202,7 @@ def resources_table(results: ResultCollection, findings: TreeFindings) -> Table:
 
 def label_tables(results: ResultCollection, findings: TreeFindings) -> Iterator[Table]:
     """Yield the error reduction of dependency types by step, one table per system (Table 5, Appendix D)."""
-    for system in _refining(findings):
+    for system in REFINING:
         codes = _codes(results, findings, system)
         counts = _counts(findings, system, codes, "labels")
         ranked = ranked_labels(_together(findings, system, codes), least=LEAST_GOLD, most=MOST) if codes else []
@@ -226,7 +224,7 @@ def label_tables(results: ResultCollection, findings: TreeFindings) -> Iterator[
 def projectivity_table(results: ResultCollection, findings: TreeFindings) -> Table:
     """Return the error reduction in projective and non-projective trees by step (Table 6, Appendix D)."""
     rows: list[Row] = []
-    for system in _refining(findings):
+    for system in REFINING:
         counts = _counts(findings, system, _codes(results, findings, system), "projectivity")
         for kind in ("non-projective", "projective"):
             steps, theirs = counts.get(kind), _reported(paper.PROJECTIVITY, system, kind)
@@ -244,13 +242,6 @@ def _role(system: str) -> str:
     return UD_SYSTEMS[system]
 
 
-def _refining(findings: TreeFindings) -> list[str]:
-    """Return the systems of Tables 4 to 6: SynTr+RNGTr, and those in UDify's role that have trees, or Multi."""
-    *in_udifys_role, refined = REFINING
-    have = {system for _, system in findings.refinements}
-    return [*([system for system in in_udifys_role if system in have] or in_udifys_role[:1]), refined]
-
-
 def _codes(results: ResultCollection, findings: TreeFindings, system: str) -> list[str]:
     return [code for code in results.pooled() if (code, system) in findings.refinements]
 
@@ -266,7 +257,7 @@ def _counts(findings: TreeFindings, system: str, codes: Sequence[str], group: st
 
 def _sources(results: ResultCollection, findings: TreeFindings) -> str:
     """Say which treebanks each system has, and where the numbers come from."""
-    shown = _refining(findings)
+    shown = REFINING
     systems = [f"{SYSTEM_TITLES[system]}: {counted_treebanks(_codes(results, findings, system))}" for system in shown]
     left_out = [code for code in UD if results.of_treebank(code) and code not in results.pooled()]
     apart = f" Left out, because they are of another release: {in_words(left_out)}." if left_out else ""
