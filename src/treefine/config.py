@@ -218,8 +218,6 @@ class TagSettings:
 
     def __post_init__(self) -> None:
         faults = column_faults(self.given, self.unread, self.columns, can_predict=self.source == "predicted")
-        if len(set(self.columns)) < len(self.columns):
-            faults.append("columns lists a column twice")
         if self.source != "none" and not self.columns:
             faults.append(f'columns is empty; source = "{self.source}" needs upos, xpos, feats or lemma')
         if faults:
@@ -239,8 +237,9 @@ def column_faults(
     for name, listed in (("given", given), ("unread", unread)):
         if listed and not can_predict:
             faults.append(f'{name} needs predicted tags: set source = "predicted", or remove {name}')
-    if len(set(given)) < len(given):
-        faults.append("given lists a column twice")
+    for name, listed in (("given", given), ("columns", columns)):
+        if len(set(listed)) < len(listed):
+            faults.append(f"{name} lists a column twice")
     if columns and (lacking := [column for column in given if column not in columns]):
         faults.append(f"given has {', '.join(lacking)}, which columns lacks; add it there, or remove it from given")
     if odd := [column for column in unread if column in given or (columns and column not in columns)]:

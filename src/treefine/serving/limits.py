@@ -63,18 +63,15 @@ def work_of(n_words: int, *, steps: int, k: int = 1, is_projective: bool = False
 
 
 class ServingError(TreefineError):
-    """The server cannot answer this request, or not now; `status` is that of the HTTP response."""
+    """The server cannot answer this request, or not now; `status` is that of the HTTP response.
+
+    The client could have named one of the `models`, or can ask again after `retry_after` seconds.
+    """
 
     status = 400
 
     def __init__(
-        self,
-        message: str,
-        *,
-        hint: str = "",
-        status: int | None = None,
-        models: Sequence[str] = (),  # that the client could have named
-        retry_after: int | None = None,  # seconds
+        self, message: str, *, hint: str = "", status: int = 0, models: Sequence[str] = (), retry_after: int = 0
     ) -> None:
         super().__init__(message, hint=hint)
         self.status, self.models, self.retry_after = status or self.status, [*models], retry_after

@@ -106,29 +106,27 @@ class ChangeRequest(BaseModel):
     revision: int | None = None  # the last one that the page knows; undo of another one is refused
 
 
+@dataclass(eq=False)
 class Project:
     """The files that a person works on. There may be references: the trees of other annotators."""
 
-    def __init__(
-        self,
-        documents: Sequence[Document],
-        *,
-        partner: Partner | None = None,
-        references: Sequence[Reference] = (),
-        languages: Sequence[str] = (),
-        learner: CorrectionLearner | None = None,
-    ) -> None:
-        self.documents, self.partner, self.references, self.learner = documents, partner, references, learner
-        self.is_example = False  # whether the file is a copy that is removed at the end
-        self.languages = [*languages, *[""] * (len(documents) - len(languages))]
+    documents: Sequence[Document]
+    partner: Partner | None = None
+    references: Sequence[Reference] = ()
+    languages: Sequence[str] = ()
+    learner: CorrectionLearner | None = None
+    is_example: bool = False  # whether the file is a copy that is removed at the end
+
+    def __post_init__(self) -> None:
+        self.languages = [*self.languages, *[""] * (len(self.documents) - len(self.languages))]
         self._ratings: dict[str, float] = {}  # the expected number of wrong arcs, by the text of a sentence
         self._values: dict[int, dict[str, list[str]]] = {}
         self._is_closed = False
         self._last_asked = 0.0  # when a person last needed the parser
         self._has_unrated = threading.Event()  # there may be sentences that the parser has not read
-        if partner is not None:
+        if self.partner is not None:
             self._has_unrated.set()
-            threading.Thread(target=self._rate, args=(partner,), daemon=True).start()
+            threading.Thread(target=self._rate, args=(self.partner,), daemon=True).start()
 
     def document(self, file: int) -> Document:
         """Return one of the files, counted from 0."""
@@ -405,8 +403,7 @@ def opened(paths: Sequence[str], options: SessionOptions, warn: Callable[[str], 
                 return Parser.from_pretrained(name, device=options.device, language=code)
 
             partner = Partner(load, name)
-        project = Project(documents, partner=partner, references=references, languages=languages, learner=learner)
-        project.is_example = not paths
+        project = Project(documents, partner, references, languages, learner, is_example=not paths)
         yield stack.enter_context(closing(project))
         project.close()
         for document in documents:

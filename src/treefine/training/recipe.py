@@ -204,8 +204,6 @@ class TagTraining(_Checked):
     unread: tuple[Column, ...] = ()  # predicted columns that later steps do not read, which makes the model smaller
 
     def _faults(self) -> Iterator[str]:
-        if len(set(self.columns)) < len(self.columns):
-            yield "columns lists a column twice"
         can_predict = self.source in ("auto", "predicted")
         yield from column_faults(self.given, self.unread, self.columns, can_predict=can_predict)
 
