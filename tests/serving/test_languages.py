@@ -87,37 +87,35 @@ def test_the_list_of_models_has_the_languages_of_each(client):
 # UDPipe
 
 
-@pytest.mark.parametrize(
-    ("name", "model", "treebank"),
-    [
-        ("swedish-lines-ud-2.15-241121", "swedish-lines", "sv_lines"),
-        ("swedish-pud-ud-2.15-241121", "swedish-talbanken", "sv_talbanken"),
-        ("swe", "swedish-talbanken", "sv_talbanken"),
-        ("danish-ddt-ud-2.5-191206", "danish-ddt", "da_ddt"),
-    ],
-)
-def test_udpipe_names_of_a_language_choose_the_model_and_the_treebank(client, parser, name, model, treebank):
-    answer = client.post("/process", data={"data": DANISH, "model": name, **ALL}).json()
-
-    assert answer["model"] == model
-    assert f"# udpipe_model = {model}\n" in answer["result"]
-    trees = [each.sentence for each in parser.using(language=treebank).stream_chunks([DANISH])]
-    assert [line.split("\t")[6] for line in answer["result"].splitlines() if "\t" in line] == [
-        row.split("\t")[6] for each in trees for row in each.to_conllu().splitlines() if "\t" in row
-    ]
+MODELS = {
+    "": "en",
+    "english-ewt-ud-2.15-241121": "en",
+    "turkish-imst": "tr_imst",
+    "multi": "multi",
+    "swedish-lines-ud-2.15-241121": "swedish-lines",
+    "swedish-pud-ud-2.15-241121": "swedish-talbanken",
+    "swe": "swedish-talbanken",
+    "danish-ddt-ud-2.5-191206": "danish-ddt",
+} | dict.fromkeys(("finnish", "turkish-penn", "../en", "_", "é" * 300))
 
 
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [("", "en"), ("english-ewt-ud-2.15-241121", "en"), ("turkish-imst", "tr_imst"), ("multi", "multi")]
-    + [(name, None) for name in ("finnish", "turkish-penn", "../en", "_", "é" * 300)],
-)
-def test_other_names_choose_a_model_of_their_language_or_are_an_error_that_lists_the_models(client, name, model):
+@pytest.mark.parametrize(("name", "model"), MODELS.items())
+def test_udpipe_names_choose_a_model_of_their_language_or_are_an_error_that_lists_the_models(client, name, model):
     answer = client.post("/process", data={**WORDS, "model": name})
 
     assert answer.status_code == (200 if model else 404)
     assert answer.json().get("model") == model
     assert model or answer.json()["error"]["models"] == ["en", "multi", "tr_imst"]
+
+
+@pytest.mark.parametrize(("model", "treebank"), [("swedish-lines", "sv_lines"), ("danish-ddt", "da_ddt")])
+def test_udpipe_names_of_a_treebank_choose_the_treebank(client, parser, model, treebank):
+    result = client.post("/process", data={"data": DANISH, "model": model, **ALL}).json()["result"]
+
+    assert f"# udpipe_model = {model}\n" in result
+    trees = [each.sentence for each in parser.using(language=treebank).stream_chunks([DANISH])]
+    heads = [line.split("\t")[6] for each in trees for line in each.to_conllu().splitlines() if "\t" in line]
+    assert [line.split("\t")[6] for line in result.splitlines() if "\t" in line] == heads
 
 
 def test_udpipe_clients_see_a_model_for_each_treebank(client):

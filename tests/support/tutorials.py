@@ -57,10 +57,8 @@ def run(page: Path) -> None:
     (Path.cwd() / "docs").symlink_to(ROOT / "docs")
     runner = doctest.DebugRunner(Checker())
     variables: dict[str, Any] = {"__name__": "__main__"}
-    with (
-        working_folder_and_environment(),
-        treebanks_and_hub() if page.stem == "train-your-own" else contextlib.nullcontext(),
-    ):
+    preparation = treebanks_and_hub if page.stem == "train-your-own" else contextlib.nullcontext
+    with working_folder_and_environment(), preparation():
         for block in blocks(page.read_text()):
             if isinstance(block, doctest.DocTest):
                 block.globs = variables
