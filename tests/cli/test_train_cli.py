@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import failed, invoke
+from tests.support.commands import invoke
 from tests.support.trainings import SYNTR, write_recipe
 from treefine.cli.train import show
 from treefine.parsing.parser import Parser
@@ -180,4 +180,3 @@ def test_new_recipe_writes_a_template_to_a_file_or_to_standard_output():
     assert result.stdout == "Wrote my.toml. Edit it, then check it with treefine train my.toml --dry-run\n"
     assert read_recipe("my.toml").encoder.fine_tune_from == "multi"
     assert f'parser = "{EMPTY}"' in invoke("new-recipe", "-").stdout
-    assert failed(invoke, "new-recipe", "my.toml").startswith("my.toml: The file exists.")

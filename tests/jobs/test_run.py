@@ -169,6 +169,10 @@ FOLDER = "new: An output folder needs input files, not a text or standard input.
         (["a.txt", "-o", "a.txt", "--force"], "a.txt: The output would overwrite an input. Choose a different output"),
         (["a.txt", "-o", "b.txt", "--format", "json"], "b.txt: This file exists. Choose a different output file, or"),
         (["a.txt", "-o", "x.json", "--initial", "b.txt", "-o", "b.txt"], "b.txt: The output would overwrite an input."),
+        (["a.txt", "--format", "parquet"], "A table cannot be printed. Name a file with -o, such as -o out.parquet."),
+        (["a.txt", "-o", "x.parquet.gz"], "x.parquet.gz: Parquet files are already compressed. Leave out .gz."),
+        (["a.txt", "-o", "x.parquet", "--resume"], "--resume cannot continue this kind of output."),
+        (["a.txt", "-o", "x.parquet", "--show-steps"], "A table cannot show refinement steps."),
         (["a.txt", "-o", "no/x.json"], "no/x.json: The output could not be written: No such file or directory. Create"),
     ],
 )

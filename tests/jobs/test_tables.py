@@ -66,19 +66,6 @@ def test_a_text_becomes_the_rows_that_the_parser_returns(run, nlp, options, cont
     assert [row | {"sent_id": None} for row in rows("out.parquet")] == [row | {"sent_id": None} for row in expected]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--format", "parquet"], "A table cannot be printed. Name a file with -o, such as -o out.parquet."),
-        (["-o", "out.parquet.gz"], "out.parquet.gz: Parquet files are already compressed. Leave out .gz."),
-        (["-o", "out.parquet", "--resume"], "--resume cannot continue this kind of output."),
-        (["-o", "out.parquet", "--show-steps"], "A table cannot show refinement steps."),
-    ],
-)
-def test_impossible_tables_are_reported_before_work_starts(run, arguments, message):
-    assert failed(run, "a.txt", *arguments).startswith(message)
-
-
 @pytest.mark.parametrize("command", ["parse", "convert"])
 def test_an_error_half_way_leaves_only_the_old_file(run, command):
     Path("out.parquet").write_text("old")

@@ -63,10 +63,10 @@ def gold_and_system(draw, rule):
         heads = draw(random_heads(n_words))
         labels = [draw(st.sampled_from(LABELS)) if head else "root" for head in heads]
         gold.append(words.with_graph(Graph.of_words(heads, labels)))
-        any_heads = st.lists(st.integers(0, n_words), **some)
-        wrong = draw(random_heads(n_words) if RULES[rule].is_ud else any_heads)
-        keeps = draw(st.lists(st.booleans(), **some)) if not RULES[rule].is_ud else [draw(st.booleans())] * n_words
-        found = [head if keep else other for head, other, keep in zip(heads, wrong, keeps, strict=True)]
+        if RULES[rule].is_ud:
+            found = draw(st.just(heads) | random_heads(n_words))
+        else:
+            found = [draw(st.just(head) | st.integers(0, n_words)) for head in heads]
         ids = [
             KNOWN.index(label) if label in KNOWN and draw(st.booleans()) else draw(st.integers(0, len(KNOWN) - 1))
             for label in labels

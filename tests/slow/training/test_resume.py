@@ -7,8 +7,9 @@ from tests.support.tiny import write_encoder
 from tests.support.trainings import SYNTR, metrics, run, weights, write_recipe, write_recipe_with_base
 
 
-def syntr_that_stops_early(folder):
-    return write_recipe(folder, "syntr", sections=SYNTR, epochs=30, training="patience = 1", optimiser="ema = 0.8")
+def syntr_that_is_seldom_measured_and_stops_early(folder):
+    training = "patience = 1\ndev_every = 2"
+    return write_recipe(folder, "syntr", sections=SYNTR, epochs=30, training=training, optimiser="ema = 0.8")
 
 
 def rngtr_with_summed_losses_and_a_cut_word_table(folder):
@@ -20,10 +21,6 @@ def rngtr_with_summed_losses_and_a_cut_word_table(folder):
 
 def syntr_averaged_over_members(folder):
     return write_recipe(folder, "averaged", sections=SYNTR, epochs=2, training="weight_averaging = 2")
-
-
-def syntr_that_is_seldom_measured(folder):
-    return write_recipe(folder, "seldom", sections=SYNTR, epochs=5, training="dev_every = 2")
 
 
 def rngtr_over_a_mix(folder):
@@ -40,11 +37,10 @@ def rngtr_with_teachers(folder):
 
 
 KINDS = [
-    syntr_that_stops_early,
+    syntr_that_is_seldom_measured_and_stops_early,
     rngtr_over_a_mix,
     write_recipe_with_base,  # of RNGTr over folds
     rngtr_with_summed_losses_and_a_cut_word_table,
-    syntr_that_is_seldom_measured,
     syntr_averaged_over_members,
     rngtr_with_teachers,
 ]

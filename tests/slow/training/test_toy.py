@@ -108,27 +108,19 @@ def test_refinement_improves_syntr_and_learns_from_the_errors_of_parsers_that_ha
 ONE_SIDE = {"obj": "nsubj", "obl": "nmod", "mark": "case"}
 
 
-def write_parses(toy, folder):
-    """Write the parses of two parsers: one with noise, one that knows only the subject's side."""
-    labels, rng = np.array(["nmod", "obl", "case", "mark"]), np.random.default_rng(1)
-    for name in ("train", "dev"):
-        gold = list(read_treebank(toy / f"{name}.conllu"))
-        graphs = {
-            "noised": [Graph.of_words(*noised(each.arcs, 0.3, labels, rng)) for each in gold],
-            "one_sided": [
-                Graph.of_words(each.heads, [ONE_SIDE.get(label, label) for label in each.labels]) for each in gold
-            ],
-        }
-        for kind, parses in graphs.items():
-            parsed = (each.with_graph(graph) for each, graph in zip(gold, parses, strict=True))
-            write_treebank(parsed, folder / f"{kind}-{name}.conllu")
-
-
 def test_a_model_trained_on_a_mix_improves_each_source_and_an_empty_graph_at_each_step(
     recipe, toy, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("TOY_PARSES", str(tmp_path))
-    write_parses(toy, tmp_path)
+    labels, rng = np.array(["nmod", "obl", "case", "mark"]), np.random.default_rng(1)
+    for name in ("train", "dev"):
+        gold = list(read_treebank(toy / f"{name}.conllu"))
+        # The parses of two parsers: one with noise, one that knows only the subject's side.
+        noisy = [Graph.of_words(*noised(each.arcs, 0.3, labels, rng)) for each in gold]
+        one_sided = [Graph.of_words(each.heads, [ONE_SIDE.get(label, label) for label in each.labels]) for each in gold]
+        for kind, parses in (("noised", noisy), ("one_sided", one_sided)):
+            parsed = (each.with_graph(graph) for each, graph in zip(gold, parses, strict=True))
+            write_treebank(parsed, tmp_path / f"{kind}-{name}.conllu")
     dev = toy / "dev.conllu"
     sources = {name: str(tmp_path / f"{name}-dev.conllu") for name in ("noised", "one_sided")}
     for path in sources.values():
