@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from ipaddress import ip_address
 from itertools import count
 from time import perf_counter
@@ -108,6 +109,7 @@ def error_response(error: TreefineError, headers: Mapping[str, str] | None = Non
     return JSONResponse({"error": {"status": status, **values}}, status, headers)
 
 
+@dataclass(eq=False)
 class Gate:
     """ASGI middleware that checks hosts, origins and body sizes, adds safe headers, and counts responses.
 
@@ -115,17 +117,11 @@ class Gate:
     other web sites, only those of `origins` may send requests; "*" stands for any.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        limits: ServerLimits,
-        hosts: Collection[str] = (),
-        origins: Collection[str] = (),
-        metrics: ServerMetrics | None = None,
-    ) -> None:
-        self.app, self.limits, self.metrics = app, limits, metrics
-        self.hosts, self.origins = {"localhost", *map(str.lower, hosts)}, origins
+    app: ASGIApp
+    limits: ServerLimits
+    hosts: Collection[str] = ()
+    origins: Collection[str] = ()
+    metrics: ServerMetrics | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the app, or reject it."""
@@ -173,7 +169,8 @@ class Gate:
         A web page may use a DNS name that points to this machine, so only known names are answered.
         """
         host = _HOST.fullmatch(headers.get("host", "").lower())
-        if host is None or not ({"*", host["name"]} & self.hosts or _is_address(host["name"])):
+        known = {"localhost", *map(str.lower, self.hosts)}
+        if host is None or not ({"*", host["name"]} & known or _is_address(host["name"])):
             hint = "Start the server with --allowed-host to allow it."
             raise ServingError("This server does not accept requests for that host name.", hint=hint)
         if "*" not in self.origins and headers.get("origin") not in self.origins and _is_other_site(scope, headers):

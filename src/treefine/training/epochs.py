@@ -188,18 +188,12 @@ def _learn(run: TrainingRun, *, member: int = 0) -> Iterator[Progress]:
 
 
 def _learner(run: TrainingRun, member: int) -> Learner:
-    recipe, train, distillation = run.recipe, run.data.train, run.distillation
+    recipe, train, targets = run.recipe, run.data.train, None
     model = new_model(recipe, train, run.start)
-    return Learner(
-        model,
-        recipe,
-        train if distillation is None else (*train, *distillation.sentences),
-        run.initial.train,
-        run.processes,
-        text=RunningText.of(train, recipe) if model.finds_sentences else None,
-        targets=None if distillation is None else distillation.targets,
-        member=member,
-    )
+    text = RunningText.of(train, recipe) if model.finds_sentences else None
+    if run.distillation is not None:
+        train, targets = (*train, *run.distillation.sentences), run.distillation.targets
+    return Learner(model, recipe, train, run.initial.train, run.processes, text, targets, member)
 
 
 def _is_over(state: TrainingState, settings: TrainingSettings) -> bool:

@@ -125,46 +125,41 @@ class TrainingInputs:
         return torch.from_numpy(padded(rows, [self.lengths[number] for number in numbers], fill))
 
 
+@dataclass(eq=False)
 class Learner:
     """A model in training. All random choices of an epoch follow from the seed and the number of the epoch."""
 
-    def __init__(
-        self,
-        model: ParserModel,
-        recipe: Recipe,
-        train: Sequence[Sentence],
-        graphs: TrainingGraphs,
-        processes: Processes,
-        *,
-        text: RunningText | None = None,
-        member: int = 0,
-        targets: Targets | None = None,
-    ) -> None:
-        self.model = model.to(processes.device)
+    model: ParserModel
+    recipe: Recipe
+    train: Sequence[Sentence]
+    graphs: TrainingGraphs
+    processes: Processes
+    text: RunningText | None = None
+    targets: Targets | None = None  # of the sentences in `train`; None without teachers
+    member: int = 0  # of weight averaging; each member sees the sentences in another order
+
+    def __post_init__(self) -> None:
+        recipe, subwords, device = self.recipe, self.model.subwords, self.processes.device
+        self.model = self.model.to(device)
         self.scoring_model = fast.training_model(self.model)  # the same weights
-        self.recipe, self.train, self.graphs, self.processes, self.text = recipe, train, graphs, processes, text
-        self.targets = targets  # of the sentences in `train`; None without teachers
-        self.seeds = [recipe.training.seed, *([member] if member else [])]
-        self.optimiser = Optimiser(model, recipe.optimiser)
+        self.optimiser = Optimiser(self.model, recipe.optimiser)
         self.n_moving = np.zeros(recipe.refine.max_steps)  # words in each step of the last epoch
-        self.inputs = TrainingInputs(model, train)
-        self.treebanks = [sentence.treebank for sentence in train]
-        self.longest = model.settings.encoder.n_positions
-        subwords = model.subwords
+        self.inputs = TrainingInputs(self.model, self.train)
         self.mask_piece = subwords.unk_id if subwords.mask_id is None else subwords.mask_id
         precision = recipe.training.precision
-        is_bfloat16 = precision == "bfloat16" or (precision == "auto" and processes.device.type == "cuda")
+        is_bfloat16 = precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
         self.dtype = torch.bfloat16 if is_bfloat16 else torch.float32
 
     def epoch(self, number: int) -> Iterator[tuple[float, float]]:
         """Train on all sentences once; epochs count from 1. Yield the completed share and the loss of each batch."""
         settings = self.recipe.training
-        rng = np.random.default_rng([*self.seeds, number])
+        rng = np.random.default_rng([settings.seed, *([self.member] if self.member else []), number])
         torch.manual_seed(int(rng.integers(2**62)) + self.processes.rank)
         texts = [] if self.text is None else self.text.batches(rng)
         drawn = self.graphs.draw(rng)
-        order = drawn_order(self.treebanks, self.inputs.lengths, self.recipe.treebank.balance, rng)
-        groups = batches([self.inputs.sizes[number] for number in order], settings.batch_pieces, self.longest)
+        treebanks, longest = [sentence.treebank for sentence in self.train], self.model.settings.encoder.n_positions
+        order = drawn_order(treebanks, self.inputs.lengths, self.recipe.treebank.balance, rng)
+        groups = batches([self.inputs.sizes[number] for number in order], settings.batch_pieces, longest)
         n_batches = len(groups)
         self.model.train()
         self.n_moving[:] = 0
