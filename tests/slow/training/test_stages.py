@@ -265,12 +265,6 @@ def test_a_mix_can_have_a_main_parser_that_is_saved_with_the_model(tmp_path):
     assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(steps[-1].state.best.las_from["parser"])
 
 
-def parses_of(settings, data, folder):
-    """Return the parses of a source without training."""
-    recipe = Recipe(TreebankSettings(("x",), ("x",)), PretrainedSettings("x"), initial=settings)
-    return result_of(Stages(Prepared(recipe, data), folder, Processes(CPU)).parses(""))
-
-
 def test_initial_parsers_ignore_marked_gold_arcs(tmp_path):
     """Marks of manual corrections in a treebank do not affect training."""
     tiny_parser(max_steps=1).save(tmp_path / "model")
@@ -280,9 +274,12 @@ def test_initial_parsers_ignore_marked_gold_arcs(tmp_path):
         for each in plain
     )
     settings = InitialSettings(parser=str(tmp_path / "model"))
+    recipe = Recipe(TreebankSettings(("x",), ("x",)), PretrainedSettings("x"), initial=settings)
 
-    found = parses_of(settings, Data(marked, marked[:4], {}), tmp_path)
+    found, expected = (
+        result_of(Stages(Prepared(recipe, Data(each, each[:4], {})), tmp_path, Processes(CPU)).parses(""))
+        for each in (marked, plain)
+    )
 
-    expected = parses_of(settings, Data(plain, plain[:4], {}), tmp_path)
     assert (found.train, found.dev) == (expected.train, expected.dev)
     assert any(arcs != each.arcs for arcs, each in zip(found.train, plain, strict=True))
