@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 import webbrowser
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib import import_module
@@ -201,13 +200,19 @@ def annotate_command(
     except ImportError as error:
         raise TreefineError(f"The page needs {error.name}.", hint=_INSTALL) from error
     options = SessionOptions(against, adjudicate, marks, learn, model, language, device, threads)
+    paths: dict[Path, str] = {}  # each file once
+    for name in treebanks or ():
+        if name == "-":
+            raise TreefineError("Standard input cannot be annotated.", hint="Name a file.")
+        for path in [file for file, _ in files_named(name, [".conllu"])] or [name]:
+            paths.setdefault(Path(path).resolve(), path)
     try:
         bound = bound_socket("127.0.0.1", port)
     except TreefineError:
         if port != _PORT:
             raise
         bound = bound_socket("127.0.0.1", 0)
-    with bound, opened(_paths(treebanks or []), options, warn) as project:
+    with bound, opened(list(paths.values()), options, warn) as project:
         token = project.documents[0].token()
         address = f"http://127.0.0.1:{bound.getsockname()[1]}/{token}/"
         app = create_studio(project, token=token)
@@ -223,14 +228,3 @@ def annotate_command(
             webbrowser.open(address)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # uvicorn raises it again at the end
         uvicorn.Server(config).run(sockets=[bound])
-
-
-def _paths(arguments: Sequence[str]) -> list[str]:
-    """Return the files that the arguments name, each once."""
-    paths: dict[Path, str] = {}
-    for name in arguments:
-        if name == "-":
-            raise TreefineError("Standard input cannot be annotated.", hint="Name a file.")
-        for path in [file for file, _ in files_named(name, [".conllu"])] or [name]:
-            paths.setdefault(Path(path).resolve(), path)
-    return list(paths.values())

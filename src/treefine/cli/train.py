@@ -95,7 +95,7 @@ def train_command(
 
 def _prepared(recipe: str, start: str, train: Sequence[str], dev: str, changes: Sequence[str]) -> Prepared:
     """Check the recipe that the user named, or the one that fine-tunes a model."""
-    from treefine.training.prepare import prepare
+    from treefine.training.prepare import fine_tuning_recipe, prepare
 
     if not start and (train or dev):
         raise TreefineError("--train and --dev need --from.", hint="Name the model to fine-tune, such as --from multi.")
@@ -106,11 +106,7 @@ def _prepared(recipe: str, start: str, train: Sequence[str], dev: str, changes: 
         raise TreefineError("--from needs a treebank to train on and a dev set.", hint="Name --train and --dev.")
     if not (recipe or start):
         raise TreefineError("Name a recipe, or a model to fine-tune with --from.", hint="See treefine train --help.")
-    if recipe:
-        return prepare(recipe, changes)
-    from treefine.training.prepare import fine_tuning_recipe
-
-    return prepare(fine_tuning_recipe(start, train, dev, changes))
+    return prepare(recipe, changes) if recipe else prepare(fine_tuning_recipe(start, train, dev, changes))
 
 
 def new_recipe_command(

@@ -330,7 +330,12 @@ def find_treebanks(gold: str, systems: Mapping[str, str], *, format: str | None 
             other = next(each for each in kinds if kinds[each])
             hint = "Give only files, or only folders with the same file names."
             raise TreefineError(f"This is a file, but {other} is a folder.", hint=hint, path=path)
-    files = {path: _treebanks_in(path, format=format) for path in kinds}
+    files = {}  # by folder: its treebanks, by their paths in it
+    for folder in kinds:
+        if not Path(folder).is_dir():
+            raise TreebankError("There is no such folder.", path=folder)
+        listed = files_in(folder, TREEBANK_SUFFIXES, may_be_any=format is not None)
+        files[folder] = {str(Path(path).relative_to(folder)): path for path, _ in listed}
     faults = []
     for path in systems.values():
         for name in sorted(files[gold].keys() ^ files[path].keys()):
@@ -349,11 +354,3 @@ def find_treebanks(gold: str, systems: Mapping[str, str], *, format: str | None 
         )
         for name, path in files[gold].items()
     ]
-
-
-def _treebanks_in(folder: str, *, format: str | None = None) -> dict[str, str]:
-    """Return the treebank files of a folder by their paths in it; raise an error if it has no treebank."""
-    if not Path(folder).is_dir():
-        raise TreebankError("There is no such folder.", path=folder)
-    files = files_in(folder, TREEBANK_SUFFIXES, may_be_any=format is not None)
-    return {str(Path(path).relative_to(folder)): path for path, _ in files}

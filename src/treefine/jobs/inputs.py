@@ -111,8 +111,16 @@ def find_inputs(
                 inputs.append(_text(argument, kind))
             elif files := files_named(argument, suffixes, may_be_any=kind is not None, output=output):
                 inputs += [_file(path, kind, may_be_text, subfolder) for path, subfolder in files]
+            elif argument == "-":
+                inputs.append(Input("-", kind=kind))
+            elif os.path.exists(argument):  # noqa: PTH110 - Path.exists raises if the name is too long
+                inputs.append(_file(argument, kind, may_be_text))
+            elif may_be_text and not _is_like_file(argument):
+                inputs.append(_text(argument, kind))
             else:
-                inputs.append(_input(argument, kind, may_be_text))
+                hints = (nearest_file(argument), "To parse this as text, add --text." * may_be_text)
+                what = "No file matches this pattern." if is_pattern(argument) else "There is no such file."
+                faults.append(TreefineError(what, hint=" ".join(filter(None, hints)), path=argument))
         except TreefineError as error:
             faults.append(error)
     if faults:
@@ -128,17 +136,9 @@ def find_treebank_inputs(
     return [source if source.kind in FORMATS else replace(source, kind="conllu") for source in inputs]
 
 
-def _input(argument: str, kind: InputKind | None, may_be_text: bool) -> Input:
-    if argument == "-":
-        return Input("-", kind=kind)
-    if os.path.exists(argument):  # noqa: PTH110 - Path.exists raises if the name is too long
-        return _file(argument, kind, may_be_text)
-    looks_like_file = _FILE_LIKE.search(argument[-20:]) or ("*" in argument and "/" in argument)
-    if may_be_text and (any(map(str.isspace, argument)) or not looks_like_file):
-        return _text(argument, kind)
-    hints = (nearest_file(argument), "To parse this as text, add --text." * may_be_text)
-    message = "No file matches this pattern." if is_pattern(argument) else "There is no such file."
-    raise TreefineError(message, hint=" ".join(filter(None, hints)), path=argument)
+def _is_like_file(argument: str) -> bool:
+    has_file_name = _FILE_LIKE.search(argument[-20:]) or ("*" in argument and "/" in argument)
+    return bool(has_file_name) and not any(map(str.isspace, argument))
 
 
 def _text(argument: str, kind: InputKind | None) -> Input:

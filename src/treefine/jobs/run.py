@@ -222,8 +222,12 @@ class _Writer:
         else:
             results = self.parser.stream_segmented(sentences, skip=skip)
         for result in results:
-            if self._guesses:
-                self._report_language(result.sentence)
+            place = (result.sentence.path, result.sentence.treebank)
+            if self._guesses and place not in self._languages:
+                self._languages.add(place)
+                code = language_of(result.sentence.treebank)
+                name = f"{table().names.get(code, code)} ({code})" if code else "not identified"
+                self.listener.say(f"treefine: {place[0] + ': ' if place[0] else ''}language {name}")
             arcs = read.popleft().sentence.arcs
             if not isinstance(result, Segmented):
                 if self.changes is not None:
@@ -265,15 +269,6 @@ class _Writer:
                         read.append(segmented)
                     number += 1
                     yield segmented
-
-    def _report_language(self, sentence: Sentence) -> None:
-        """Print the language that was identified, once for each file."""
-        place = (sentence.path, sentence.treebank)
-        if place not in self._languages:
-            self._languages.add(place)
-            code = language_of(sentence.treebank)
-            name = f"{table().names.get(code, code)} ({code})" if code else "not identified"
-            self.listener.say(f"treefine: {sentence.path + ': ' if sentence.path else ''}language {name}")
 
     def _review(self, parse: Parse, file: OutputFile) -> None:
         """Count a sentence; list it if its confidence is below the limit."""
