@@ -20,7 +20,6 @@ from treefine.evaluation.analysis.plots import MOST_BANDS, curve_chart, image_of
 from treefine.evaluation.analysis.refinement import (
     STEP_METRICS,
     Costs,
-    Example,
     Refinement,
     Steps,
     ranked_labels,
@@ -521,7 +520,7 @@ def _point(value: int | str, score: Score) -> Point:
 
 
 def _examples(refinement: Refinement, most: int, *, is_corrected: bool) -> dict[str, Any]:
-    """Return some sentences, the shortest first, each with its first and last tree."""
+    """Return some sentences, the shortest first, each with its first and last tree; one of the two is the gold tree."""
     if is_corrected:
         title, examples = "Corrected sentences", refinement.corrected
         state = "wrong in the first tree and completely right in the last"
@@ -531,28 +530,20 @@ def _examples(refinement: Refinement, most: int, *, is_corrected: bool) -> dict[
     note = f"{len(examples):,} of {refinement.n_sentences:,} sentences are {state}."
     if examples[:most]:
         note += " The shortest are drawn: both trees, with the changes between them marked."
-    figures = []
+    steps, figures = refinement.steps, []
+    places = ("initial parse" if steps[0] == 0 else f"step {steps[0]}", f"step {steps[-1]}")
     for example in examples[:most]:
-        name = example.gold.sent_id or f"sentence {example.gold.number}"
-        pictures = _example_pictures(example, refinement.steps, is_corrected=is_corrected)
+        sentence, before, pictures = example.gold, None, []
+        states = (f"{example.n_wrong} of {len(sentence)} words wrong", "all words right")
+        for place, words, arcs in zip(
+            places, states if is_corrected else states[::-1], (example.first, example.last), strict=True
+        ):
+            # A word without a head is attached to ROOT so that it can be drawn.
+            graph = Graph.of_words([head or 0 for head in arcs.heads], arcs.labels)
+            tags = () if set(sentence.upos) == {BLANK} else sentence.upos
+            tokens, caption = tuple(sentence.tokens()), f"{place}: {words}"
+            pictures.append(Picture(sentence.forms, tags, graph, before=before, tokens=tokens, title=caption))
+            before = graph
+        name = sentence.sent_id or f"sentence {sentence.number}"
         figures.append(Markup(tree_figure(pictures, name, caption=name)))
     return {"title": title, "note": note, "figures": figures}
-
-
-def _example_pictures(example: Example, steps: range, *, is_corrected: bool) -> list[Picture]:
-    """Return pictures of the first and last tree of a sentence, with the changes; one of the two is the gold tree."""
-    sentence = example.gold
-    wrong = f"{example.n_wrong} of {len(sentence)} words wrong"
-    states = [wrong, "all words right"] if is_corrected else ["all words right", wrong]
-    places = ["initial parse" if steps[0] == 0 else f"step {steps[0]}", f"step {steps[-1]}"]
-    titles = [f"{place}: {state}" for place, state in zip(places, states, strict=True)]
-    # A word without a head is attached to ROOT so that it can be drawn.
-    first, last = (
-        Graph.of_words([head or 0 for head in arcs.heads], arcs.labels) for arcs in (example.first, example.last)
-    )
-    tags = () if set(sentence.upos) == {BLANK} else sentence.upos
-    tokens = tuple(sentence.tokens())
-    return [
-        Picture(sentence.forms, tags, first, tokens=tokens, title=titles[0]),
-        Picture(sentence.forms, tags, last, before=first, tokens=tokens, title=titles[1]),
-    ]
