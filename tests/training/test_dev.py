@@ -253,19 +253,16 @@ def test_a_gold_label_excluded_by_the_root_rule_is_skipped(half_trained):
     assert MIN_TEMPERATURE * 1.01 < settings.label_temperature < MAX_TEMPERATURE * 0.99
 
 
-TAGGED = short(8)
-
-
 @pytest.mark.parametrize("refined", [True, False], ids=["last step", "first step"])
 def test_each_column_of_tags_gets_the_temperature_of_its_scores(refined):
-    parser = Parser(tiny_model(tags=replace(ALL_TAGS, refined=refined)), device="cpu")
+    parser, sentences = Parser(tiny_model(tags=replace(ALL_TAGS, refined=refined)), device="cpu"), short(8)
     parser.model.vocabulary = replace(parser.model.vocabulary, lemma_rules=())  # the network chooses all lemmas
 
-    settings = calibrated(parser, TAGGED)
+    settings = calibrated(parser, sentences)
 
     for place, column in enumerate(COLUMNS):
         found = []
-        for sentence in TAGGED:
+        for sentence in sentences:
             scores = parser.steps(sentence)[-1 if refined else 0].tag_scores[place][1:]
             right = flat_tags([sentence], parser.model.vocabulary, [column])[:, 0] - 1
             found.append((scores[right >= 0], right[right >= 0]))
