@@ -58,9 +58,6 @@ def easy_treebank(n_sentences, seed):
     return found
 
 
-DEV = easy_treebank(40, 2)
-
-
 def drawn(sentences, settings, seed=0):
     return Documents.of(sentences).draw(settings, np.random.default_rng(seed))
 
@@ -128,12 +125,13 @@ def test_the_loss_is_a_mean_over_characters_plus_a_mean_over_token_ends():
 
 
 def test_an_easy_treebank_is_learned_and_scored_on_raw_text():
+    dev = easy_treebank(40, 2)
     settings = replace(SMALL, epochs=8, learning_rate=1e-2, window=80, batch_windows=2)
-    learner = SegmenterLearner(RunningText(easy_treebank(150, 1), settings), DEV)
+    learner = SegmenterLearner(RunningText(easy_treebank(150, 1), settings), dev)
 
     epochs = list(learner.epochs())
 
-    scores = {name: score.f1 for name, score in text_scores(learner.segmenter, raw_text(DEV).text, DEV).items()}
+    scores = {name: score.f1 for name, score in text_scores(learner.segmenter, raw_text(dev).text, dev).items()}
     assert scores == max((epoch.f1 for epoch in epochs), key=lambda f1: f1["Words"] + f1["Sentences"])
     assert {name: round(f1, 2) for name, f1 in scores.items()} == {"Tokens": 1, "Sentences": 1, "Words": 1}
     assert epochs[0].f1["Words"] < 0.9
