@@ -92,7 +92,7 @@ def _build(paths: Mapping[str, Path], treebanks: Iterable[Path]) -> None:
 
 
 def _main_scripts(text: str) -> list[str]:
-    scripts = Counter(language.scripts_of(text))
+    scripts = language.scripts_of(text)
     return [script for script, number in scripts.most_common() if number > 0.05 * scripts.total()]
 
 

@@ -6,9 +6,10 @@ import difflib
 import json
 import math
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from functools import cache, partial
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from treefine.errors import ConfigError
 
@@ -23,7 +24,6 @@ STEPS = 3  # T in the paper (Sec. 6.1), for a model that does not record its own
 STEPS_FROM_EMPTY = 4  # … plus one step that creates the first graph
 FOUR_BIT_BLOCK = 32  # numbers that share a scale in four bits
 _LARGEST = 10_000_000  # larger numbers are taken for mistakes
-_MOST_LAYERS = 1000
 _Settings = TypeVar("_Settings")
 
 
@@ -140,56 +140,71 @@ def _shown(value: object) -> str:
         return "a value too large to show"
 
 
-def _check(settings: object, *, sizes: Iterable[str] = (), rates: Iterable[str] = ()) -> None:
-    """Check that sizes are at least 1, that there are not too many layers, and that rates are below 1."""
-    for name in (*sizes, *rates):
-        value, limit = getattr(settings, name), ""
-        if name in rates:
-            limit = "below 1" if value >= 1 else ""
-        elif value < 1:
-            limit = "at least 1"
-        elif name.endswith("layers") and value > _MOST_LAYERS:
-            limit = f"at most {_MOST_LAYERS}"
-        if limit:
-            raise ValueError(f"{name} = {value}; it must be {limit}")
+_LIMITS: dict[str, Callable[[float], bool]] = {
+    "at least 1": lambda value: value >= 1,
+    "at most 1": lambda value: value <= 1,
+    "at most 1000": lambda value: value <= 1000,
+    "below 1": lambda value: value < 1,
+    "below 0.5": lambda value: value < 0.5,
+    "above 0": lambda value: 0 < value < math.inf,
+    "0 or more": lambda value: 0 <= value < math.inf,
+}
+Size: TypeAlias = Annotated[int, "at least 1"]
+Layers: TypeAlias = Annotated[int, "at least 1", "at most 1000"]
+Share: TypeAlias = Annotated[float, "at most 1"]
+Rate: TypeAlias = Annotated[float, "below 1"]
+_Factor: TypeAlias = Annotated[float, "above 0"]
+_Weight: TypeAlias = Annotated[float, "0 or more"]
+_limited_types_of: Callable[[type], dict[str, Any]] = cache(partial(get_type_hints, include_extras=True))
+
+
+class Checked:
+    """Settings that raise one ValueError with all their faults."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        faults = list(self._faults())
+        for name, kind in _limited_types_of(type(self)).items():
+            for limit in getattr(kind, "__metadata__", ()):
+                if not _LIMITS[limit](value := getattr(self, name)):
+                    faults.append(f"{name} = {value}; it must be {limit}")
+        if faults:
+            raise ValueError(*faults)
+
+    def _faults(self) -> Iterable[str]:
+        """Return what is wrong with these settings, besides values outside the limits of their types."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
-class TransformerSettings:
+class TransformerSettings(Checked):
     """The shape of a pretrained transformer, read from its folder."""
 
     family: Literal["bert", "roberta", "electra", "mpnet"]
-    n_pieces: int  # size of the vocabulary
+    n_pieces: Size  # size of the vocabulary
     n_positions: int  # longest input in pieces, including CLS, ROOT and SEP
-    n_layers: int
-    width: int
+    n_layers: Layers
+    width: Size
     n_attention_heads: int
-    inner_width: int
-    embedding_width: int  # equals width, except in small ELECTRA models
+    inner_width: Size
+    embedding_width: Size  # equals width, except in small ELECTRA models
     activation: Literal["gelu", "gelu_new", "relu"] = "gelu"
     norm_eps: float = 1e-12
     n_buckets: int = 0  # buckets of relative distances between pieces (MPNet); 0: none
     table_bits: Literal[4, 32] = 32  # of a number in the piece embeddings; 4: they are rounded and not trained
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
+    dropout: Rate = 0.1
+    attention_dropout: Rate = 0.1
 
-    def __post_init__(self) -> None:
-        _check(self, sizes=("n_pieces", "n_layers", "width", "inner_width", "embedding_width"))
+    def _faults(self) -> Iterator[str]:
         if self.n_attention_heads < 1 or self.width % self.n_attention_heads:
-            raise ValueError(
-                f"width = {self.width}; it must be a multiple of n_attention_heads = {self.n_attention_heads}"
-            )
+            yield f"width = {self.width}; it must be a multiple of n_attention_heads = {self.n_attention_heads}"
         if self.table_bits == 4 and self.embedding_width % FOUR_BIT_BLOCK:
-            raise ValueError(
-                f"table_bits = 4; embedding_width = {self.embedding_width} must be a multiple of {FOUR_BIT_BLOCK}"
-            )
+            yield f"table_bits = 4; embedding_width = {self.embedding_width} must be a multiple of {FOUR_BIT_BLOCK}"
         if self.n_buckets and not 4 <= self.n_buckets < 512:
-            raise ValueError(f"n_buckets = {self.n_buckets}; it must be 0 or between 4 and 511")
+            yield f"n_buckets = {self.n_buckets}; it must be 0 or between 4 and 511"
         if self.n_positions < 4:
-            raise ValueError(
-                f"n_positions = {self.n_positions}; it must be at least 4, for CLS, ROOT, one word and SEP"
-            )
-        _check(self, rates=("dropout", "attention_dropout"))
+            yield f"n_positions = {self.n_positions}; it must be at least 4, for CLS, ROOT, one word and SEP"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +220,7 @@ class RelationSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class TagSettings:
+class TagSettings(Checked):
     """Part-of-speech tags (Eq. 3), features and lemmas."""
 
     source: TagChoice = "given"  # read the tags of the input, predict tags in the first step, or use no tags
@@ -216,12 +231,11 @@ class TagSettings:
     given: tuple[Column, ...] = ()  # with predicted tags: columns that are always read from the input
     unread: tuple[Column, ...] = ()  # predicted columns that the encoder never reads
 
-    def __post_init__(self) -> None:
+    def _faults(self) -> list[str]:
         faults = column_faults(self.given, self.unread, self.columns, can_predict=self.source == "predicted")
         if self.source != "none" and not self.columns:
             faults.append(f'columns is empty; source = "{self.source}" needs upos, xpos, feats or lemma')
-        if faults:
-            raise ValueError(*faults)
+        return faults
 
     @property
     def predicted(self) -> tuple[Column, ...]:
@@ -248,16 +262,13 @@ def column_faults(
 
 
 @dataclass(frozen=True, slots=True)
-class ScorerSettings:
+class ScorerSettings(Checked):
     """The four MLPs and two biaffine classifiers (Sec. 3.2.1, Appendix A)."""
 
-    arc_width: int = 500  # output size of the MLPs for arcs
-    label_width: int = 100  # output size of the MLPs for labels
-    dropout: float = 0.33  # dropout probability of the MLPs
-    slope: float = 0.1  # negative slope of LeakyReLU
-
-    def __post_init__(self) -> None:
-        _check(self, sizes=("arc_width", "label_width"), rates=("dropout", "slope"))
+    arc_width: Size = 500  # output size of the MLPs for arcs
+    label_width: Size = 100  # output size of the MLPs for labels
+    dropout: Rate = 0.33  # dropout probability of the MLPs
+    slope: Rate = 0.1  # negative slope of LeakyReLU
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,23 +282,18 @@ class DecodeSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfidenceSettings:
+class ConfidenceSettings(Checked):
     """The calibration of confidences, fitted on the dev set; all 1 in a model that is not calibrated."""
 
-    arc_temperature: float = 1.0  # divides the scores of heads
-    label_temperature: float = 1.0  # divides the scores of labels
-    upos_temperature: float = 1.0  # the same for each kind of tags
-    xpos_temperature: float = 1.0
-    feats_temperature: float = 1.0
-    lemma_temperature: float = 1.0
-    lemma_doubt: float = 1.0  # doubt in a lemma by a rule, compared with that in the tag that the rule depends on
-    sentence_scale: float = 1.0  # sum of the words' doubts at which half of the sentences are correct
-    sentence_slope: float = 1.0  # how fast that share falls as the sum grows
-
-    def __post_init__(self) -> None:
-        for setting in fields(self):
-            if not getattr(self, setting.name) > 0:
-                raise ValueError(f"{setting.name} = {getattr(self, setting.name)}; it must be above 0")
+    arc_temperature: _Factor = 1.0  # divides the scores of heads
+    label_temperature: _Factor = 1.0  # divides the scores of labels
+    upos_temperature: _Factor = 1.0  # the same for each kind of tags
+    xpos_temperature: _Factor = 1.0
+    feats_temperature: _Factor = 1.0
+    lemma_temperature: _Factor = 1.0
+    lemma_doubt: _Factor = 1.0  # doubt in a lemma by a rule, compared with that in the tag that the rule depends on
+    sentence_scale: _Factor = 1.0  # sum of the words' doubts at which half of the sentences are correct
+    sentence_slope: _Factor = 1.0  # how fast that share falls as the sum grows
 
     def tag_temperature(self, column: Column) -> float:
         """Return the temperature of a column of tags."""
@@ -296,19 +302,12 @@ class ConfidenceSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class SentenceEndSettings:
+class SentenceEndSettings(Checked):
     """The weights of the encoder and of the segmenter in decisions about sentence ends, fitted on the dev set."""
 
-    char_weight: float = 0.5  # of the segmenter's score, relative to the encoder's
-    margin: float = 2.0  # subtracted from the score of a token within a line that does not end in final punctuation
-    temperature: float = 1.0  # divides the sum, so that it becomes the log-odds of an end
-
-    def __post_init__(self) -> None:
-        for name in ("char_weight", "margin"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} = {getattr(self, name)}; it must be 0 or more")
-        if not 0 < self.temperature < math.inf:
-            raise ValueError(f"temperature = {self.temperature}; it must be above 0")
+    char_weight: _Weight = 0.5  # of the segmenter's score, relative to the encoder's
+    margin: _Weight = 2.0  # subtracted from the score of a token within a line that does not end in final punctuation
+    temperature: _Factor = 1.0  # divides the sum, so that it becomes the log-odds of an end
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +319,7 @@ class PrecisionSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSettings:
+class ModelSettings(Checked):
     """The settings of a model, stored in the config.json of its folder."""
 
     encoder: TransformerSettings
@@ -333,17 +332,15 @@ class ModelSettings:
     sentence_ends: SentenceEndSettings = field(default_factory=SentenceEndSettings)
     sentence_layers: int = 0  # layers of the encoder that find the sentences of running text; 0: it does not find them
     max_steps: int = 0  # T during training; 0: unknown
-    stop_above: float = 1.0  # stop refining when the mean word confidence is above this; 1: only if converged
+    stop_above: Share = 1.0  # stop refining when the mean word confidence is above this; 1: only if converged
     languages: tuple[str, ...] = ()  # codes such as "en", from the names of the training files; empty: unknown
     main_treebanks: tuple[str, ...] = ()  # of a model of several: the treebank that each language stands for
     calibration: dict[str, ConfidenceSettings] = field(default_factory=dict)  # for each treebank of a model of several
 
-    def __post_init__(self) -> None:
-        if self.stop_above > 1:
-            raise ValueError(f"stop_above = {self.stop_above}; it must be at most 1")
-        n_layers = self.encoder.n_layers
-        if not 0 <= self.sentence_layers <= n_layers:
-            raise ValueError(f"sentence_layers = {self.sentence_layers}; this encoder can have at most {n_layers}")
+    def _faults(self) -> Iterator[str]:
+        if not 0 <= self.sentence_layers <= self.encoder.n_layers:
+            most = self.encoder.n_layers
+            yield f"sentence_layers = {self.sentence_layers}; this encoder can have at most {most}"
 
     @property
     def reads_graph(self) -> bool:
@@ -352,20 +349,16 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmenterSettings:
+class SegmenterSettings(Checked):
     """The segmenter network: a BiLSTM over characters, and a second one over runs of characters."""
 
-    char_width: int = 64  # size of the character embeddings
-    kind_width: int = 16  # size of the embeddings of Unicode categories
-    char_layers: int = 1  # BiLSTM layers over characters
-    char_hidden: int = 128  # hidden units per direction, over characters
-    n_hashes: int = 2048  # rows of the hash table of runs; runs with the same hash share a row
-    hash_width: int = 32  # size of the embeddings of runs
-    run_layers: int = 2  # BiLSTM layers over runs
-    run_hidden: int = 256  # hidden units per direction, over runs
+    char_width: Size = 64  # size of the character embeddings
+    kind_width: Size = 16  # size of the embeddings of Unicode categories
+    char_layers: Layers = 1  # BiLSTM layers over characters
+    char_hidden: Size = 128  # hidden units per direction, over characters
+    n_hashes: Size = 2048  # rows of the hash table of runs; runs with the same hash share a row
+    hash_width: Size = 32  # size of the embeddings of runs
+    run_layers: Layers = 2  # BiLSTM layers over runs
+    run_hidden: Size = 256  # hidden units per direction, over runs
     splits_unspaced: bool = False  # whether each letter of a script without spaces, such as Thai, is a run
-    dropout: float = 0.4  # dropout probability
-
-    def __post_init__(self) -> None:
-        sizes = ("char_width", "kind_width", "char_layers", "char_hidden", "n_hashes", "hash_width", "run_layers")
-        _check(self, sizes=(*sizes, "run_hidden"), rates=("dropout",))
+    dropout: Rate = 0.4  # dropout probability

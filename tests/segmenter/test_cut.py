@@ -20,8 +20,8 @@ from treefine.segmenter.cut import (
     agreeing_rules,
     cuts_of,
     has_blank_line,
-    is_inside,
     sentences_of,
+    with_whole_spans,
 )
 from treefine.segmenter.network import ENDS, ENDS_MULTIWORD, WITHIN
 from treefine.treebank.conllu import cell_faults, text_faults
@@ -166,11 +166,11 @@ WHOLE = (
 def test_no_token_ends_within_a_span(span, text):
     whole = text.format(span, span)
 
-    mask = is_inside(whole, WHOLE_SPANS)
+    token = with_whole_spans(np.full(len(whole), ENDS), whole, WHOLE_SPANS)
 
     places = [place for place in range(len(whole)) if whole.startswith(span, place)]
     inside = {place + offset for place in places for offset in range(len(span) - 1)}
-    assert {*mask.nonzero()[0].tolist()} == inside
+    assert {*(token == WITHIN).nonzero()[0].tolist()} == inside
 
 
 def test_a_rule_that_contradicts_the_treebank_is_left_out():

@@ -53,7 +53,8 @@ class ParserModel(nn.Module):
             )
         n_tags = tuple(0 if name in settings.tags.given else n for name, n in zip(columns, n_tags, strict=True))
         self.tagger = Tagger(self.encoder.width, n_tags, settings.scorer.dropout) if predicts else None
-        self.sentence_ends = nn.Linear(self.encoder.width, 1) if settings.sentence_layers else None
+        self.finds_sentences = settings.sentence_layers > 0  # of running text
+        self.sentence_ends = nn.Linear(self.encoder.width, 1) if self.finds_sentences else None
 
     def forward(
         self, batch: Batch, graphs: Graphs | None = None, tags: TagIds | None = None, *, rows_at_once: int | None = None
@@ -65,11 +66,6 @@ class ParserModel(nn.Module):
             parses_on_cpu = words.device.type == "cpu" and not torch.is_grad_enabled()
             scores: Scores = self.scorer(words, batch.is_word, batch.word_places if parses_on_cpu else None)
             return scores if self.tagger is None else replace(scores, tags=self.tagger(words))
-
-    @property
-    def finds_sentences(self) -> bool:
-        """Whether the model can find the sentences of running text."""
-        return self.settings.sentence_layers > 0
 
     def pieces_of(self, sentence: Sentence) -> list[tuple[int, ...]]:
         """Split the words of a sentence into pieces."""

@@ -62,7 +62,9 @@ class Subwords:
     @classmethod
     def from_folder(cls, folder: Path) -> Subwords:
         """Load the tokenizer of a model folder: tokenizer.json, or vocab.txt of an older BERT."""
-        settings = _settings_in(folder / "special_tokens_map.json") | _settings_in(folder / "tokenizer_config.json")
+        paths = folder / "special_tokens_map.json", folder / "tokenizer_config.json"
+        read = chain.from_iterable(read_json(path).items() for path in paths if path.exists())
+        settings = {key: value for key, value in read if value is not None}
         if (folder / "tokenizer.json").is_file():
             try:
                 tokenizer = Tokenizer.from_str((folder / "tokenizer.json").read_text(encoding="utf-8"))
@@ -148,11 +150,6 @@ def _special_pieces(tokenizer: Tokenizer, settings: Mapping[str, object], path: 
             message = f"The tokenizer has no {role} piece; its vocabulary lacks {', '.join(names)}."
             raise ModelError(message, hint=f'Name one as "{role}_token" in tokenizer_config.json.', path=path)
     return found
-
-
-def _settings_in(path: Path) -> dict[str, object]:
-    """Return the values of the file that are not null; an empty dictionary if the file does not exist."""
-    return {key: value for key, value in read_json(path).items() if value is not None} if path.exists() else {}
 
 
 def _read_wordpiece(path: Path, settings: Mapping[str, object]) -> Tokenizer:

@@ -212,7 +212,11 @@ def _inputs_of(
     decisions = None if constraints is None else iter(constraints)
     weights = [0.0 if each == AUTO else each for each in plan.trust]
     for sentence in sentences:
-        trees = [_checked(sentence, next(each, None)) for each in parses]
+        trees = [arcs for arcs in (next(each, None) for each in parses) if arcs is not None]
+        if len(trees) < len(parses) or any({*map(len, arcs)} != {len(sentence)} for arcs in trees):
+            raise sentence.error("The initial parser must return a head and a label for each word of this sentence.")
+        if any(head is not None and not 0 <= head <= len(sentence) for arcs in trees for head in arcs.heads):
+            raise sentence.error("The initial parser returned a head that is not a word of this sentence.")
         evidence = tuple(map(WeightedArcs, map(arcs_with_labels, trees), weights)) if weights else ()
         decided = decisions_in(sentence, plan.keep) if decisions is None else next(decisions, None)
         if decided is None:
@@ -231,16 +235,6 @@ def _inputs_of(
         raise TreefineError("The initial parser returned more parses than there are sentences.")
     for _ in decisions or ():
         raise TreefineError("There are more constraints than sentences.")
-
-
-def _checked(sentence: Sentence, arcs: Arcs | None) -> Arcs:
-    """Return the arcs of an initial parser; raise an error if they are not those of this sentence."""
-    heads = () if arcs is None else arcs.heads
-    if arcs is None or len(heads) != len(sentence) or len(arcs.labels) != len(sentence):
-        raise sentence.error("The initial parser must return a head and a label for each word of this sentence.")
-    if any(head is not None and not 0 <= head <= len(sentence) for head in heads):
-        raise sentence.error("The initial parser returned a head that is not a word of this sentence.")
-    return arcs
 
 
 def _weighed(plan: Plan, inputs: Iterator[ParseInput]) -> Iterator[ParseInput]:

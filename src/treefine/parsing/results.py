@@ -78,8 +78,8 @@ def steps(plan: Plan, inputs: Sequence[ParseInput]) -> list[list[Step]]:
             results[number].append(
                 Step(
                     step.t,
-                    _graph(graphs, row, inputs[number], plan),
-                    _graph(trees, row, inputs[number], plan),
+                    Graph.of_words(*_arcs(graphs, row, inputs[number], plan)),
+                    Graph.of_words(*_arcs(trees, row, inputs[number], plan)),
                     converged[row],
                     _array(step.scores.arcs[row, :n_words, :n_words]),
                     _array(labels[row, :n_words]),
@@ -96,11 +96,11 @@ def _array(tensor: Tensor) -> np.ndarray:
     return array
 
 
-def _graph(listed: Listed, row: int, item: ParseInput, plan: Plan) -> Graph:
-    """Return one sentence's graph with label names; labels that the user gave keep their spelling."""
+def _arcs(listed: Listed, row: int, item: ParseInput, plan: Plan) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return one sentence's heads and the names of its labels; labels that the user gave keep their spelling."""
     heads, labels = (each[row][1 : len(item.sentence) + 1] for each in listed)
     names, decided = plan.model.vocabulary.labels, item.constraints.labels
-    return Graph.of_words(heads, [decided.get(word, names[label]) for word, label in enumerate(labels, start=1)])
+    return tuple(heads), tuple([decided.get(word, names[label]) for word, label in enumerate(labels, start=1)])
 
 
 def predicted_tags(step: BatchStep, model: ParserModel, sentences: Sequence[Sentence]) -> list[TagNames]:
@@ -157,10 +157,10 @@ def _ending(plan: Plan, step: BatchStep) -> tuple[set[int], Graphs]:
     return ending, plan.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
 
 
-def _filled(item: ParseInput, tree: Graph, tags: TagNames, plan: Plan) -> Sentence:
+def _filled(item: ParseInput, arcs: Arcs, tags: TagNames, plan: Plan) -> Sentence:
     settings = plan.model.settings.tags
     columns, replaces = settings.columns, plan.replaces_tags
-    return item.sentence.with_parse(tree.arcs, columns, tags, replaces_tags=replaces, kept=settings.given)
+    return item.sentence.with_parse(arcs, columns, tags, replaces_tags=replaces, kept=settings.given)
 
 
 @torch.no_grad()
@@ -174,8 +174,8 @@ def trees(plan: Plan, inputs: Sequence[ParseInput]) -> list[Sentence]:
         listed = best.listed() if ending else ([], [])
         for row in ending:
             number = step.sentences[row]
-            tree = _graph(listed, row, inputs[number], plan)
-            results[number] = _filled(inputs[number], tree, tags.get(number, _NO_TAGS)[0], plan)
+            arcs = Arcs(*_arcs(listed, row, inputs[number], plan))
+            results[number] = _filled(inputs[number], arcs, tags.get(number, _NO_TAGS)[0], plan)
     return [results[number] for number in range(len(inputs))]
 
 
@@ -193,7 +193,7 @@ def parses(plan: Plan, inputs: Sequence[ParseInput], *, each_step: bool = False)
     for step in refine_inputs(plan, inputs, wants_trees=False):
         listed = step.graphs.listed()
         for row, number in enumerate(step.sentences):
-            graphs[number].append(_graph(listed, row, inputs[number], plan))
+            graphs[number].append(Graph.of_words(*_arcs(listed, row, inputs[number], plan)))
         if each_step:
             for number, words in zip(step.sentences, _confidences(plan, step, step.graphs, inputs), strict=True):
                 step_confidences[number].append(words)
@@ -206,9 +206,9 @@ def parses(plan: Plan, inputs: Sequence[ParseInput], *, each_step: bool = False)
         for row in ending:
             number = step.sentences[row]
             item, (names, tag_confidences) = inputs[number], tags.get(number, _NO_TAGS)
-            tree = _graph(listed, row, item, plan)
+            tree = Graph.of_words(*_arcs(listed, row, item, plan))
             results[number] = Parse(
-                sentence=_filled(item, tree, names, plan),
+                sentence=_filled(item, tree.arcs, names, plan),
                 spans=(),
                 word_confidences=confidences[row],
                 confidence=sentence_confidence(confidences[row], plan.confidence_of(item.sentence)),
@@ -306,7 +306,7 @@ def timed_steps(
         for step in refine_inputs(plan, inputs, wants_trees=True):
             trees = plan.decoder.trees(step.scores, step.graphs, step.batch.is_word).listed()
             for row, (number, converged) in enumerate(zip(step.sentences, step.converged.tolist(), strict=True)):
-                results[number].append((_graph(trees, row, inputs[number], plan).arcs, converged))
+                results[number].append((Arcs(*_arcs(trees, row, inputs[number], plan)), converged))
             ends.append(_now(plan.device))
         for t in range(len(ends) - 1):  # only now: a batch that runs out of memory is repeated in halves
             seconds[t] += ends[t + 1] - ends[t]

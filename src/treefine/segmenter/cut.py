@@ -71,15 +71,12 @@ class Segmented:
 
 
 class _Line(NamedTuple):
-    scored: Scored  # with its line end
+    text: str  # with its line end
+    scored: Scored
     width: int  # in characters, without white space at its end; a piece of a long line has LONGEST_LINE
     first: int  # length of its first word
     score: float  # of its last visible character
     is_piece: bool  # a long line continues after it
-
-    @property
-    def text(self) -> str:
-        return self.scored.text
 
 
 def cuts_of(stretches: Iterable[Scored], *, are_log_odds: bool = False) -> Iterator[Cuts]:
@@ -143,7 +140,7 @@ def _line(of: Scored, start: int, stop: int, *, follows_piece: bool) -> _Line:
     score = float(of.sentence[start + width - 1]) if width else 0.0
     first = text.split(None, 1)[0] if width else ""
     width = LONGEST_LINE if is_piece or follows_piece else width
-    return _Line(part(of, start, stop), width, min(len(first), _LONGEST_WORD), score, is_piece)
+    return _Line(text, part(of, start, stop), width, min(len(first), _LONGEST_WORD), score, is_piece)
 
 
 def _decision(lines: Sequence[_Line], place: int) -> int:
@@ -373,17 +370,17 @@ WHOLE_SPANS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
 FEWEST_AGREE = 0.98  # of the spans that a rule finds in a treebank: the share that must be within one token
 
 
-def is_inside(text: str, rules: Iterable[str]) -> np.ndarray:
-    """Return the mask of characters after which no token can end, because a span that stays whole continues.
+def with_whole_spans(token: np.ndarray, text: str, rules: Iterable[str]) -> np.ndarray:
+    """Return the token decisions about a text, with no end within a span that stays whole by one of the rules.
 
-    >>> is_inside("I <3 it", ["heart"]).nonzero()[0].tolist()
-    [2]
+    >>> with_whole_spans(np.full(4, 1), "I <3", ["heart"]).tolist()
+    [1, 1, 0, 1]
     """
-    mask = np.zeros(len(text), dtype=bool)
+    token = token.copy()
     for name in rules:
         for start, stop in _kept_spans(name, text):
-            mask[start : stop - 1] = True
-    return mask
+            token[start : stop - 1] = WITHIN
+    return token
 
 
 def _kept_spans(name: str, text: str) -> Iterator[Span]:

@@ -12,7 +12,7 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -96,7 +96,7 @@ def mismatch(text: str, languages: Collection[str]) -> str | None:
     """
     known, text = table(), text[:SAMPLE]
     wanted = [each for each in languages if each in known.names]
-    scripts = Counter(scripts_of(text))
+    scripts = scripts_of(text)
     n_letters = scripts.total()
     if not wanted or n_letters < _FEWEST_OF_OTHER_SCRIPT:
         return None
@@ -281,7 +281,7 @@ def _scores(text: str, among: Collection[str] | None = None) -> dict[str, float]
     A score is the logarithm of the probability of the n-grams, above that of n-grams which are not in the table.
     """
     known, text = table(), text[:SAMPLE]
-    scripts = Counter(scripts_of(text)).most_common(1)
+    scripts = scripts_of(text).most_common(1)
     codes = [code for code in known.scripts if scripts and scripts[0][0] in known.scripts[code]]
     possible = [code for code in known.names if among is None or code in among]
     weights = _packed_weights(tuple(codes))
@@ -311,15 +311,11 @@ def words_of(text: str) -> list[str]:
     return "".join([each if each.isalpha() or unicodedata.category(each)[0] == "M" else " " for each in plain]).split()
 
 
-def scripts_of(text: str) -> Iterator[str]:
-    """Yield the script of each letter, such as LATIN; HIRAGANA and KATAKANA are KANA."""
-    for letter in filter(str.isalpha, text):
-        script = _script(letter)
-        if script:
-            yield script
-
-
-@cache
-def _script(letter: str) -> str:
-    first = unicodedata.name(letter, "").split(" ")[0].split("-")[0]
-    return "KANA" if first in ("HIRAGANA", "KATAKANA") else first
+def scripts_of(text: str) -> Counter[str]:
+    """Count the letters of each script, such as LATIN; HIRAGANA and KATAKANA are KANA."""
+    scripts: Counter[str] = Counter()
+    for letter, number in Counter(filter(str.isalpha, text)).items():
+        first = unicodedata.name(letter, "").split(" ")[0].split("-")[0]
+        scripts["KANA" if first in ("HIRAGANA", "KATAKANA") else first] += number
+    del scripts[""]  # letters without a name
+    return scripts

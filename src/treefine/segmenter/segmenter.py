@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from treefine.config import SegmenterSettings, SentenceEndSettings, read_settings
+from treefine.config import Checked, SegmenterSettings, SentenceEndSettings, read_settings
 from treefine.cores import on_all_cores, torch_threads
 from treefine.errors import ModelError
 from treefine.model.folder import new_folder, restored, rounded
@@ -29,8 +29,8 @@ from treefine.segmenter.cut import (
     are_clear,
     cuts_of,
     is_gap,
-    is_inside,
     sentences_of,
+    with_whole_spans,
 )
 from treefine.segmenter.network import ENDS, WITHIN, Alphabet, CutScores, SegmenterNetwork, Windows
 from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer
@@ -53,7 +53,7 @@ _CLOSE = 1e-3  # a smaller margin may have the other sign in another batch
 
 
 @dataclass(frozen=True)
-class TokenizationRules:
+class TokenizationRules(Checked):
     """The rules by which a treebank cuts text into tokens and words, apart from what the network learns."""
 
     multiwords: Multiwords = field(default_factory=Multiwords)
@@ -61,13 +61,13 @@ class TokenizationRules:
     whole_spans: tuple[str, ...] = ()  # names of rules that keep URLs and the like whole
     marks_ends: bool = True  # whether most sentences end in final punctuation; in Thai they do not
 
-    def __post_init__(self) -> None:
+    def _faults(self) -> Iterator[str]:
         if not {*self.whole_spans} <= WHOLE_SPANS.keys():
-            raise ValueError(f"whole_spans = {self.whole_spans}; known rules are {', '.join(WHOLE_SPANS)}")
+            yield f"whole_spans = {self.whole_spans}; known rules are {', '.join(WHOLE_SPANS)}"
 
 
 @dataclass(frozen=True)
-class _Config:
+class _Config(Checked):
     """The content of config.json."""
 
     segmenter: SegmenterSettings
@@ -77,11 +77,11 @@ class _Config:
     treefine: str = __version__  # which saved it
     format: int = 2
 
-    def __post_init__(self) -> None:
+    def _faults(self) -> Iterator[str]:
         if len(set(self.alphabet)) < len(self.alphabet):
-            raise ValueError("the alphabet is damaged: characters must not repeat")
+            yield "the alphabet is damaged: characters must not repeat"
         if len(set(self.treebanks)) < len(self.treebanks):
-            raise ValueError("the list of treebanks is damaged")
+            yield "the list of treebanks is damaged"
 
 
 class Segmenter:
@@ -188,10 +188,10 @@ class Segmenter:
             best, second = token.topk(2, dim=-1).values.unbind(-1)
             has_clear_token = (best - second > _CLOSE).numpy()  # [text, char]
             tokens, ends = token.argmax(-1).to(torch.int8).numpy(), sentence.numpy()
-            scored = [
-                Scored(text, self._kept_whole(tokens[row, : len(text)], text), ends[row, : len(text)])
-                for row, text in enumerate(plain[number] for number in group)
-            ]
+            scored, whole_spans = [], self.rules.whole_spans
+            for row, text in enumerate(plain[number] for number in group):
+                kept = with_whole_spans(tokens[row, : len(text)], text, whole_spans)
+                scored.append(Scored(text, kept, ends[row, : len(text)]))
             if self.sentence_ends is not None:
                 scored = self.sentence_ends.of_texts(scored, most_spaces=self.rules.most_spaces)
             for number, each, is_clear in zip(group, scored, has_clear_token, strict=True):
@@ -288,14 +288,10 @@ class Segmenter:
         for some, scores in zip(groups, results, strict=True):
             token, sentence = scores.token.argmax(-1).to(torch.int8).numpy(), scores.sentence.numpy()
             for row, (text, start, length) in enumerate(some):
-                kept = self._kept_whole(token[row, : len(text)], text)
+                kept = with_whole_spans(token[row, : len(text)], text, self.rules.whole_spans)
                 tokens.append(kept[start : start + length])
                 ends.append(sentence[row, start : start + length])
         return np.concatenate(tokens), np.concatenate(ends)
-
-    def _kept_whole(self, token: np.ndarray, text: str) -> np.ndarray:
-        """Return the token decisions about a text, with no end within a span that stays whole."""
-        return np.where(is_inside(text, self.rules.whole_spans), WITHIN, token) if self.rules.whole_spans else token
 
     def _scores(self, texts: Sequence[str]) -> CutScores:
         """Return the scores of some windows, on the CPU."""

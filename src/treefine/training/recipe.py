@@ -12,16 +12,20 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
+from typing import Annotated, Any, Literal
 
 from treefine.config import (
     STEPS,
     STEPS_FROM_EMPTY,
+    Checked,
     Column,
     DecodeSettings,
+    Rate,
     RelationSettings,
     ScorerSettings,
     SegmenterSettings,
+    Share,
+    Size,
     column_faults,
     try_settings,
 )
@@ -43,38 +47,8 @@ _INNER_SECTIONS = "encoder|relations|tags|scorer|decode|refine|optimiser|trainin
 _INNER_CHANGE = re.compile(rf"\s*(initial(?:\.mix\.\w+)?)\.((?:{_INNER_SECTIONS})\b.*)", re.DOTALL)
 
 
-_LIMITS: dict[str, Callable[[float], bool]] = {
-    "at least 1": lambda value: value >= 1,
-    "at most 1": lambda value: value <= 1,
-    "below 1": lambda value: value < 1,
-    "below 0.5": lambda value: value < 0.5,
-}
-_Size: TypeAlias = Annotated[int, "at least 1"]
-_Share: TypeAlias = Annotated[float, "at most 1"]
-_Rate: TypeAlias = Annotated[float, "below 1"]
-
-
-class _Checked:
-    """Settings that raise one ValueError with all their faults."""
-
-    __slots__ = ()
-
-    def __post_init__(self) -> None:
-        faults = list(self._faults())
-        for name, kind in get_type_hints(type(self), include_extras=True).items():
-            for limit in getattr(kind, "__metadata__", ()):
-                if not _LIMITS[limit](value := getattr(self, name)):
-                    faults.append(f"{name} = {value}; it must be {limit}")
-        if faults:
-            raise ValueError(*faults)
-
-    def _faults(self) -> Iterator[str]:
-        """Yield what is wrong with these settings, besides values outside the limits of their types."""
-        yield from ()
-
-
 @dataclass(frozen=True, slots=True)
-class TreebankSettings(_Checked):
+class TreebankSettings(Checked):
     """The treebank to train on, and the dev set that chooses the best epoch."""
 
     train: tuple[str, ...]  # a treebank file to train on, or a list of files
@@ -86,8 +60,8 @@ class TreebankSettings(_Checked):
     dev_sentences: int = 0  # number of dev sentences, an evenly spaced sample of those in dev; 0: all
     by_treebank: bool = False  # tell the model which treebank a sentence is from, so that it learns the habits of each
     main: tuple[str, ...] = ()  # with by_treebank: treebanks that a language stands for; others: its largest treebank
-    unnamed: _Share = 0.1  # with by_treebank: share of the training sentences whose treebank is masked
-    balance: _Share = 1.0  # a treebank of n words is drawn in proportion to n to this power; 1: each sentence once
+    unnamed: Share = 0.1  # with by_treebank: share of the training sentences whose treebank is masked
+    balance: Share = 1.0  # a treebank of n words is drawn in proportion to n to this power; 1: each sentence once
 
     def _faults(self) -> Iterator[str]:
         for name in ("train", "dev"):
@@ -100,7 +74,7 @@ class TreebankSettings(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class PretrainedSettings(_Checked):
+class PretrainedSettings(Checked):
     """The pretrained encoder to start from, or the trained model to fine-tune."""
 
     pretrained: str | None = None  # encoder: a folder, or a name on the hub
@@ -126,7 +100,7 @@ class PretrainedSettings(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class MixedSettings(_Checked):
+class MixedSettings(Checked):
     """Another source of initial graphs, used for a share of the training sentences."""
 
     parser: str  # as in [initial]: "empty", a recipe that is trained first, a model folder, or "files"
@@ -142,7 +116,7 @@ class MixedSettings(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class InitialSettings(_Checked):
+class InitialSettings(Checked):
     """The initial graphs G⁰ that the model learns to refine (Sec. 4)."""
 
     parser: str = EMPTY  # "empty", a recipe that is trained first, a model folder, or "files" (set train and dev)
@@ -151,7 +125,7 @@ class InitialSettings(_Checked):
     dev: tuple[str, ...] = ()  # with parser = "files": its trees of the dev set
     empty_share: float = 0.0  # share of the training sentences that start from an empty graph, drawn in each epoch
     noised_share: float = 0.0  # share of the training sentences that start from the gold tree with random errors
-    noise: _Share = 0.15  # share of the words with an error in these trees
+    noise: Share = 0.15  # share of the words with an error in these trees
     decided_share: float = 0.0  # share of the training sentences in which some gold arcs are decided from the start
     corrected_share: float = 0.0  # share in which the first wrong arc is corrected after the first step
     mix: dict[str, MixedSettings] = field(default_factory=dict)  # more sources by name, each in [initial.mix.NAME]
@@ -188,7 +162,7 @@ def _source_faults(source: InitialSettings | MixedSettings) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class TagTraining(_Checked):
+class TagTraining(Checked):
     """Part-of-speech tags (Eq. 3), features and lemmas."""
 
     source: Literal["auto", "predicted", "given", "none"] = (
@@ -209,17 +183,17 @@ class TagTraining(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class RefineSettings(_Checked):
+class RefineSettings(Checked):
     """The refinement loop during training (Sec. 3.3)."""
 
     max_steps: int = 0  # T, the largest number of refinement steps; 0: 4 from an empty graph, else 3 (Sec. 6.1)
     stop: bool = True  # stop refining a sentence when a step does not change its graph
     update: Literal["each", "sum"] = "each"  # update the weights after each step, or once for the sum of all losses
-    sampled: _Share = 0.0  # share of the words whose head, as the next step reads it, is drawn by its probability
+    sampled: Share = 0.0  # share of the words whose head, as the next step reads it, is drawn by its probability
 
 
 @dataclass(frozen=True, slots=True)
-class OptimiserSettings(_Checked):
+class OptimiserSettings(Checked):
     """AdamW with linear warmup and decay to zero, and a separate learning rate for the encoder (Appendix A)."""
 
     learning_rate: float = 2e-3  # peak learning rate of the weights that are not pretrained
@@ -228,8 +202,8 @@ class OptimiserSettings(_Checked):
     eps: float = 1e-5  # AdamW's ε
     weight_decay: float = 0.01  # AdamW's weight decay; biases and layer norms have none
     clip_gradient_norm: float = 1.0  # clip the gradient to this norm; 0: no clipping
-    warmup: _Share = 0.01  # share of training in which the learning rates rise
-    ema: _Rate = 0.0  # decay of an exponential moving average of the weights; 0: off
+    warmup: Share = 0.01  # share of training in which the learning rates rise
+    ema: Rate = 0.0  # decay of an exponential moving average of the weights; 0: off
 
     def _faults(self) -> Iterator[str]:
         if len(self.betas) != 2 or max(self.betas) >= 1:
@@ -237,31 +211,31 @@ class OptimiserSettings(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingSettings(_Checked):
+class TrainingSettings(Checked):
     """Epochs, batches, masking, weight averaging and checkpoints."""
 
-    epochs: _Size = 200  # largest number of epochs
+    epochs: Size = 200  # largest number of epochs
     patience: int = 100  # early stopping: stop after more than this many epochs without a better dev LAS
-    batch_pieces: _Size = 1000  # batch size in pieces (sub-words), padding included
-    masking: _Rate = 0.0  # share of the pieces that are masked
-    given_tags: _Share = 0.0  # with predicted tags: share of the sentences that show the treebank's tags to the model
+    batch_pieces: Size = 1000  # batch size in pieces (sub-words), padding included
+    masking: Rate = 0.0  # share of the pieces that are masked
+    given_tags: Share = 0.0  # with predicted tags: share of the sentences that show the treebank's tags to the model
     seed: int = 1  # random seed; the same seed gives the same model on the same machine
-    weight_averaging: _Size = 1  # number of models to train and average; 1: off
+    weight_averaging: Size = 1  # number of models to train and average; 1: off
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on a GPU, float32 on a CPU
-    dev_every: _Size = 1  # score the dev set every N epochs
+    dev_every: Size = 1  # score the dev set every N epochs
     checkpoint_minutes: float = 10.0  # shortest time between two checkpoints, in minutes; 0: one after every epoch
 
 
 @dataclass(frozen=True, slots=True)
-class TeacherSettings(_Checked):
+class TeacherSettings(Checked):
     """Teachers: models, usually larger ones, whose probabilities this model learns (knowledge distillation)."""
 
     recipes: tuple[str, ...] = ()  # recipes of teachers that are trained first; files, or names of bundled recipes
     models: tuple[str, ...] = ()  # or folders of trained models; without both, there are no teachers
-    members: _Size = 1  # number of teachers of each recipe, trained with different seeds
+    members: Size = 1  # number of teachers of each recipe, trained with different seeds
     texts: tuple[str, ...] = ()  # unlabelled sentences to learn from as well: text with one per line, or treebanks
     sentences: int = 0  # largest number of unlabelled sentences, an evenly spaced sample; 0: all
-    weight: _Share = 0.5  # share of the teachers in what is learned from a labelled sentence; the rest is its tree
+    weight: Share = 0.5  # share of the teachers in what is learned from a labelled sentence; the rest is its tree
 
     def _faults(self) -> Iterator[str]:
         if self.recipes and self.models:
@@ -280,27 +254,27 @@ class TeacherSettings(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class SegmenterTraining(_Checked):
+class SegmenterTraining(Checked):
     """The training of a segmenter for raw text. Shares are drawn again in each epoch."""
 
     train: Literal["auto", "always", "never"] = "auto"  # auto: if the treebank has text
     encoder_layers: int = 0  # layers of the parser's encoder that learn to find sentences; 0: characters alone do
-    texts_per_epoch: _Size = 1  # how often an epoch of the parser reads the whole text for that
+    texts_per_epoch: Size = 1  # how often an epoch of the parser reads the whole text for that
     network: SegmenterSettings = field(default_factory=SegmenterSettings)  # sizes, in [segmenter.network]
-    epochs: _Size = 40  # number of epochs
+    epochs: Size = 40  # number of epochs
     learning_rate: float = 2e-3  # peak learning rate
-    window: _Size = 640  # length of a training window in characters
+    window: Size = 640  # length of a training window in characters
     batch_windows: int = 0  # windows per batch; 0: 32, or fewer for a small treebank, which needs enough updates
     weight_decay: float = 0.01  # AdamW's weight decay
-    dev_every: _Size = 1  # epochs between two scores on dev; the last epoch is always scored
-    ema: _Rate = 0.995  # decay of an exponential moving average of the weights; 0: off
+    dev_every: Size = 1  # epochs between two scores on dev; the last epoch is always scored
+    ema: Rate = 0.995  # decay of an exponential moving average of the weights; 0: off
     masking: Annotated[float, "below 0.5"] = 0.05  # share of the characters that are masked; for runs, twice this share
-    joined: _Share = 0.1  # share of the documents that follow the previous one without a blank line
-    shuffled: _Share = 0.5  # share of the documents whose sentences are shuffled
+    joined: Share = 0.1  # share of the documents that follow the previous one without a blank line
+    shuffled: Share = 0.5  # share of the documents whose sentences are shuffled
     wrapped: float = 0.1  # share of the documents that are wrapped into lines of a random width
     lines: float = 0.05  # share of the documents with one sentence per line
-    lowered: _Share = 0.05  # share of the sentences in lower case
-    unpointed: _Share = 0.05  # share of the sentences without their final punctuation mark
+    lowered: Share = 0.05  # share of the sentences in lower case
+    unpointed: Share = 0.05  # share of the sentences without their final punctuation mark
 
     def _faults(self) -> Iterator[str]:
         if self.wrapped + self.lines > 1:
@@ -317,7 +291,7 @@ class CardSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe(_Checked):
+class Recipe(Checked):
     """The settings of a training run."""
 
     treebank: TreebankSettings
@@ -339,7 +313,7 @@ class Recipe(_Checked):
         if not self.refine.max_steps:
             max_steps = 1 if not self.reads_graph else STEPS_FROM_EMPTY if self.initial.parser == EMPTY else STEPS
             object.__setattr__(self, "refine", replace(self.refine, max_steps=max_steps))
-        _Checked.__post_init__(self)
+        Checked.__post_init__(self)
 
     @property
     def reads_graph(self) -> bool:

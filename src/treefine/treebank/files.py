@@ -202,20 +202,20 @@ def open_output(target: str | os.PathLike[str], *, is_synced: bool = False) -> I
     `is_synced` the file is flushed to disk before it is renamed, so a power cut never leaves half a file.
     """
     name = path_of(target)
-    path = linked_file(target)  # so that the file is replaced and not the link
     try:
         if name == "-" and sys.stdout is None:
             raise TreebankError("Standard output is closed.", hint="Name a file to write.")
         if name == "-":
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
-        elif path.is_dir():
+            return
+        path = linked_file(target)  # so that the file is replaced and not the link
+        if path.is_dir():
             raise TreebankError("This is a directory.", hint="Name a file to write.", path=name)
-        else:
-            is_device = path.exists() and not path.is_file()  # nothing can be renamed over it
-            opened = cast(_Opened, path.open("wb")) if is_device else _renamed_at_end(path, is_synced=is_synced)
-            with opened as raw, _compressed(raw, path.suffix) as stream:
-                yield stream
+        is_device = path.exists() and not path.is_file()  # nothing can be renamed over it
+        opened = cast(_Opened, path.open("wb")) if is_device else _renamed_at_end(path, is_synced=is_synced)
+        with opened as raw, _compressed(raw, path.suffix) as stream:
+            yield stream
     except BrokenPipeError:
         raise  # the reader of our output has stopped
     except OSError as error:
