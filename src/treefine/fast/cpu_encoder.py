@@ -160,7 +160,16 @@ class FlatAttention:
         up = torch.mul(query, F.embedding(self.up, key_shares)[:, None], out=product).sum(-1)  # [piece, attn]
         down = torch.mul(query_above, F.embedding(self.down, key_shares)[:, None], out=product).sum(-1)
         shares = self.bias.expand(n_attn, -1).clone().scatter_add_(1, cells, torch.cat([up, down]).T)
-        found, log_sums = self._attended(query, key, value, shares)
+        attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        parts, sums, first = [], [], 0  # the new values, and the logarithms of the softmax denominators
+        for block in self.rows.blocks:
+            last = first + len(block.rows) * block.length**2
+            mask = shares[:, first:last].view(-1, len(block.rows), block.length, block.length).transpose(0, 1)
+            attended, log_sum = attention(block.of(query), block.of(key), block.of(value), attn_mask=mask)
+            parts.append(attended.transpose(1, 2))
+            sums.append(log_sum.transpose(1, 2))
+            first = last
+        found, log_sums = _laid(parts), _laid(sums)  # by piece
 
         up_share, down_share = shares.gather(1, cells).T.chunk(2)  # these include the bias
         up = key_above.mul_(query).sum(-1).mul_(1 / math.sqrt(width)).add_(up_share).sub_(log_sums).exp_()
@@ -171,21 +180,6 @@ class FlatAttention:
         flat.scatter_add_(0, above[:, None].expand_as(flat), below.view_as(flat))
         found.addcmul_(up[..., None], F.embedding(self.up, value_shares)[:, None])
         return found.add_(self.has_graph * rows.values[NONE])
-
-    def _attended(
-        self, query: Vectors, key: Vectors, value: Vectors, shares: Float[Tensor, "attn cell"]
-    ) -> tuple[Vectors, Float[Tensor, "piece attn"]]:
-        """Return the output of torch's attention, and for each piece the logarithm of its softmax denominator."""
-        attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        found, sums, first = [], [], 0
-        for block in self.rows.blocks:
-            last = first + len(block.rows) * block.length**2
-            mask = shares[:, first:last].view(-1, len(block.rows), block.length, block.length).transpose(0, 1)
-            attended, log_sums = attention(block.of(query), block.of(key), block.of(value), attn_mask=mask)
-            found.append(attended.transpose(1, 2))
-            sums.append(log_sums.transpose(1, 2))
-            first = last
-        return _laid(found), _laid(sums)
 
 
 def _laid(blocks: list[Tensor]) -> Float[Tensor, "piece ..."]:

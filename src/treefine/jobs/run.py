@@ -228,10 +228,10 @@ class _Writer:
                 code = language_of(result.sentence.treebank)
                 name = f"{table().names.get(code, code)} ({code})" if code else "not identified"
                 self.listener.say(f"treefine: {place[0] + ': ' if place[0] else ''}language {name}")
-            arcs = read.popleft().sentence.arcs
+            before = read.popleft().sentence
             if not isinstance(result, Segmented):
                 if self.changes is not None:
-                    result = self.changes.add(result, arcs)
+                    result = self.changes.add(result, before.arcs)
                 self.write_changes(result)
                 self._review(result, file)
             yield replace(result, sentence=with_newdoc(result.sentence)) if file.names_inputs else result

@@ -116,20 +116,19 @@ def restored(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     integers = {name for name, weight in weights.items() if weight.dtype in (torch.int8, torch.uint8)}
     for name, weight in weights.items():
         scale = weights.get(name + SCALE)
-        if scale is not None and scale.is_floating_point() and _fits(weight, scale):
-            is_four = weight.dtype == torch.uint8
+        is_four = weight.dtype == torch.uint8 and weight.dim() == 2
+        by_block = (len(weight), 2 * weight.shape[1] / FOUR_BIT_BLOCK) if is_four else None  # else one scale per row
+        is_rounded = is_four or weight.dtype == torch.int8
+        if (
+            is_rounded
+            and scale is not None
+            and scale.is_floating_point()
+            and scale.shape == (by_block or weight.shape[:-1])
+        ):
             found[name] = from_four_bits(weight, scale) if is_four else weight.float() * scale.float().unsqueeze(-1)
         elif not (name.endswith(SCALE) and name.removesuffix(SCALE) in integers):
             found[name] = weight.float() if weight.is_floating_point() else weight
     return found
-
-
-def _fits(weight: Tensor, scale: Tensor) -> bool:
-    """Return whether the scales are those of this rounded weight: one per row in int8, one per block in four bits."""
-    if weight.dtype == torch.uint8 and weight.dim() == 2:
-        n_blocks, rest = divmod(2 * weight.shape[1], FOUR_BIT_BLOCK)
-        return scale.shape == (len(weight), n_blocks) and not rest
-    return weight.dtype == torch.int8 and scale.shape == weight.shape[:-1]
 
 
 FORMAT = 1  # the version of the folder format; a later treefine may write a higher one

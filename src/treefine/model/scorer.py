@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -136,17 +136,14 @@ class BiaffineScorer(nn.Module):
 
     def __init__(self, width: int, n_labels: int, settings: ScorerSettings) -> None:
         super().__init__()
-
-        # Sec. 3.2.1 says one layer, Appendix A says two; the authors' code has one, and so do we.
-        def mlp(output: int) -> nn.Sequential:
+        mlps = []  # Sec. 3.2.1 says one layer, Appendix A says two; the authors' code has one, and so do we
+        for output in (settings.arc_width, settings.arc_width, settings.label_width, settings.label_width):
             linear = nn.Linear(width, output)
             if not linear.weight.is_meta:
                 nn.init.orthogonal_(linear.weight)
                 nn.init.zeros_(linear.bias)
-            return nn.Sequential(linear, nn.LeakyReLU(settings.slope), SharedDropout(settings.dropout))
-
-        self.arc_dep, self.arc_head = mlp(settings.arc_width), mlp(settings.arc_width)
-        self.label_dep, self.label_head = mlp(settings.label_width), mlp(settings.label_width)
+            mlps.append(nn.Sequential(linear, nn.LeakyReLU(settings.slope), SharedDropout(settings.dropout)))
+        self.arc_dep, self.arc_head, self.label_dep, self.label_head = mlps
         self.arc_weight = nn.Parameter(torch.zeros(settings.arc_width + 1, settings.arc_width))
         self.label_weight = nn.Parameter(torch.zeros(n_labels, settings.label_width + 1, settings.label_width + 1))
 
@@ -160,22 +157,16 @@ class BiaffineScorer(nn.Module):
 
         `places` holds the flat indices of the words. If it is given, no time is spent on padding.
         """
-        if places is None:
-            parts = list(self._parts(words))
-        else:
-            parts = [_padded(each, places, is_word.shape) for each in self._parts(words.flatten(0, 1)[places])]
-        dep, head, label_dep, label_head = parts
+        x = words if places is None else words.flatten(0, 1)[places]
+        parts = [with_one(self.arc_dep(x)) @ self.arc_weight, self.arc_head(x)]
+        parts += [with_one(self.label_dep(x)), with_one(self.label_head(x))]
+        if places is not None:
+            parts = [_padded(each, places, is_word.shape) for each in parts]
+        dep, head, label_dep, label_head = parts  # each word as dependent and as head, for arcs and then for labels
         arcs = dep @ head.transpose(1, 2)  # [batch, dep, head]
         is_self = torch.eye(words.shape[1], dtype=torch.bool, device=words.device)
         arcs = arcs.masked_fill(~is_word[:, None] | is_self, -math.inf)
         return Scores(arcs, label_dep, label_head, self.label_weight, words=places)
-
-    def _parts(self, words: Float[Tensor, "*batch word width"]) -> Iterator[Float[Tensor, "*batch word _"]]:
-        """Yield the vectors of each word as dependent and as head, for arcs and then for labels."""
-        yield with_one(self.arc_dep(words)) @ self.arc_weight
-        yield self.arc_head(words)
-        yield with_one(self.label_dep(words))
-        yield with_one(self.label_head(words))
 
 
 def label_scores(

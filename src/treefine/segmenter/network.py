@@ -74,7 +74,10 @@ class Alphabet:
         return len(self.characters) + N_RESERVED
 
     def encode(self, text: str) -> Encoded:
-        """Return the text in numbers."""
+        """Return the text in numbers. Runs that differ only in case and digits share a row.
+
+        The row of a letter of a script without spaces is that of this letter and the next character.
+        """
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
         different, place = np.unique(codes, return_inverse=True)
         described = np.array([self._described(code) for code in different.tolist()], dtype=np.int64).reshape(-1, 3)
@@ -82,7 +85,18 @@ class Alphabet:
         before = np.concatenate([[_SPACE], groups[:-1]])
         starts = (groups != _SPACE) & ((groups != _LETTER) | (before != _LETTER))
         starts[:1] = True
-        return Encoded(chars, kinds, starts, self._hashes(text, starts, groups == _UNSPACED))
+        first, is_unspaced = np.flatnonzero(starts), groups == _UNSPACED
+        stops = np.append(first[1:], len(text))[: len(first)]  # an empty text has no run
+        ends = np.minimum(stops + is_unspaced[first], len(text)) if is_unspaced.any() else stops
+        digitless = _DIGIT.sub("0", text)
+        if len(self._rows) > _MOST_ROWS:
+            self._rows = {}
+        rows = self._rows
+        runs = [digitless[start:stop] for start, stop in zip(first.tolist(), ends.tolist(), strict=True)]
+        for run in set(runs).difference(rows):
+            rows[run] = zlib.crc32(run.rstrip().lower().encode("utf-8", "surrogatepass")) % self.n_hashes + N_RESERVED
+        hashes = np.repeat(np.array([rows[run] for run in runs], dtype=np.int64), stops - first)
+        return Encoded(chars, kinds, starts, hashes)
 
     def _described(self, code: int) -> tuple[int, int, int]:
         """Return the row of a character, the row of its category, and its group."""
@@ -96,23 +110,6 @@ class Alphabet:
             group = _UNSPACED
         self._seen[code] = number, self._kinds[category], group
         return self._seen[code]
-
-    def _hashes(self, text: str, starts: np.ndarray, is_unspaced: np.ndarray) -> np.ndarray:
-        """Return the row of each character's run. Runs that differ only in case and digits share a row.
-
-        The row of a letter of a script without spaces is that of this letter and the next character.
-        """
-        first = np.flatnonzero(starts)
-        stops = np.append(first[1:], len(text))[: len(first)]  # an empty text has no run
-        ends = np.minimum(stops + is_unspaced[first], len(text)) if is_unspaced.any() else stops
-        text = _DIGIT.sub("0", text)
-        if len(self._rows) > _MOST_ROWS:
-            self._rows = {}
-        known = self._rows
-        runs = [text[start:stop] for start, stop in zip(first.tolist(), ends.tolist(), strict=True)]
-        for run in set(runs).difference(known):
-            known[run] = zlib.crc32(run.rstrip().lower().encode("utf-8", "surrogatepass")) % self.n_hashes + N_RESERVED
-        return np.repeat(np.array([known[run] for run in runs], dtype=np.int64), stops - first)
 
 
 def _plain(character: str) -> str:

@@ -201,8 +201,24 @@ class Segmenter:
         return [segmented[number] if number in segmented else self.segment(text) for number, text in enumerate(texts)]
 
     def stream(self, chunks: Iterable[str]) -> Iterator[Segmented]:
-        """Yield the sentences of a text that comes in chunks. Chunk borders make no difference."""
-        return self._sentences(self._cuts(chunks))
+        r"""Yield the sentences of a text that comes in chunks. Chunk borders make no difference.
+
+        The network reads \n instead of \r\n, as in training.
+        """
+        pending_chunks = list[str]()  # of the original text
+
+        def plain() -> Iterator[str]:
+            held = ""  # no chunk ends between \r and \n
+            for chunk in chain(chunks, [None]):
+                text = held + (chunk or "")
+                held = "\r" if chunk is not None and text.endswith("\r") else ""
+                pending_chunks.append(text.removesuffix(held))
+                yield pending_chunks[-1].replace(_CRLF, "\n")
+
+        scored = self.scored(plain())
+        if self.sentence_ends is not None:
+            scored = self.sentence_ends.of_stream(scored, most_spaces=self.rules.most_spaces)
+        return self._sentences(self._decided(scored, pending_chunks))
 
     def stream_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
         """Yield each line of a text, such as an open file, as one sentence; skip lines without a token."""
@@ -211,23 +227,6 @@ class Segmenter:
     def _sentences(self, cuts: Iterable[Cuts], *, blank_lines_end: bool = True) -> Iterator[Segmented]:
         rules = self.rules
         return sentences_of(cuts, rules.multiwords, rules.most_spaces, self.code, blank_lines_end=blank_lines_end)
-
-    def _cuts(self, chunks: Iterable[str]) -> Iterator[Cuts]:
-        r"""Yield the decisions about a text, block by block. The network reads \n instead of \r\n, as in training."""
-        pending_chunks = list[str]()  # chunks of the original text
-
-        def plain() -> Iterator[str]:
-            held = ""  # no chunk ends between \r and \n
-            for chunk in chain(chunks, [""]):
-                text = held + chunk
-                held = "\r" * (text.endswith("\r") and bool(chunk))
-                pending_chunks.append(text.removesuffix(held))
-                yield pending_chunks[-1].replace(_CRLF, "\n")
-
-        scored = self.scored(plain())
-        if self.sentence_ends is not None:
-            scored = self.sentence_ends.of_stream(scored, most_spaces=self.rules.most_spaces)
-        return self._decided(scored, pending_chunks)
 
     def _decided(self, scored: Iterable[Scored], pending_chunks: list[str]) -> Iterator[Cuts]:
         r"""Yield the decisions about the original text, with each \r; take its chunks from `pending_chunks`."""

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import NamedTuple, Protocol
 
@@ -121,13 +122,13 @@ class SentenceEnds:
 
     def _scores(self, windows: Sequence[_Window]) -> list[np.ndarray]:
         """Return the encoder's score of each token of the windows, without their context."""
-
-        def scored(some: Sequence[_Window]) -> list[np.ndarray]:
-            scores = self.scorer.sentence_end_scores([each.tokens for each in some], self.treebank)
-            return [row[each.first : each.stop] for row, each in zip(scores, some, strict=True)]
-
-        groups = [windows[first : first + WINDOWS_IN_BATCH] for first in range(0, len(windows), WINDOWS_IN_BATCH)]
-        return list(chain.from_iterable(on_all_cores(scored, groups)))
+        tokens, scored = (
+            [each.tokens for each in windows],
+            partial(self.scorer.sentence_end_scores, treebank=self.treebank),
+        )
+        groups = [tokens[first : first + WINDOWS_IN_BATCH] for first in range(0, len(tokens), WINDOWS_IN_BATCH)]
+        rows = chain.from_iterable(on_all_cores(scored, groups))
+        return [row[each.first : each.stop] for row, each in zip(rows, windows, strict=True)]
 
 
 class _Window(NamedTuple):
