@@ -17,10 +17,9 @@ from benchmarks.accuracy.model_rows import RAW, TAGGED, WORDS, by_split
 from benchmarks.options import ROWS_FILE, command, option
 from benchmarks.rows import ROOT, read_rows, save_row, weights_checksum
 from treefine import Parser, TreefineError
-from treefine.config import PrecisionSettings
+from treefine.config import LAYOUT, PrecisionSettings
 from treefine.model.bundled import ABOUT, BUNDLED, About, LanguageAbout
-from treefine.model.folder import is_model_folder, new_folder
-from treefine.model.weight_files import LAYOUT, read_weights
+from treefine.model.folder import is_model_folder, new_folder, read_weights
 from treefine.training.data import spaced_sample, treebank_code
 from treefine.training.dev import calibrated, calibrated_by_treebank, fitted_ends
 from treefine.training.recipe import expand, read_recipe

@@ -1,4 +1,4 @@
-"""The settings of models and segmenters, and a reader for settings in JSON and TOML. Defaults are from Appendix A."""
+"""The settings and files of models and segmenters, and a reader for settings. Defaults are from Appendix A."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache, partial
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
-from treefine.errors import ConfigError
+from treefine.errors import ConfigError, ModelError
 
 Column = Literal["upos", "xpos", "feats", "lemma"]
 COLUMNS: tuple[Column, ...] = get_args(Column)
@@ -362,3 +363,41 @@ class SegmenterSettings(Checked):
     run_hidden: Size = 256  # hidden units per direction, over runs
     splits_unspaced: bool = False  # whether each letter of a script without spaces, such as Thai, is a run
     dropout: Rate = 0.4  # dropout probability
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """The names of the files in a model folder; the tokenizer's files are named in `model.subwords`."""
+
+    config: str = "config.json"
+    vocabulary: str = "vocabulary.json"
+    weights: str = "model.safetensors"
+    card: str = "README.md"
+    initial: str = "initial"  # the folder of the initial parser, if the model has its own
+    segmenter: str = "segmenter"  # the folder of the segmenter, if it was trained with one
+
+
+LAYOUT = ModelFiles()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object. Anything else raises a ModelError."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError("There is no such file.", hint="Is this a model folder?", path=str(path)) from None
+    except OSError as error:
+        raise ModelError(f"The file cannot be read ({error.strerror}).", path=str(path)) from error
+    except (ValueError, RecursionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+        raise ModelError(
+            "The file is damaged: it is not JSON.", hint="Copy or download it again.", path=str(path), line=line
+        ) from error
+    if not isinstance(value, dict):
+        raise ModelError("The file is damaged: it is not a JSON object.", path=str(path))
+    return value
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as human-readable JSON."""
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

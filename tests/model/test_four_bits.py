@@ -11,8 +11,7 @@ from tests.support.tiny import sample, tiny_model, write_encoder
 from treefine.config import FOUR_BIT_BLOCK
 from treefine.errors import ConfigError
 from treefine.model.create import PieceChoice, create_parser_model
-from treefine.model.folder import from_four_bits, in_four_bits, load_model
-from treefine.model.weight_files import read_weights
+from treefine.model.folder import from_four_bits, in_four_bits, load_model, read_weights
 from treefine.parsing.parser import Parser
 
 numbers = st.floats(-100, 100, width=16)

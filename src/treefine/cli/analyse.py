@@ -15,6 +15,7 @@ import typer
 from treefine.cli.options import FORCE, GOLD, INPUT_FORMAT, NAMES, RULE, argument, model_option, option, with_options
 from treefine.cli.terminal import progress, say
 from treefine.cli.treebanks import find_treebanks, system_names
+from treefine.config import LAYOUT
 from treefine.cores import use_threads
 from treefine.errors import ModelError, TreebankError, TreefineError, visible
 from treefine.evaluation.pairing import load_words
@@ -22,7 +23,6 @@ from treefine.evaluation.scores import rule_of
 from treefine.jobs.inputs import total_size
 from treefine.jobs.outputs import check_output, identity
 from treefine.model.bundled import trained_model
-from treefine.model.weight_files import LAYOUT
 from treefine.parsing.options import OPTIONS, ParserOptions
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import open_output

@@ -19,11 +19,11 @@ import typer
 
 from treefine.cli.options import JSON
 from treefine.cli.terminal import print_json
+from treefine.config import LAYOUT
 from treefine.cores import quota_cores, usable_cores, use_threads
 from treefine.errors import TreefineError, visible
 from treefine.evaluation.tables import Table
 from treefine.model.bundled import about, bundled_models
-from treefine.model.weight_files import LAYOUT
 from treefine.version import __version__
 
 REQUIRED = ("numpy", "tokenizers", "safetensors", "huggingface-hub", "typer", "rich", "jinja2", "filelock", "jaxtyping")

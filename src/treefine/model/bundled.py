@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
-from treefine.config import read_settings
+from treefine.config import LAYOUT, read_json, read_settings
 from treefine.errors import ModelError, TreefineError
-from treefine.model.weight_files import LAYOUT, read_json
 
 BUNDLED = Path(__file__).parent.parent / "models"
 ABOUT = "about.json"  # in the folder of a bundled model

@@ -12,16 +12,15 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from treefine.config import FOUR_BIT_BLOCK, ModelSettings, named_columns, read_settings
+from treefine.config import FOUR_BIT_BLOCK, LAYOUT, ModelSettings, named_columns, read_json, read_settings, write_json
 from treefine.errors import ModelError
 from treefine.model.bundled import bundled_models
 from treefine.model.parser_model import ParserModel
 from treefine.model.subwords import TOKENIZER_FILES, Subwords
 from treefine.model.vocabulary import Vocabulary
-from treefine.model.weight_files import LAYOUT, PICKLED_WEIGHTS, check_weights, read_json, read_weights, write_json
 from treefine.version import __version__
 
 _TAGS = {
@@ -62,6 +61,67 @@ It reads {text}.
 treefine parse --model THIS_FOLDER in.{ending} -o out.conllu
 ```
 {notes}"""
+
+
+PICKLED_WEIGHTS = "pytorch_model.bin"  # the weights of an older encoder; a treefine model never has this file
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a safetensors file. A damaged or missing file raises a ModelError."""
+    if not path.exists():
+        raise ModelError("There is no such file.", hint="Weights are read from safetensors files.", path=str(path))
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        hint = "Copy or download it again."
+        raise ModelError(f"The file is damaged ({error}).", hint=hint, path=str(path)) from error
+
+
+def read_pickled_weights(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a pytorch_model.bin without running code from it. Anything but tensors is a ModelError."""
+    try:
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+        for name, each in weights.items():
+            if not isinstance(name, str) or each.layout != torch.strided or each.is_quantized or each.is_meta:
+                raise TypeError(f"{name} is not a plain tensor")
+        return {name: each.detach() for name, each in weights.items()}
+    except (OSError, MemoryError):
+        raise
+    except Exception:  # a faulty pickle can raise anything, and torch's message advises to run its code
+        hint = "Download it again, or save the encoder as model.safetensors."
+        message = "The file is damaged, or it contains more than weights."
+        raise ModelError(message, hint=hint, path=str(path)) from None
+
+
+def check_weights(
+    weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor], *, may_lack: frozenset[str] = frozenset(), path: str
+) -> None:
+    """Raise a ModelError that names all weights that are missing, surplus, of the wrong shape, or not finite."""
+    missing = sorted(wanted.keys() - weights.keys() - may_lack)
+    surplus = sorted(weights.keys() - wanted.keys())
+    wrong = [
+        f"{name} is {shown_shape(weights[name])} instead of {shown_shape(wanted[name])}"
+        for name in sorted(weights.keys() & wanted.keys())
+        if weights[name].shape != wanted[name].shape
+    ]
+    faults = [f"missing: {_listed(missing)}"] if missing else []
+    faults += [f"surplus: {_listed(surplus)}"] if surplus else []
+    faults += wrong[:3]
+    odd = sorted(name for name, each in weights.items() if not each.is_floating_point() or not each.isfinite().all())
+    faults += [f"not finite numbers: {_listed(odd)}"] if odd else []
+    if faults:
+        is_other = missing or surplus or wrong
+        hint = "The weights do not belong to the config.json in this folder." if is_other else "The file is damaged."
+        raise ModelError(f"The weights do not fit the model; {'; '.join(faults)}.", hint=hint, path=path)
+
+
+def shown_shape(weight: Tensor) -> str:
+    """Format the shape of a weight for an error message."""
+    return " × ".join(map(str, weight.shape)) if weight.dim() else "a number"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 SCALE = ".scale"  # the row scales of an int8 weight are stored under its name with this suffix
@@ -117,14 +177,8 @@ def restored(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name, weight in weights.items():
         scale = weights.get(name + SCALE)
         is_four = weight.dtype == torch.uint8 and weight.dim() == 2
-        by_block = (len(weight), 2 * weight.shape[1] / FOUR_BIT_BLOCK) if is_four else None  # else one scale per row
-        is_rounded = is_four or weight.dtype == torch.int8
-        if (
-            is_rounded
-            and scale is not None
-            and scale.is_floating_point()
-            and scale.shape == (by_block or weight.shape[:-1])
-        ):
+        shape = (len(weight), 2 * weight.shape[1] / FOUR_BIT_BLOCK) if is_four else weight.shape[:-1]  # of the scales
+        if name in integers and scale is not None and scale.is_floating_point() and scale.shape == shape:
             found[name] = from_four_bits(weight, scale) if is_four else weight.float() * scale.float().unsqueeze(-1)
         elif not (name.endswith(SCALE) and name.removesuffix(SCALE) in integers):
             found[name] = weight.float() if weight.is_floating_point() else weight

@@ -10,17 +10,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from treefine.config import TransformerSettings, read_settings
+from treefine.config import LAYOUT, TransformerSettings, read_json, read_settings
 from treefine.errors import ModelError
-from treefine.model.weight_files import (
-    LAYOUT,
-    PICKLED_WEIGHTS,
-    check_weights,
-    read_json,
-    read_pickled_weights,
-    read_weights,
-    shown_shape,
-)
+from treefine.model.folder import PICKLED_WEIGHTS, check_weights, read_pickled_weights, read_weights, shown_shape
 
 Family = Literal["bert", "roberta", "electra", "mpnet"]
 _FAMILIES: dict[str, Family] = {

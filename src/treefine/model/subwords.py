@@ -13,8 +13,8 @@ from tokenizers.normalizers import NFKC, BertNormalizer, Lowercase, Normalizer
 from tokenizers.normalizers import Sequence as Normalizers
 from tokenizers.pre_tokenizers import BertPreTokenizer, PreTokenizer, Split, WhitespaceSplit
 
+from treefine.config import read_json
 from treefine.errors import ModelError
-from treefine.model.weight_files import read_json
 
 MAX_WORD_PIECES = 24  # only the first piece is scored, and one word must not fill a window
 _MAX_CACHED_WORDS = 200_000

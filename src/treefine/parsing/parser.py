@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 import torch
 
 from treefine import fast
-from treefine.config import BATCH_PIECES, Precision, TagChoice
+from treefine.config import BATCH_PIECES, LAYOUT, Precision, TagChoice
 from treefine.errors import LanguageWarning, ModelError, TreefineError, UnknownLabelWarning, described, is_whole_number
 from treefine.model.bundled import ABOUT, about, bundled_models, find_model, model_for
 from treefine.model.folder import load_model, new_folder, push_folder, write_model
 from treefine.model.parser_model import ParserModel
-from treefine.model.weight_files import LAYOUT
 from treefine.parsing.batches import fitted_weights, run
 from treefine.parsing.initial import InitialParser, SeveralParsers, empty, from_file, from_parser, given, renamed
 from treefine.parsing.options import (

@@ -16,11 +16,10 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from treefine.config import Checked, SegmenterSettings, SentenceEndSettings, read_settings
+from treefine.config import Checked, SegmenterSettings, SentenceEndSettings, read_json, read_settings, write_json
 from treefine.cores import on_all_cores, torch_threads
 from treefine.errors import ModelError
-from treefine.model.folder import new_folder, restored, rounded
-from treefine.model.weight_files import check_weights, read_json, read_weights, write_json
+from treefine.model.folder import check_weights, new_folder, read_weights, restored, rounded
 from treefine.segmenter.cut import (
     WHOLE_SPANS,
     Cuts,

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from treefine.config import read_settings
 from treefine.errors import TreefineError
-from treefine.model.weight_files import check_weights
+from treefine.model.folder import check_weights
 from treefine.training.dev import Accuracy
 from treefine.training.learner import Learner
 from treefine.training.prepare import Prepared, settings_of

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from treefine.config import COLUMNS, TagSettings
+from treefine.config import COLUMNS, LAYOUT, TagSettings, read_json
 from treefine.errors import ConfigError, ModelError, TreefineError
 from treefine.model.folder import fetch, is_model_folder, load_model
 from treefine.model.hf_weights import load_encoder
 from treefine.model.parser_model import ParserModel
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import Vocabulary
-from treefine.model.weight_files import LAYOUT, read_json
 from treefine.training.data import (
     FEWEST,
     Data,
