@@ -134,7 +134,7 @@ def test_ids_are_positions_in_the_vocabulary_and_tag_ids_start_at_1(labels, upos
     for column, tags in (("upos", upos), ("xpos", xpos)):
         ids = vocabulary.tag_ids(column, tags)
         assert ids == list(range(1, len(tags) + 1))
-        assert [vocabulary.tags(column)[tag_id - 1] for tag_id in ids] == tags
+        assert [getattr(vocabulary, column)[tag_id - 1] for tag_id in ids] == tags
 
 
 def test_the_vocabulary_of_a_treebank_is_sorted_and_leaves_blanks_out():

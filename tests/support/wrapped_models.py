@@ -13,7 +13,7 @@ class Wrapped(torch.nn.Module):
         self.inner = model
         self.settings, self.vocabulary, self.subwords = model.settings, model.vocabulary, model.subwords
         self.batch_of, self.given_tags, self.tag_inputs = model.batch_of, model.given_tags, model.tag_inputs
-        self.pieces_of, self.n_pieces, self.encoder = model.pieces_of, model.n_pieces, None
+        self.n_pieces, self.encoder = model.n_pieces, None
 
 
 class Crowded(Wrapped):

@@ -365,7 +365,7 @@ def slow_loss(model, step, sentences, *, refines_tags=False, tag_weight=1.0):
             has_tags = step.t == 1 or refines_tags  # other steps read the tags of the first
             columns = model.settings.tags.columns if has_tags else ()
             for column, scores in zip(columns, step.scores.tags, strict=False):
-                names = vocabulary.tags(column)
+                names = getattr(vocabulary, column)
                 tag = tags_in(sentence, column)[dep - 1]
                 if tag in names:
                     total += tag_weight * surprise(dict(zip(names, scores[row, dep].tolist(), strict=True)), tag)

@@ -70,7 +70,7 @@ def test_rows_of_labels_and_tags_are_kept_by_name_on_another_treebank(saved):
     check_rows(ours["scorer.label_weight"], theirs["scorer.label_weight"], labels, old_labels)
     for column, name in enumerate(("upos", "xpos")):
         for weight in (f"encoder.tags.{column}.weight", f"tagger.columns.{column}.weight"):
-            tags = new.vocabulary.tags(name), old.vocabulary.tags(name)
+            tags = getattr(new.vocabulary, name), getattr(old.vocabulary, name)
             check_rows(ours[weight], theirs[weight], *tags)
     by_name = ("scorer.label_weight", "encoder.tags.", "tagger.", ".relations.keys", ".relations.values")
     rest = [name for name in ours if not any(part in name for part in by_name)]
@@ -155,8 +155,8 @@ def test_columns_case_and_the_head_that_finds_sentences_are_kept(saved, tags, la
     for place, name in enumerate(inputs):
         found, kept = ours[f"encoder.tags.{place}.weight"], theirs[f"encoder.tags.{INPUTS.index(name)}.weight"]
         if name in COLUMNS:
-            found = dict(zip(new.vocabulary.tags(name), found, strict=True))
-            kept = dict(zip(old.vocabulary.tags(name), kept, strict=True))
+            found = dict(zip(getattr(new.vocabulary, name), found, strict=True))
+            kept = dict(zip(getattr(old.vocabulary, name), kept, strict=True))
             shared = found.keys() & kept.keys()
             assert len(shared) > 2
             assert all(torch.equal(found[each], kept[each]) for each in shared)

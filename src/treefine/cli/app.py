@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,7 +19,7 @@ from treefine.cli.info import info_command, models_command, version_line
 from treefine.cli.options import option
 from treefine.cli.parse import parse_command, refine_command
 from treefine.cli.serve import annotate_command, serve_command
-from treefine.cli.terminal import Detail, choose_detail, default_detail, say
+from treefine.cli.terminal import Detail, choose_detail, say
 from treefine.cli.train import new_recipe_command, train_command
 from treefine.cli.treebanks import compare_command, convert_command, draw_command, evaluate_command, validate_command
 from treefine.cores import limit_spinning
@@ -55,13 +56,15 @@ class _Commands(TyperGroup):
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         start = time.monotonic()
-        with default_detail():
+        with warnings.catch_warnings():
             try:
                 return super().main(*arguments, **options)
             except SystemExit as end:
                 if not end.code:
                     say(f"treefine: finished in {time.monotonic() - start:.1f} s", detail=Detail.VERBOSE)
                 raise
+            finally:
+                choose_detail(Detail.NORMAL)
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         with _reader_may_stop():  # --help and --version print here

@@ -32,17 +32,6 @@ class Detail(IntEnum):
 _detail = Detail.NORMAL  # of the running command
 
 
-@contextmanager
-def default_detail() -> Iterator[None]:
-    """Run a command that may call `choose_detail`; afterwards everything is as before."""
-    global _detail
-    with warnings.catch_warnings():
-        try:
-            yield
-        finally:
-            _detail = Detail.NORMAL
-
-
 def choose_detail(detail: Detail) -> None:
     """Let the running command print more or less than usual on standard error."""
     global _detail

@@ -88,9 +88,7 @@ def training_model(model: ParserModel) -> ParserModel:
 
 
 def engine_of(plan: Plan) -> Engine | None:
-    """Return the engine that parses on a GPU; None if sentences must be parsed batch by batch."""
-    if plan.device.type != "cuda":
-        return None
+    """Return the engine that parses on a GPU; None if it cannot run this model."""
     from treefine.fast.engine import Engine, can_run
 
     return Engine(plan) if can_run(plan) else None

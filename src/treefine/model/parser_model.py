@@ -28,7 +28,7 @@ class ParserModel(nn.Module):
         super().__init__()
         self.settings, self.vocabulary, self.subwords = settings, vocabulary, subwords
         columns = settings.tags.columns if settings.tags.source != "none" else ()
-        n_tags = tuple(len(vocabulary.tags(column)) for column in columns)
+        n_tags = tuple(len(getattr(vocabulary, column)) for column in columns)
         n_inputs = tuple(0 if name in settings.tags.unread else n for name, n in zip(columns, n_tags, strict=True))
         n_inputs += (N_CASES,) * settings.tags.case
         n_inputs += (len(vocabulary.treebanks),) * bool(vocabulary.treebanks)
@@ -67,13 +67,9 @@ class ParserModel(nn.Module):
             scores: Scores = self.scorer(words, batch.is_word, batch.word_places if parses_on_cpu else None)
             return scores if self.tagger is None else replace(scores, tags=self.tagger(words))
 
-    def pieces_of(self, sentence: Sentence) -> list[tuple[int, ...]]:
-        """Split the words of a sentence into pieces."""
-        return self.subwords.pieces_of(sentence.forms)
-
     def n_pieces(self, sentence: Sentence, pieces: Sequence[Sequence[int]] | None = None) -> int:
         """Return how many pieces of a sentence are read, CLS, ROOT and SEP included."""
-        pieces = self.pieces_of(sentence) if pieces is None else pieces
+        pieces = self.subwords.pieces_of(sentence.forms) if pieces is None else pieces
         most = most_pieces_of_word(self.settings.encoder.n_positions)
         return sum(min(len(each), most) for each in pieces) + N_SPECIALS
 
@@ -90,7 +86,7 @@ class ParserModel(nn.Module):
         """
         known = pieces or [None] * len(sentences)
         inputs = PieceInputs.of(
-            [own or self.pieces_of(sentence) for sentence, own in zip(sentences, known, strict=True)],
+            [own or self.subwords.pieces_of(sentence.forms) for sentence, own in zip(sentences, known, strict=True)],
             cls_id=self.subwords.cls_id,
             sep_id=self.subwords.sep_id,
             pad_id=self.subwords.pad_id,

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import cast
 
 import numpy as np
 from jaxtyping import Int
@@ -117,10 +116,6 @@ class Vocabulary:
         ids = self._ids[column]
         return [ids.get(tag, -1) + 1 for tag in tags]
 
-    def tags(self, column: Column) -> tuple[str, ...]:
-        """Return the tags of a column; the first one has id 1. Those of LEMMA are scripts."""
-        return cast(tuple[str, ...], getattr(self, column))
-
     @cached_property
     def script_of_rule(self) -> dict[str, str]:
         """The scripts of the lemma rules."""
@@ -203,7 +198,7 @@ def tag_names(
     """
     found = []
     for column, numbers in zip(columns, ids, strict=True):
-        tags, is_blank = vocabulary.tags(column), f"{sentence.treebank} {column}" in vocabulary.blank
+        tags, is_blank = getattr(vocabulary, column), f"{sentence.treebank} {column}" in vocabulary.blank
         found.append([BLANK if is_blank or number < 0 else tags[number] for number in numbers])
     if "lemma" in columns and f"{sentence.treebank} lemma" not in vocabulary.blank:
         place, rules = columns.index("lemma"), ruled_scripts(vocabulary, columns, found, sentence)

@@ -88,7 +88,7 @@ def _chunks(plan: Plan, inputs: Iterable[ParseInput]) -> Iterator[list[ParseInpu
     chunk: list[ParseInput] = []
     n_pieces, n_batches = 0, min(FIRST_BATCHES, plan.shape.chunk_batches)
     for each in inputs:
-        pieces = plan.model.pieces_of(each.sentence)
+        pieces = plan.model.subwords.pieces_of(each.sentence.forms)
         chunk.append(each._replace(pieces=pieces))
         n_pieces += plan.size(each.sentence, pieces)
         if n_pieces >= n_batches * plan.shape.most_pieces or len(chunk) == MOST_SENTENCES:

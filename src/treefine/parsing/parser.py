@@ -451,7 +451,7 @@ class Parser:
     @cached_property
     def engine(self) -> Engine | None:
         """The engine that parses on a GPU; None if sentences are parsed batch by batch."""
-        return fast.engine_of(self.plan())
+        return fast.engine_of(self.plan()) if self.device.type == "cuda" else None
 
     device: torch.device = _resolved(attrgetter("_plan.device"), doc="The device of the model.")
     max_steps: int = _resolved(attrgetter("_plan.max_steps"), doc="T, the maximum number of refinement steps.")

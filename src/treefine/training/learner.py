@@ -101,7 +101,7 @@ class TrainingInputs:
     """The training sentences in numbers, computed once: their pieces, and per word its gold arc and what it shows."""
 
     def __init__(self, model: ParserModel, train: Sequence[Sentence]) -> None:
-        self.pieces = [model.pieces_of(sentence) for sentence in train]
+        self.pieces = [model.subwords.pieces_of(sentence.forms) for sentence in train]
         self.sizes = [model.n_pieces(sentence, pieces) for sentence, pieces in zip(train, self.pieces, strict=True)]
         self.lengths = list(map(len, train))
         self.starts = np.cumsum([0, *self.lengths]).tolist()

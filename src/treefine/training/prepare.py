@@ -334,7 +334,7 @@ def _misfit(ours: Vocabulary, tags: TagTraining, theirs: Vocabulary, their_tags:
         return "The teacher reads other tags of its input. Use the same given in [tags] for both."
     pairs = {"labels": (ours.labels, theirs.labels)}
     if tags.source != "none":
-        pairs |= {f"{column.upper()} tags": (ours.tags(column), theirs.tags(column)) for column in tags.columns}
+        pairs |= {f"{column.upper()} tags": (getattr(ours, column), getattr(theirs, column)) for column in tags.columns}
     for what, (known, others) in pairs.items():
         if known != others:
             odd = ", ".join(sorted(set(known) ^ set(others))[:3])

@@ -74,7 +74,7 @@ class BiaffineParser(nn.Module):
         self.words = nn.Embedding(len(repeated) + 2, EMBEDDED)
         self.chars = nn.Embedding(len(chars) + 2, EMBEDDED)
         self.char_lstm = nn.LSTM(EMBEDDED, EMBEDDED // 2, batch_first=True, bidirectional=True)
-        self.tags = TagEmbedding(len(self.vocabulary.tags(self.column)), EMBEDDED)
+        self.tags = TagEmbedding(len(getattr(self.vocabulary, self.column)), EMBEDDED)
         self.dropout = SharedDropout(DROPOUT)
         widths = [3 * EMBEDDED, *[2 * WIDTH] * (N_LAYERS - 1)]
         self.layers = nn.ModuleList(nn.LSTM(width, WIDTH, batch_first=True, bidirectional=True) for width in widths)
