@@ -218,8 +218,9 @@ def ruled_scripts(
     """Return the lemma script of each word by a rule for its tag, or None if no rule fits."""
     if "lemma" not in columns or (column := lemma_tag(columns)) not in columns:
         return [None] * len(sentence)
-    treebank = sentence.treebank if vocabulary.treebanks else ""
-    named = [rule_tag(tag, treebank) for tag in tags[columns.index(column)]]
+    named = tags[columns.index(column)]
+    if vocabulary.treebanks:
+        named = [rule_tag(tag, sentence.treebank) for tag in named]
     rules = vocabulary.script_of_rule
     return [script_by_rule(rules, form, tag) for form, tag in zip(sentence.forms, named, strict=True)]
 

@@ -143,6 +143,7 @@ class LanguageChoice:
     main: dict[str, str]  # by language: the treebank that it stands for
     languages: tuple[str, ...]  # that a text may be in, by name or code
     named: str = ""
+    guesses: bool = False  # whether the language must be identified from the text
 
     @classmethod
     def of(
@@ -157,7 +158,7 @@ class LanguageChoice:
         by_language = {language_of(each): each for each in (*reversed(treebanks), *settings.main_treebanks)}
         main = dict(sorted(by_language.items()))
         if not asked:
-            return cls(treebanks, main, tuple(main) or languages)
+            return cls(treebanks, main, tuple(main) or languages, guesses=bool(treebanks))
         code = code_of(asked) or usual_code(asked)
         named = code if code in treebanks else main.get(code, "")
         if named:
@@ -167,11 +168,6 @@ class LanguageChoice:
             return cls(treebanks, main, languages)
         names = table().names
         raise unknown_language(asked, {each: names.get(each, each) for each in known})
-
-    @property
-    def guesses(self) -> bool:
-        """Whether the language must be identified from the text."""
-        return bool(self.treebanks) and not self.named
 
     def of_text(self, text: str) -> str:
         """Return the code of the treebank whose habits fit a text; empty if no language can be identified."""

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from treefine.config import SegmenterSettings
 from treefine.model.encoder import embedding
@@ -149,7 +149,8 @@ class Windows:
             first.append(places)
             last.append(np.append(places[1:], len(each)) - 1)
             hashes.append(each.hashes[places])
-        tensors = [_padded(rows) for rows in (chars, kinds, run_of, first, last, hashes)]
+        columns = [[torch.from_numpy(row) for row in rows] for rows in (chars, kinds, run_of, first, last, hashes)]
+        tensors = [pad_sequence(rows, batch_first=True) for rows in columns]
         tensors.append(torch.tensor([0] * len(chars) if treebanks is None else treebanks))
         return cls(tuple(map(len, chars)), tuple(map(len, first)), *tensors)
 
@@ -157,13 +158,6 @@ class Windows:
         """Return the batch on a device."""
         tensors = (self.chars, self.kinds, self.run_of, self.first_char, self.last_char, self.hashes, self.treebanks)
         return Windows(self.lengths, self.n_runs, *[each.to(device, non_blocking=True) for each in tensors])
-
-
-def _padded(rows: Sequence[np.ndarray]) -> Tensor:
-    table = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
-    for place, row in zip(table, rows, strict=True):
-        place[: len(row)] = row
-    return torch.from_numpy(table)
 
 
 class CutScores(NamedTuple):
