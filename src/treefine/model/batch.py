@@ -17,7 +17,7 @@ from treefine.treebank.graph import Arcs
 
 TagIds = Int[Tensor, "batch word column"]  # and other numbers that the encoder reads of each word
 WordVectors = Float[Tensor, "batch word width"]
-_Value = TypeVar("_Value", bound="_OnDevice")
+_Value = TypeVar("_Value", bound="OnDevice")
 
 
 def sent(values: Tensor | Sequence[int], device: torch.device) -> Tensor:
@@ -45,7 +45,7 @@ class Arriving:
         return self._copy
 
 
-class _OnDevice:
+class OnDevice:
     """A frozen dataclass whose tensors can be copied to another device."""
 
     def to(self: _Value, device: torch.device) -> _Value:
@@ -55,13 +55,13 @@ class _OnDevice:
             value = getattr(self, field.name)
             if isinstance(value, Tensor):
                 moved[field.name] = sent(value, device)
-            elif isinstance(value, _OnDevice):
+            elif isinstance(value, OnDevice):
                 moved[field.name] = value.to(device)
         return replace(self, **moved)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
-class Allowed(_OnDevice):
+class Allowed(OnDevice):
     """Masks of the heads and labels that each word may have. The rows of ROOT and of padding allow everything."""
 
     heads: Bool[Tensor, "batch dep head"]
@@ -73,7 +73,7 @@ class Allowed(_OnDevice):
 
 
 @dataclass(frozen=True)
-class Evidence(_OnDevice):
+class Evidence(OnDevice):
     """The arcs that other parsers found, and the weight of each parser, which is added to the scores of its arcs."""
 
     heads: Int[Tensor, "source batch dep"]  # NO_HEAD for a word without an arc
@@ -168,7 +168,7 @@ ROOT_PIECE = 1  # ROOT's place in each window
 
 
 @dataclass(frozen=True)
-class Graphs(_OnDevice):
+class Graphs(OnDevice):
     """One graph per sentence, cycles allowed. A sentence in which no word has a head has no graph."""
 
     heads: Int[Tensor, "batch word"]
@@ -205,7 +205,7 @@ class Graphs(_OnDevice):
 
 
 @dataclass(frozen=True)
-class PieceInputs(_OnDevice):
+class PieceInputs(OnDevice):
     """Rows of pieces: CLS, ROOT, the pieces of the words, SEP. A long sentence has several rows, one per window."""
 
     pieces: Int[Tensor, "row piece"]
@@ -324,7 +324,7 @@ def most_pieces_of_word(n_positions: int) -> int:
 
 
 @dataclass(frozen=True)
-class Batch(_OnDevice):
+class Batch(OnDevice):
     """Sentences that are scored together."""
 
     inputs: PieceInputs

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from treefine.config import SegmenterSettings
+from treefine.model.batch import OnDevice
 from treefine.model.encoder import embedding
 from treefine.model.scorer import SharedDropout
 
@@ -122,7 +123,7 @@ def _plain(character: str) -> str:
 
 
 @dataclass(frozen=True)
-class Windows:
+class Windows(OnDevice):
     """A padded batch of stretches of text."""
 
     lengths: tuple[int, ...]  # in characters
@@ -153,11 +154,6 @@ class Windows:
         tensors = [pad_sequence(rows, batch_first=True) for rows in columns]
         tensors.append(torch.tensor([0] * len(chars) if treebanks is None else treebanks))
         return cls(tuple(map(len, chars)), tuple(map(len, first)), *tensors)
-
-    def to(self, device: torch.device) -> Windows:
-        """Return the batch on a device."""
-        tensors = (self.chars, self.kinds, self.run_of, self.first_char, self.last_char, self.hashes, self.treebanks)
-        return Windows(self.lengths, self.n_runs, *[each.to(device, non_blocking=True) for each in tensors])
 
 
 class CutScores(NamedTuple):
