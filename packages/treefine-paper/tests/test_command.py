@@ -54,15 +54,10 @@ def test_mistakes(data, tmp_path, options, message):
     assert message in failed(lambda *words, code: reproduce(data, "-o", tmp_path / "out", *words, code=code), *options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--seeds", "one"), "'one' is not a list of numbers, such as 1,2,3."),
-        (("--encoder", "tr_imst="), "Name a folder, or a model on the hub."),
-    ],
-)
-def test_wrong_options(data, options, message):
-    assert message in " ".join(reproduce(data, *options, code=2).stderr.split())
+def test_seeds_are_numbers(data):
+    message = " ".join(reproduce(data, "--seeds", "one", code=2).stderr.split())
+
+    assert "'one' is not a list of numbers, such as 1,2,3." in message
 
 
 def test_a_folder_that_does_not_exist(tmp_path):

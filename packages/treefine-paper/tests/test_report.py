@@ -15,12 +15,11 @@ from treefine.evaluation.pairing import load_pairs
 from treefine.evaluation.scores import evaluate
 from treefine.evaluation.significance import compare
 from treefine_paper import paper
-from treefine_paper import tables as tables_module
+from treefine_paper import report as report_module
 from treefine_paper.predictions import load_predictions, predictions_of, save_predictions, treebank_of
-from treefine_paper.report import report_sections, write_report
+from treefine_paper.report import report_sections, ud_table, write_report
 from treefine_paper.results import SYSTEM_TITLES, ResultCollection, SystemResult, load_results
 from treefine_paper.systems import SYSTEMS
-from treefine_paper.tables import ud_table
 from treefine_paper.treebanks import TREEBANKS
 
 SIZES = {"tr_imst": 3_000, "ko_gsd": 12_000, "ja_gsd": 7_000, "ctb": 16_000}
@@ -120,7 +119,7 @@ def tables_of(results, folder):
 def tables(made, results):
     """Return the tables of all results, with types of few gold words."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables_module, "LEAST_GOLD", 5)
+        patch.setattr(report_module, "LEAST_GOLD", 5)
         return tables_of(results.values(), made)
 
 
@@ -315,7 +314,7 @@ def test_table_5_has_the_reduction_of_each_step_by_dependency_type(made, tables,
         assert [found[f"t = {t}"] for t in (1, 2, 3)] == [removed(scores[t - 1], scores[t]) for t in (1, 2, 3)]
         assert found["all steps"] == removed(scores[0], scores[3])
     totals = [float(each["all steps"].rstrip("%")) for each in ours]
-    ranked = totals[: tables_module.MOST]
+    ranked = totals[: report_module.MOST]
     assert ranked == sorted(ranked, reverse=True)
     assert row(table, **{"dependency type": "clf"})["paper t = 1"] == "+17.60%"
     assert set(paper.DEPENDENCY_TYPES["SynTr+RNGTr"]) <= {each["dependency type"] for each in table.to_records()}

@@ -100,10 +100,7 @@ def reproduce_command(
 
 def _encoder(text: str) -> tuple[str, str]:
     """Return the treebank ("" for all) and its encoder."""
-    code, equals, name = text.partition("=")
-    code, name = (code, name) if equals else ("", text)
-    if not name:
-        raise typer.BadParameter("Name a folder, or a model on the hub.", param_hint="--encoder")
+    code, _, name = text.rpartition("=")
     return code, str(Path(name).absolute()) if Path(name).is_dir() else name
 
 

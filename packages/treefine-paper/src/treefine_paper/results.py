@@ -7,7 +7,6 @@ import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from pathlib import Path
 
 from treefine.errors import TreefineError, count
@@ -75,21 +74,14 @@ class ResultCollection:
 
     results: Sequence[SystemResult]
 
-    @cached_property
-    def _by_place(self) -> dict[tuple[str, str, str], list[SystemResult]]:
-        places: dict[tuple[str, str, str], list[SystemResult]] = {}
-        for result in sorted(self.results, key=lambda result: result.seed):
-            if result.treebank in TREEBANKS and result.system in SYSTEMS:
-                places.setdefault((result.treebank, result.system, result.split), []).append(result)
-        return places
-
     def of(self, treebank: str, system: str, split: str) -> list[SystemResult]:
         """Return the results of all seeds, the lowest seed first."""
         if system == FILES:
             refined = self.tested(treebank, f"{FILES}-rngtr") if split == "test" else None
             several = [refined] if refined else self.of(treebank, f"{FILES}-rngtr", split)
             return [_initial(result) for result in several if result.LAS_by_step[0] is not None][:1]
-        return self._by_place.get((treebank, system, split), [])
+        found = [each for each in self.of_treebank(treebank) if (each.system, each.split) == (system, split)]
+        return sorted(found, key=lambda result: result.seed)
 
     def chosen(self, treebank: str, system: str) -> SystemResult | None:
         """Return the dev result of the seed with the best dev LAS; of equal ones, the lowest."""
@@ -115,7 +107,7 @@ class ResultCollection:
 
     def of_treebank(self, treebank: str) -> list[SystemResult]:
         """Return all results of a treebank."""
-        return [result for (code, _, _), seeds in self._by_place.items() if code == treebank for result in seeds]
+        return [each for each in self.results if each.treebank == treebank and each.system in SYSTEMS]
 
     def train_sentences(self, treebank: str) -> int | None:
         """Return the size of the training set."""
@@ -193,9 +185,5 @@ def _values(results: Sequence[SystemResult], field: str) -> str:
 
 
 def counted_treebanks(codes: Sequence[str]) -> str:
-    """Return the number of treebanks and their names.
-
-    >>> counted_treebanks(["en_ewt", "tr_imst"])
-    '2 treebanks (en_ewt, tr_imst)'
-    """
+    """Return the number of treebanks and their names, as in `2 treebanks (en_ewt, tr_imst)`."""
     return f"{count(len(codes), 'treebank')} ({', '.join(codes)})" if codes else "no treebank"
