@@ -46,12 +46,11 @@ def request(toys, output, **changes):
     return replace(found, **changes)
 
 
-def run(toys, output, *, keep="chosen", **changes):
+def run(toys, output, **changes):
     """Run a reproduction; return its state and what it said."""
     said = []
-    reproduction = Reproduction(
-        ReproductionPlan(request(toys, output, **changes)), torch.device("cpu"), said.append, keep
-    )
+    plan = ReproductionPlan(request(toys, output, **changes))
+    reproduction = Reproduction(plan, torch.device("cpu"), said.append)
     reproduction.run()
     return reproduction, said
 
@@ -119,7 +118,7 @@ def test_refined_systems_start_from_the_trees_of_their_initial_parser(output, re
         assert refined.LAS_by_step[0] == initial.LAS
 
 
-def test_the_report_has_all_tables_and_figures(output):
+def test_the_report_has_all_tables(output):
     report = output / "report"
 
     text = (report / "report.md").read_text()
@@ -127,9 +126,6 @@ def test_the_report_has_all_tables_and_figures(output):
         assert title in text
     (turkish, *_) = [line for line in text.splitlines() if line.startswith("| Turkish (tr_imst) | treefine | 12 |")]
     assert len(re.findall(r"\d\d?\.\d\d ?", turkish)) >= 10
-    properties = ("dependency-length", "distance-to-root", "sentence-length")
-    figures = {f"figure-3-{each}.svg" for each in properties} | {f"figure-4-{each}.svg" for each in properties[:2]}
-    assert {path.name for path in report.glob("*.svg")} == figures
 
 
 def test_each_recipe_can_be_trained_by_hand(output):
@@ -155,7 +151,7 @@ def test_other_settings_in_the_same_folder_are_refused(toys, tmp_path):
     with pytest.raises(ConfigError) as error:
         run(toys, tmp_path / "out", only=("tr_imst", "syntr"), changes=(*SMALL, "training.masking=0.2"))
 
-    assert "tr_imst-syntr-seed1 was trained with other settings: masking = 0.0. Now: masking = 0.2." in str(error.value)
+    assert "tr_imst-syntr-seed1 was trained with other settings: those in " in str(error.value)
     assert "Use the same command as before, or another folder." in str(error.value)
 
 

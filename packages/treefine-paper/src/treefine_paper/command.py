@@ -14,7 +14,6 @@ from treefine.errors import TreefineError, count
 
 if TYPE_CHECKING:
     from treefine_paper.plan import ReproductionPlan
-    from treefine_paper.run import KeepModels
 
 
 def _names() -> list[str]:
@@ -55,18 +54,17 @@ def reproduce_command(
         "Override a setting of all systems or of one, such as training.epochs=20. Can be repeated.",
     ),
     device: str | None = DEVICE,
-    keep_models: Literal["chosen", "all"] = option(
-        "chosen", "--keep-models", "Keep the models of tested seeds, or all."
-    ),
     dry_run: bool = option(False, "--dry-run", "Print the trainings, and exit."),
-    show: bool = option(False, "--list", "Print the treebanks, encoders and systems, with their places, and exit."),
+    show: bool = option(
+        False, "--list", "Print the treebanks with their places and encoders, and the systems, and exit."
+    ),
     threads: int | None = THREADS,
 ) -> None:
     r"""Train and test the systems of the paper on its treebanks.
 
     Trains SynTr, Empty+RNGTr, SynTr+RNGTr, Biaffine, Biaffine+RNGTr and RNGTr over another parser's files, and a
     control, SynTr with as many updates as RNGTr. Of each system, the seed with the best dev LAS is tested once.
-    DIR/report has the tables and figures of the paper, next to the paper's numbers.
+    DIR/report has the tables of the paper, next to the paper's numbers.
 
     \b
     Examples:
@@ -91,7 +89,7 @@ def reproduce_command(
         return
     plan.check()  # before anything is trained
     if not dry_run:
-        _run(plan, device, keep_models, threads)
+        _run(plan, device, threads)
         return
     for run in plan.runs:
         typer.echo(f"{run.name}: {plan.encoder(run)}, {plan.sizes[run.treebank]:,} sentences")
@@ -111,17 +109,17 @@ def _seeds(text: str) -> tuple[int, ...]:
         raise typer.BadParameter(f"{text!r} is not a list of numbers, such as 1,2,3.", param_hint="--seeds") from None
 
 
-def _run(plan: ReproductionPlan, device: str | None, keep: KeepModels, threads: int | None) -> None:
+def _run(plan: ReproductionPlan, device: str | None, threads: int | None) -> None:
     from treefine.model.folder import fetch
     from treefine.parsing.plan import find_device
     from treefine_paper.report import write_report
-    from treefine_paper.results import ResultCollection, load_results
+    from treefine_paper.results import load_results
     from treefine_paper.run import RESULTS, Reproduction
     from treefine_paper.systems import BIAFFINE
 
     use_threads(threads)
     output, chosen = plan.request.output, find_device(device)
-    reproduction = Reproduction(plan, chosen, say, keep)
+    reproduction = Reproduction(plan, chosen, say)
     left = [run for run in plan.runs if not reproduction.is_measured(run)]
     for encoder in dict.fromkeys(plan.encoder(run) for run in left if run.system != BIAFFINE):
         fetch(encoder)  # report a missing encoder once, before the first training
@@ -133,8 +131,6 @@ def _run(plan: ReproductionPlan, device: str | None, keep: KeepModels, threads: 
     except KeyboardInterrupt:
         raise KeyboardInterrupt("The same command continues where this one was stopped.") from None
     results = load_results(output / RESULTS)
-    for name in ResultCollection(results).tested_early():
-        warn(f"{name} was tested before a seed that is better on dev was trained. A system is tested only once.")
     page = write_report(results, output / RESULTS, output / "report", warn=warn)
     if is_shown(Detail.NORMAL):
         typer.echo(f"The report is in {page}.")

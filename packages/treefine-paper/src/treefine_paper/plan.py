@@ -13,7 +13,7 @@ from treefine.errors import ConfigError, TreefineError
 from treefine.training.recipe import EMPTY, FILES, Recipe, recipe_of
 from treefine.treebank.files import open_input
 from treefine_paper.biaffine import trees_file
-from treefine_paper.systems import BIAFFINE, SYSTEMS, Settings, System, encoder_config, training_settings
+from treefine_paper.systems import BIAFFINE, SYNTR, SYSTEMS, Settings, System, training_settings
 from treefine_paper.treebanks import RELEASE, SPLITS, TREEBANKS, find_paper_files, in_words
 
 
@@ -178,8 +178,7 @@ class ReproductionPlan:
         return {"title": f"{treebank.title}: {system.title}", **values}
 
     def inventory(self) -> Iterator[str]:
-        """Yield a line for each treebank of the paper, each encoder and each system."""
-        codes: dict[str, list[str]] = {}
+        """Yield a line for each treebank of the paper with its encoder, and for each system."""
         for code, files in self.files.items():
             facts = [f"{self.sizes[code]:,} training sentences"] if code in self.sizes else []
             if facts and files.treebank.is_ud:
@@ -189,12 +188,7 @@ class ReproductionPlan:
                 where = f"missing {in_words(files.missing)}; get it from {files.treebank.source}"
             elif not files.is_comparable:
                 where += f" (the paper has UD {RELEASE}, so scores cannot be compared)"
-            yield f"{code:<12}  {', '.join([*facts, where])}"
-            codes.setdefault(self.encoder(TrainingRun(code, "syntr", 1)), []).append(code)
-        yield ""
-        for name, users in codes.items():
-            where = "downloaded from the hub at its first use" if encoder_config(name) is None else "here"
-            yield f"{name}: {where}; for {', '.join(users)}"
+            yield f"{code:<12}  {', '.join([*facts, self.encoder(TrainingRun(code, SYNTR, 1)), where])}"
         yield ""
         yield from (f"{name:<19}  {system.title}: {system.about}" for name, system in SYSTEMS.items())
 

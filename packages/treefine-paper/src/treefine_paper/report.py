@@ -1,16 +1,15 @@
-"""The report: the paper's tables and figures, with each line of results above the paper's numbers for the systems."""
+"""The report: the paper's tables, with each line of results above the paper's numbers for the systems."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 
 from treefine.errors import count
-from treefine.evaluation.analysis.plots import curve_chart
 from treefine.evaluation.analysis.refinement import (
     Refinement,
     Steps,
@@ -20,7 +19,6 @@ from treefine.evaluation.analysis.refinement import (
     total_reduction,
 )
 from treefine.evaluation.analysis.report import reduction_text
-from treefine.evaluation.properties import draw_curves, join
 from treefine.evaluation.scores import relative_error_reduction
 from treefine.evaluation.significance import ALPHA
 from treefine.evaluation.tables import Table
@@ -31,7 +29,7 @@ from treefine_paper import paper, systems
 from treefine_paper.paper import ScoreCell
 from treefine_paper.results import SYSTEM_TITLES, UD, ResultCollection, SystemResult, counted_treebanks
 from treefine_paper.treebanks import TREEBANKS, in_words
-from treefine_paper.trees import CURVES, TreeFindings, analyse_trees
+from treefine_paper.trees import TreeFindings, analyse_trees
 
 Row: TypeAlias = "tuple[str | int | ScoreCell | None, ...]"  # None is a dash
 Best: TypeAlias = Mapping[tuple[str, str], frozenset[str]]  # by treebank and metric: the systems that tie for the best
@@ -40,7 +38,6 @@ LARGE = 10_000  # sentences: a training set with more is "high-resource" in the 
 LEAST_GOLD, MOST = 100, 12  # gold words of a ranked dependency type, and number of types shown
 _STEPS = 3  # in the tables of the paper
 _STEP_TITLES = (*(f"t = {t}" for t in range(1, _STEPS + 1)), "all steps")
-_UNITS = dict(zip(CURVES, ("words", "arcs", "words"), strict=True))
 _PENN_NAMES = {"ptb": "PTB", "ctb": "CTB", "de_conll09": "German"}
 _BOLD = f"Bold: not significantly different from the best {{}} (approximate randomisation, α = {ALPHA:g} per pair)."
 _SPREAD = "mean ± sample standard deviation of the seeds"
@@ -149,29 +146,6 @@ def penn_table(results: ResultCollection, best: Best) -> Table:
     return _table("Table 3: Penn Treebanks and German", header, rows, note, n_names=2)
 
 
-def figures(results: ResultCollection, findings: TreeFindings, *, is_ud: bool) -> tuple[dict[str, str], str]:
-    """Return the plots of Figure 3 (the UD treebanks) or Figure 4 (the Chinese Penn Treebank), and their note."""
-    if is_ud:
-        name, (chosen, codes) = "figure-3", results.shared(systems.DRAWN, "dev")
-        chosen = [system for system in chosen if any((code, system) in findings.curves for code in codes)]
-        codes = [code for code in codes if all((code, system) in findings.curves for system in chosen)]
-        what = f"concatenated dev sets of {counted_treebanks(codes)}"
-    else:
-        name, codes, what = "figure-4", ["ctb"], "dev set of CTB"
-        chosen = [system for system in systems.DRAWN_CTB if ("ctb", system) in findings.curves]
-    if not chosen or not codes:
-        return {}, "There are no trees of the same dev sets to draw."
-    plots = {}
-    for by in CURVES if is_ud else CURVES[:2]:
-        tallies = {system: join([findings.curves[code, system][by] for code in codes]) for system in chosen}
-        curves = draw_curves({by: tallies}, samples=200, seed=1)[by]
-        shown = {SYSTEM_TITLES[system]: [point for point in points if point.gold] for system, points in curves.items()}
-        x_title = f"{by} ({_UNITS[by]})"
-        plots[f"{name}-{by.replace(' ', '-')}"] = curve_chart(f"LAS by {by}", x_title, shown, y_title="LAS (F1, %)")
-    note = f"LAS (F1) on the {what}. Each line is the chosen seed of a system. {results.note(codes, chosen, 'dev')}"
-    return plots, note
-
-
 def resources_table(results: ResultCollection, findings: TreeFindings) -> Table:
     """Return REL^t by the size of the training set (Table 4, Appendix D)."""
     rows: list[Row] = []
@@ -205,9 +179,9 @@ def label_tables(results: ResultCollection, findings: TreeFindings) -> Iterator[
             rows.append((label, _gold(steps), *_removed(steps), *theirs))
         note = (
             f"{SYSTEM_TITLES[system]}, next to the paper's {systems.UD_SYSTEMS[system]}: the share of the F-score "
-            f"errors that each step removes, mean of the seeds, on the dev sets of {counted_treebanks(codes)} together. First up "
-            f"to {MOST} types with at least {LEAST_GOLD} gold words, ranked by all steps; then the other types of the "
-            f"paper's table. {results.note(codes, [system], 'dev')}"
+            f"errors that each step removes, mean of the seeds, on the dev sets of {counted_treebanks(codes)} "
+            f"together. First up to {MOST} types with at least {LEAST_GOLD} gold words, ranked by all steps; then the "
+            f"other types of the paper's table. {results.note(codes, [system], 'dev')}"
         )
         header = ("dependency type", "gold words", *_STEP_TITLES, *(f"paper {step}" for step in _STEP_TITLES[:_STEPS]))
         yield _table(f"Table 5: refinement by dependency type, {SYSTEM_TITLES[system]}", header, rows, note)
@@ -362,18 +336,17 @@ def _updates(results: ResultCollection, code: str, system: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the report: notes, then tables, then charts by name."""
+    """A section of the report: notes, then tables."""
 
     title: str
     notes: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
-    charts: Mapping[str, str] = field(default_factory=dict)  # SVG
 
 
 def write_report(
     results: Sequence[SystemResult], results_folder: Path, output: Path, *, warn: Callable[[str], object] = str
 ) -> Path:
-    """Write report.md and the figures into `output`; return the path of report.md.
+    """Write report.md into `output`, and return its path.
 
     `results_folder` has the saved trees. Treebanks and systems without results have dashes. If trees or gold files are
     missing, the report leaves out what needs them, says so, and calls `warn`.
@@ -382,11 +355,8 @@ def write_report(
     for note in sections[0].notes[1:]:
         warn(note)
     output.mkdir(parents=True, exist_ok=True)
-    texts = {f"{name}.svg": svg for section in sections for name, svg in section.charts.items()}
-    texts["report.md"] = "\n\n".join(_markdown(sections)) + "\n"
-    for name, text in texts.items():
-        with open_output(output / name) as file:
-            file.write(text.encode())
+    with open_output(output / "report.md") as file:
+        file.write(("\n\n".join(_markdown(sections)) + "\n").encode())
     return output / "report.md"
 
 
@@ -398,15 +368,12 @@ def report_sections(results: ResultCollection, results_folder: Path) -> list[Sec
         f"{counted_treebanks([code for code in TREEBANKS if results.of_treebank(code)])}. Lines named treefine"
         " are our results. Lines named paper are the numbers of Mohammadshahi and Henderson (2021). A dash: no result."
     )
-    left_out = [f"Left out of figures and tests: {what}." for what in dict.fromkeys(findings.left_out)]
-    (figure_3, note_3), (figure_4, note_4) = (figures(results, findings, is_ud=is_ud) for is_ud in (True, False))
+    left_out = [f"Left out of tests and tables: {what}." for what in dict.fromkeys(findings.left_out)]
     return [
         Section("Results", (summary, *left_out)),
         _section(table_1(results)),
         _section(ud_table(results, findings.best, "LAS")),
         _section(penn_table(results, findings.best)),
-        Section("Figure 3: errors on the UD treebanks", (note_3,), charts=figure_3),
-        Section("Figure 4: errors on the Chinese Penn Treebank", (note_4,), charts=figure_4),
         _section(resources_table(results, findings)),
         Section("Table 5: refinement by dependency type", tables=tuple(label_tables(results, findings))),
         _section(projectivity_table(results, findings)),
@@ -430,5 +397,3 @@ def _markdown(sections: Sequence[Section]) -> Iterator[str]:
             if table.title != section.title:
                 yield f"### {table.title}"
             yield from (table.to_markdown(), table.note) if table.rows else ("There are no results yet.",)
-        for name in section.charts:
-            yield f"![{name.replace('-', ' ')}]({name}.svg)"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
-from typing import Literal
 
 import torch
 
@@ -34,7 +33,6 @@ from treefine_paper.predictions import (
 from treefine_paper.results import TREES_SUFFIX, SystemResult, load_results
 from treefine_paper.systems import BIAFFINE, METRICS, SYSTEMS
 
-KeepModels = Literal["all", "chosen"]
 RESULTS, RECIPES = "results", "recipes"  # folders in that of the reproduction
 
 
@@ -45,7 +43,6 @@ class Reproduction:
     plan: ReproductionPlan
     device: torch.device
     say: Callable[[str], None]
-    keep: KeepModels = "chosen"
     failures: dict[tuple[TrainingRun, str], str] = field(default_factory=dict)  # by run and split: why
 
     def __post_init__(self) -> None:
@@ -67,8 +64,7 @@ class Reproduction:
             chosen = self._to_test(run)
             if chosen is not None and self._has_model(chosen) and (chosen, "test") not in self.failures:
                 self._attempt(chosen, "test")
-            if self.keep == "chosen":
-                self._remove_models()
+            self._remove_models()
 
     def _attempt(self, run: TrainingRun, split: str) -> None:
         """Train a system and measure it on dev, or test it."""
@@ -129,17 +125,10 @@ class Reproduction:
         """Raise an error if results in the folder were made with other settings: one table must not mix them."""
         for run in filter(self.is_measured, self.plan.runs):
             path = self.output / RECIPES / f"{run.name}.toml"
-            now = recipe_toml(self.plan.recipe(run)).splitlines()
-            was = path.read_text(encoding="utf-8").splitlines() if path.exists() else now
-            if was != now:
-                gone, new = _only_in(was, now), _only_in(now, was)
-                what = f"{run.name} was trained with other settings: {gone}. Now: {new}."
+            if path.exists() and path.read_text(encoding="utf-8") != recipe_toml(self.plan.recipe(run)):
+                what = f"{run.name} was trained with other settings: those in {path}."
                 hint = "Use the same command as before, or another folder."
                 raise ConfigError(what, hint=hint, path=str(self.output))
-
-
-def _only_in(lines: Iterable[str], others: Iterable[str]) -> str:
-    return "; ".join(line for line in lines if line not in others) or "missing"
 
 
 def train_run(plan: ReproductionPlan, run: TrainingRun, device: torch.device) -> None:

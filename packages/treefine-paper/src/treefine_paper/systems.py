@@ -76,8 +76,6 @@ UD_SYSTEMS = {
 }
 PENN_SYSTEMS = (BIAFFINE, f"{BIAFFINE}-rngtr", SYNTR, SYNTR_LONGER, REFINED, EMPTY_REFINED)
 REFINING = (f"{FILES}-rngtr", REFINED)  # the systems of Tables 4 to 6
-DRAWN = (FILES, f"{FILES}-rngtr", SYNTR, REFINED, EMPTY_REFINED)  # in Figure 3
-DRAWN_CTB = (SYNTR, REFINED)
 
 # For treebanks of at least so many sentences: epochs with a graph, pieces in a batch, and the share that is masked.
 _SIZES = ((40_000, 3, 4000, 0.0), (7_000, 6, 4000, 0.0), (1_000, 10, 2000, 0.1), (0, 30, 1000, 0.1))
