@@ -235,7 +235,7 @@ class Stages:
                 yield from learn(self._inputs(recipe, rest, folder, stage))
                 if processes.is_first:
                     parser = Parser.from_pretrained(folder / FolderNames.model, device=processes.device)
-                    _write(parser.stream_trees(held_out), path)
+                    _write(parser.using(keep="nothing").stream_trees(held_out), path)  # as in `_parsed`
                 processes.wait()
             if processes.is_first:
                 members = folder.glob(f"{FolderNames.members}/*/{FolderNames.model}")

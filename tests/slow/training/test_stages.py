@@ -265,14 +265,30 @@ def test_a_mix_can_have_a_main_parser_that_is_saved_with_the_model(tmp_path):
     assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(steps[-1].state.best.las_from["parser"])
 
 
+def with_marks(sentence):
+    heads, labels = (dict(enumerate(column, start=1)) for column in sentence.arcs)
+    return Constraints(heads, labels).mark(sentence)
+
+
+def test_the_parsers_of_the_folds_ignore_marked_gold_arcs(tmp_path):
+    def parses(name, change):
+        folder = tmp_path / name
+        folder.mkdir()
+        write_recipe(folder, "syntr", sections=SYNTR, epochs=1)
+        write_treebank([change(each) for each in list(read_treebank(folder / "train.conllu"))], folder / "train.conllu")
+        sections = '[initial]\nparser = "syntr.toml"\nfolds = 2\n'
+        run(write_recipe(folder, "rngtr", sections=sections, epochs=1), folder / "out")
+        files = sorted(folder.glob("out/folds/*/parses.conllu.gz"))
+        return [each.arcs for file in files for each in read_treebank(file)]
+
+    assert parses("marked", with_marks) == parses("plain", lambda each: each)
+
+
 def test_initial_parsers_ignore_marked_gold_arcs(tmp_path):
     """Marks of manual corrections in a treebank do not affect training."""
     tiny_parser(max_steps=1).save(tmp_path / "model")
     plain = tuple(sample(12))
-    marked = tuple(
-        Constraints(dict(enumerate(each.heads, start=1)), dict(enumerate(each.labels, start=1))).mark(each)
-        for each in plain
-    )
+    marked = tuple(map(with_marks, plain))
     settings = InitialSettings(parser=str(tmp_path / "model"))
     recipe = Recipe(TreebankSettings(("x",), ("x",)), PretrainedSettings("x"), initial=settings)
 
