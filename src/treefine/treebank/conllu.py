@@ -323,7 +323,10 @@ def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence |
         faults.append(fault("The line contains a null byte.", line=line, hint="Remove it."))
     layout = PLAIN
     if block.start or block.end != b"\n\n" or "\r" in text:
-        text, layout = _layout(text, block)
+        newlines = tuple(["\r\n" if line.endswith("\r") else "\n" for line in text.split("\n")[:-1]]) or ("\n",)
+        is_mixed = len(set(newlines)) > 1
+        layout = Layout(block.start.decode(), newlines if is_mixed else newlines[0], block.end.decode())
+        text = text.replace("\r\n", "\n")
     lines = text.split("\n")
     start = 0
     while start < len(lines) and lines[start][:1] == "#":
@@ -353,14 +356,6 @@ def _is_plain(columns: tuple[tuple[str, ...], ...], form: Format) -> bool:
         return max(map(_VALUES.__getitem__, columns[form.head])) <= words
     except KeyError:
         return False
-
-
-def _layout(text: str, block: _Block) -> tuple[str, Layout]:
-    """Return the text with only line feeds, and the layout that restores the original line ends."""
-    newlines = tuple(["\r\n" if line.endswith("\r") else "\n" for line in text.split("\n")[:-1]]) or ("\n",)
-    is_mixed = len(set(newlines)) > 1
-    layout = Layout(block.start.decode(), newlines if is_mixed else newlines[0], block.end.decode())
-    return text.replace("\r\n", "\n"), layout
 
 
 def read_words(stream: BinaryIO, path: str) -> Iterator[Sentence]:

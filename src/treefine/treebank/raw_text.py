@@ -217,7 +217,10 @@ class Multiwords:
             for reach in range(min(len(form) - 1, max(map(len, rules), default=0)), 0, -1):
                 rule = rules.get(form[-reach:] if is_ending else form[:reach])
                 if rule is not None:
-                    return _applied(form, *rule, is_ending=is_ending)
+                    (changed, becomes), kept = rule, len(form) - rule[0]
+                    if is_ending:
+                        return (form[:kept] + becomes[0], *becomes[1:])
+                    return (*becomes[:-1], becomes[-1] + form[changed:])
         return None
 
 
@@ -253,13 +256,6 @@ def _rule(form: str, words: _Words, *, is_ending: bool) -> tuple[int, _Words]:
         return changed, tuple(word[::-1] for word in becomes[::-1])
     kept = len(commonprefix([form, words[0]]))
     return len(form) - kept, (words[0][kept:], *words[1:])
-
-
-def _applied(form: str, changed: int, becomes: _Words, *, is_ending: bool) -> _Words:
-    kept = len(form) - changed
-    if is_ending:
-        return (form[:kept] + becomes[0], *becomes[1:])
-    return (*becomes[:-1], becomes[-1] + form[changed:])
 
 
 def _cased(words: _Words, form: str, low: str) -> _Words:
