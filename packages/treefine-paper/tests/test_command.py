@@ -47,7 +47,7 @@ def test_a_dry_run_writes_nothing(data, tmp_path):
         (("--only", "ptb", "--dry-run"), "Nothing can be trained with the files in "),
         (("--set", "training.epoch=1", "--only", "tr_imst", "--only", "syntr"), "[training] epoch is unknown; did you"),
         (
-            ("--encoder", "./no-such-folder", "--settings", "by-size", "--only", "tr_imst"),
+            ("--encoder", "./no-such-folder", "--only", "tr_imst"),
             "There is no such model folder",
         ),
     ],

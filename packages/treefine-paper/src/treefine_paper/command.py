@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -42,9 +42,6 @@ def reproduce_command(
         shown="as in the paper",
     ),
     seeds: str = option("1", "--seeds N,N", "Random seeds; the best on dev is tested."),
-    settings: Literal["paper", "by-size"] = option(
-        "paper", "--settings", "Settings of the paper's Appendix A, or shorter ones by the size of a treebank."
-    ),
     files: str = option(
         "", "--files DIR", "Folder with another parser's trees, such as UDify's, in files named as the treebanks are."
     ),
@@ -69,7 +66,7 @@ def reproduce_command(
     \b
     Examples:
       treefine reproduce ud-treebanks-v2.3 --list
-      treefine reproduce ud-treebanks-v2.3 --only tr_imst --seeds 1,2,3 --settings by-size -o reproduction
+      treefine reproduce ud-treebanks-v2.3 --only tr_imst --seeds 1,2,3 --set training.epochs=20 -o reproduction
     """
     from treefine_paper.plan import ReproductionPlan, ReproductionRequest
 
@@ -78,7 +75,6 @@ def reproduce_command(
         Path(output).resolve(),
         dict(map(_encoder, encoder or ())),
         _seeds(seeds),
-        settings,
         tuple(only or ()),
         tuple(changes or ()),
         str(Path(files).resolve()) if files else "",
@@ -97,8 +93,7 @@ def reproduce_command(
 
 
 def _encoder(text: str) -> tuple[str, str]:
-    """Return the treebank ("" for all) and its encoder."""
-    code, _, name = text.rpartition("=")
+    code, _, name = text.rpartition("=")  # without a code, it is the encoder of all treebanks
     return code, str(Path(name).absolute()) if Path(name).is_dir() else name
 
 

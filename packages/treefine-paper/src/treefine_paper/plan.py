@@ -13,19 +13,18 @@ from treefine.errors import ConfigError, TreefineError
 from treefine.training.recipe import EMPTY, FILES, Recipe, recipe_of
 from treefine.treebank.files import open_input
 from treefine_paper.biaffine import trees_file
-from treefine_paper.systems import BIAFFINE, SYNTR, SYSTEMS, Settings, System, training_settings
+from treefine_paper.systems import BIAFFINE, SYNTR, SYSTEMS, System
 from treefine_paper.treebanks import RELEASE, SPLITS, TREEBANKS, find_paper_files, in_words
 
 
 @dataclass(frozen=True)
 class ReproductionRequest:
-    """The request of a user: what to reproduce, from which files, with which settings."""
+    """The request of a user: what to reproduce, from which files, with which changes."""
 
     treebanks: tuple[str, ...]  # folders with treebanks
     output: Path
     encoders: Mapping[str, str]  # by treebank; "" for all others. Without one, the paper's encoder is used
     seeds: tuple[int, ...] = (1,)
-    settings: Settings = "paper"
     only: tuple[str, ...] = ()  # names of treebanks and systems; nothing: all
     changes: tuple[str, ...] = ()  # KEY=VALUE for all systems, or SYSTEM:KEY=VALUE for one
     files: str = ""  # folder with another parser's trees
@@ -158,11 +157,14 @@ class ReproductionPlan:
 
     def _values(self, run: TrainingRun) -> dict[str, Any]:
         system, files, encoder = SYSTEMS[run.system], self.files[run.treebank], self.encoder(run)
-        treebank, pieces = files.treebank, "cut" if self.request.settings == "by-size" else "all"
-        values = training_settings(system, self.request.settings, encoder, self.sizes[run.treebank])
+        treebank = files.treebank
+        values: dict[str, Any] = {"training": {"seed": run.seed}}  # the defaults of recipes are those of Appendix A
+        if run.system == BIAFFINE:  # it says nothing about the biaffine parser
+            values["training"]["batch_pieces"] = 5000
+            values["optimiser"] = {"betas": [0.9, 0.9], "eps": 1e-12}
         paths = {"train": [files.train], "dev": [files.dev]}
         values["treebank"] = paths | {"rule": treebank.rule, "format": files.format}
-        values["encoder"] = {"pretrained": encoder, "pieces": pieces}
+        values["encoder"] = {"pretrained": encoder, "pieces": "all"}
         values["tags"] = {"source": "given", "columns": [treebank.column]}
         values["segmenter"] = {"train": "never"}
         values["refine"] = {"max_steps": system.steps} | ({"stop": system.stop} if system.initial else {})
@@ -173,7 +175,6 @@ class ReproductionPlan:
             values["initial"] = {"parser": FILES, **trees}
         elif system.initial != EMPTY:
             values["initial"] = {"parser": str(self.model(replace(run, system=system.initial)))}
-        values["training"]["seed"] = run.seed
         values["card"] = {"treebank": treebank.title}
         return {"title": f"{treebank.title}: {system.title}", **values}
 

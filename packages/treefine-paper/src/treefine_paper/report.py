@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
@@ -334,15 +333,6 @@ def _updates(results: ResultCollection, code: str, system: str) -> str | None:
     return None if own is None else f"{own:,.0f}" + ("" if initial is None else f" + {initial:,.0f}")
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A section of the report: notes, then tables."""
-
-    title: str
-    notes: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
-
-
 def write_report(
     results: Sequence[SystemResult], results_folder: Path, output: Path, *, warn: Callable[[str], object] = str
 ) -> Path:
@@ -351,49 +341,37 @@ def write_report(
     `results_folder` has the saved trees. Treebanks and systems without results have dashes. If trees or gold files are
     missing, the report leaves out what needs them, says so, and calls `warn`.
     """
-    sections = report_sections(ResultCollection(results), results_folder)
-    for note in sections[0].notes[1:]:
-        warn(note)
+    collection = ResultCollection(results)
+    findings = analyse_trees(collection, results_folder)
+    with_results = [code for code in TREEBANKS if collection.of_treebank(code)]
+    parts = [
+        "# The tables of the paper",
+        f"Written by treefine {__version__} from the results of {counted_treebanks(with_results)}. Lines named treefine"
+        " are our results. Lines named paper are the numbers of Mohammadshahi and Henderson (2021). A dash: no result.",
+    ]
+    for what in dict.fromkeys(findings.left_out):
+        parts.append(f"Left out of tests and tables: {what}.")
+        warn(parts[-1])
+    for table in report_tables(collection, findings):
+        content = [table.to_markdown(), table.note] if table.rows else ["There are no results yet."]
+        parts += [f"## {table.title}", *content]
     output.mkdir(parents=True, exist_ok=True)
     with open_output(output / "report.md") as file:
-        file.write(("\n\n".join(_markdown(sections)) + "\n").encode())
+        file.write(("\n\n".join(parts) + "\n").encode())
     return output / "report.md"
 
 
-def report_sections(results: ResultCollection, results_folder: Path) -> list[Section]:
-    """Return the parts of the report in the order of the paper."""
-    findings = analyse_trees(results, results_folder)
-    summary = (
-        f"Written by treefine {__version__} from the results of "
-        f"{counted_treebanks([code for code in TREEBANKS if results.of_treebank(code)])}. Lines named treefine"
-        " are our results. Lines named paper are the numbers of Mohammadshahi and Henderson (2021). A dash: no result."
-    )
-    left_out = [f"Left out of tests and tables: {what}." for what in dict.fromkeys(findings.left_out)]
+def report_tables(results: ResultCollection, findings: TreeFindings) -> list[Table]:
+    """Return the tables in the order of the paper, then those of the controls."""
     return [
-        Section("Results", (summary, *left_out)),
-        _section(table_1(results)),
-        _section(ud_table(results, findings.best, "LAS")),
-        _section(penn_table(results, findings.best)),
-        _section(resources_table(results, findings)),
-        Section("Table 5: refinement by dependency type", tables=tuple(label_tables(results, findings))),
-        _section(projectivity_table(results, findings)),
-        _section(run_times_table(results)),
-        _section(ud_table(results, findings.best, "UAS")),
-        _section(dev_table(results)),
-        _section(equal_cost_table(results)),
+        table_1(results),
+        ud_table(results, findings.best, "LAS"),
+        penn_table(results, findings.best),
+        resources_table(results, findings),
+        *label_tables(results, findings),
+        projectivity_table(results, findings),
+        run_times_table(results),
+        ud_table(results, findings.best, "UAS"),
+        dev_table(results),
+        equal_cost_table(results),
     ]
-
-
-def _section(table: Table) -> Section:
-    return Section(table.title, tables=(table,))
-
-
-def _markdown(sections: Sequence[Section]) -> Iterator[str]:
-    yield "# The tables and figures of the paper"
-    for section in sections:
-        yield f"## {section.title}"
-        yield from section.notes
-        for table in section.tables:
-            if table.title != section.title:
-                yield f"### {table.title}"
-            yield from (table.to_markdown(), table.note) if table.rows else ("There are no results yet.",)

@@ -44,7 +44,7 @@ class SystemResult:
     training_seconds: float | None
     updates: int | None  # of the weights: one per batch and step
     sha256: str  # of the file of trees
-    settings: str  # paper or by-size
+    changes: Sequence[str]  # of the paper's settings
 
     @property
     def name(self) -> str:
@@ -97,14 +97,6 @@ class ResultCollection:
         values = [getattr(result, field) for result in self.of(treebank, system, "dev")]
         return None if not values or None in values else statistics.mean(values)
 
-    def tested_early(self, codes: Iterable[str] = TREEBANKS, systems: Iterable[str] = SYSTEMS) -> list[str]:
-        """Name the systems that were tested before a seed with a better dev LAS was trained."""
-        named = []
-        for code, system in ((code, system) for code in codes for system in systems if system != FILES):
-            seeds = {result.seed for result in (self.chosen(code, system), self.tested(code, system)) if result}
-            named += [f"{SYSTEM_TITLES[system]} on {code}"] if len(seeds) > 1 else []
-        return named
-
     def of_treebank(self, treebank: str) -> list[SystemResult]:
         """Return all results of a treebank."""
         return [each for each in self.results if each.treebank == treebank and each.system in SYSTEMS]
@@ -146,8 +138,8 @@ class ResultCollection:
         said = [f"Tags: {_values(used, 'tags')}."]
         if pretrained:
             said.append(f"Encoder: {_values(pretrained, 'encoder')}.")
-        if any(result.settings != "paper" for result in used):
-            said.append("The settings are shorter than those of the paper (by-size).")
+        if any(result.changes for result in used):
+            said.append("The settings are not all those of the paper.")
         if len(pretrained) < len(used):
             said.append("Biaffine has no pretrained encoder.")
         seeds = sorted({result.seed for result in used})
@@ -155,8 +147,11 @@ class ResultCollection:
         uneven = ", not all for each system" * (len(numbers) > 1)
         said.append(f"Seed{'s' * (len(seeds) > 1)}: {in_words(list(map(str, seeds)))}{uneven}.")
         if split == "test" and len(seeds) > 1:
-            early = in_words(self.tested_early(codes, systems))
-            exception = f", except for {early}, where a later seed is better on dev" if early else ""
+            early = []  # tested before a seed with a better dev LAS was trained
+            for code, system in ((code, system) for code in codes for system in systems if system != FILES):
+                both = {result.seed for result in (self.chosen(code, system), self.tested(code, system)) if result}
+                early += [f"{SYSTEM_TITLES[system]} on {code}"] if len(both) > 1 else []
+            exception = f", except for {in_words(early)}, where a later seed is better on dev" if early else ""
             said.append(f"The seed with the best dev LAS is tested{exception}.")
         others = []
         for code in codes:

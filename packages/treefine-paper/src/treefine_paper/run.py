@@ -203,7 +203,7 @@ def measure(plan: ReproductionPlan, run: TrainingRun, split: str, device: torch.
         training_seconds=round(last_epoch["seconds"], 1),
         updates=last_epoch.get("updates"),
         sha256=save_predictions(predictions, results / f"{run.name}-{split}{TREES_SUFFIX}"),
-        settings=plan.request.settings,
+        changes=plan.changes(run.system),
     )
     with open_output(results / f"{result.name}.json") as file:
         file.write(json.dumps(asdict(result), indent=1).encode() + b"\n")

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
-
-from huggingface_hub import try_to_load_from_cache
 
 from treefine.config import STEPS, STEPS_FROM_EMPTY
 from treefine.training.recipe import EMPTY, FILES
 
-Settings = Literal["paper", "by-size"]
 BIAFFINE, SYNTR = "biaffine", "syntr"
 SYNTR_LONGER, REFINED, EMPTY_REFINED = "syntr-long", "syntr-rngtr", "empty-rngtr"
 TABLE_1 = "tr_imst"  # the treebank of Table 1
@@ -76,33 +70,3 @@ UD_SYSTEMS = {
 }
 PENN_SYSTEMS = (BIAFFINE, f"{BIAFFINE}-rngtr", SYNTR, SYNTR_LONGER, REFINED, EMPTY_REFINED)
 REFINING = (f"{FILES}-rngtr", REFINED)  # the systems of Tables 4 to 6
-
-# For treebanks of at least so many sentences: epochs with a graph, pieces in a batch, and the share that is masked.
-_SIZES = ((40_000, 3, 4000, 0.0), (7_000, 6, 4000, 0.0), (1_000, 10, 2000, 0.1), (0, 30, 1000, 0.1))
-_BASE_WIDTH = 768  # of an encoder that is not on this machine
-
-
-def training_settings(system: System, settings: Settings, encoder: str, n_sentences: int) -> dict[str, dict[str, Any]]:
-    """Return the settings of optimiser and training: those of Appendix A, or shorter ones by the treebank's size."""
-    is_biaffine = system.name == BIAFFINE
-    if settings == "paper":  # Appendix A is the default of recipes. It says nothing about the biaffine parser
-        optimiser: dict[str, Any] = {"betas": [0.9, 0.9], "eps": 1e-12} if is_biaffine else {}
-        return {"optimiser": optimiser, "training": {"batch_pieces": 5000} if is_biaffine else {}}
-    _, epochs, batch_pieces, masking = next(row for row in _SIZES if n_sentences >= row[0])
-    epochs *= 1 if system.initial else 5 if is_biaffine else 2
-    optimiser = {"learning_rate": 2e-3 if is_biaffine else 1e-3, "eps": 1e-8, "warmup": 0.1, "ema": 0.99}
-    if not is_biaffine:
-        config = encoder_config(encoder)
-        values = json.loads(config.read_bytes()) if config and config.is_file() else {}
-        width = values.get("hidden_size", _BASE_WIDTH)
-        optimiser["encoder_learning_rate"] = 1e-4 if width < _BASE_WIDTH else 5e-5 if width == _BASE_WIDTH else 2e-5
-    training = {"epochs": epochs, "patience": epochs, "batch_pieces": batch_pieces, "masking": masking}
-    return {"optimiser": optimiser, "training": training}
-
-
-def encoder_config(name: str) -> Path | None:
-    """Return the config of an encoder that is on this machine: in a folder, or downloaded from the hub before."""
-    if name.startswith((".", "/")):
-        return Path(name, "config.json")
-    cached = try_to_load_from_cache(name, "config.json")
-    return Path(cached) if isinstance(cached, str) else None
