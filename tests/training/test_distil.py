@@ -28,7 +28,7 @@ from treefine.training.distil import (
     unlabelled_sentences,
 )
 from treefine.training.learner import step_loss
-from treefine.training.recipe import InitialSettings, RefineSettings, TeacherSettings
+from treefine.training.recipe import InitialSettings, RefineSettings, TagTraining, TeacherSettings
 from treefine.training.steps import refined
 from treefine.treebank.conllu import write_treebank
 from treefine.treebank.sentence import Sentence
@@ -146,7 +146,7 @@ def test_the_loss_is_the_cross_entropy_with_a_mixture():
     targets, _ = targets_of([tiny_model(tags=TAGS, seed=2)], n_labelled, weight=0.25)
     gold = gold_of(model, SENTENCES)
     for step in steps_of(model, SENTENCES):
-        distilled, total = step_loss(step, with_targets(gold, targets)), 0.0
+        distilled, total = step_loss(step, with_targets(gold, targets), TagTraining()), 0.0
         for row, number in enumerate(step.sentences):
             share = 0.25 if number < n_labelled else 1.0
             heads = gold.graphs.heads[number : number + 1, : step.batch.n_words]
@@ -180,7 +180,7 @@ def test_sentences_with_decided_arcs_learn_only_their_trees_and_all_gradients_ar
 
     batch, arcs = learner.model.batch_of(SENTENCES), [each.arcs for each in SENTENCES]
     for step in learner.steps(batch, arcs, None, gold.graphs):
-        loss = step_loss(step, gold)
+        loss = step_loss(step, gold, TagTraining())
         loss.backward()
 
         assert loss.isfinite()

@@ -19,7 +19,7 @@ from treefine.model.vocabulary import tags_in
 from treefine.parsing.parser import Parser
 from treefine.parsing.refine import BatchStep
 from treefine.training.learner import GoldBatch, masked, step_loss
-from treefine.training.recipe import OptimiserSettings, RefineSettings, TrainingSettings
+from treefine.training.recipe import OptimiserSettings, RefineSettings, TagTraining, TrainingSettings
 from treefine.training.steps import refined
 from treefine.treebank.graph import Graph
 
@@ -64,10 +64,10 @@ def watch_first_steps(learner, monkeypatch):
     seen, read, scoring = [], [], learner.scoring_model
     forward = scoring.forward
 
-    def watched(step, gold, **options):
+    def watched(step, gold, settings):
         if step.t == 1:
             seen.append((read[-1], gold.tags))
-        return step_loss(step, gold, **options)
+        return step_loss(step, gold, settings)
 
     monkeypatch.setattr(scoring, "forward", lambda *args, **rest: (read.append(args[2]), forward(*args, **rest))[1])
     monkeypatch.setattr("treefine.training.learner.step_loss", watched)
@@ -130,7 +130,7 @@ def test_the_gradient_is_that_of_each_steps_mean_loss_or_of_their_sum(settled, s
     steps = list(learner.steps(learner.model.batch_of(SHORT[:6]), start, learner.shown_tags(range(6)), gold.graphs))
     words = [sum(step.batch.lengths) for step in steps]
     assert words == ([n_words, n_words - len(SHORT[0])] if stop else [n_words] * 3)
-    step_losses = [step_loss(step, gold) for step in steps]
+    step_losses = [step_loss(step, gold, TagTraining()) for step in steps]
     expected = torch.autograd.grad(sum(step_losses) / n_words, learner.optimiser.parameters, retain_graph=True)
     assert summed.keys() == set(learner.optimiser.names)
     for name, right in zip(learner.optimiser.names, expected, strict=True):
@@ -346,7 +346,7 @@ def surprise(scores, right):
     return math.log(sum(math.exp(each) for each in scores.values())) - scores[right]
 
 
-def slow_loss(model, step, sentences, *, refines_tags=False, tag_weight=1.0):
+def slow_loss(model, step, sentences, *, refined=False, weight=1.0):
     """Return the loss, computed word by word from the scores and the names in the treebank."""
     total, vocabulary = 0.0, model.vocabulary
     for row, number in enumerate(step.sentences):
@@ -362,13 +362,13 @@ def slow_loss(model, step, sentences, *, refines_tags=False, tag_weight=1.0):
             label = label if label in vocabulary.labels else label.partition(":")[0]
             if label in vocabulary.labels:
                 total += surprise(label_scores, label)
-            has_tags = step.t == 1 or refines_tags  # other steps read the tags of the first
+            has_tags = step.t == 1 or refined  # other steps read the tags of the first
             columns = model.settings.tags.columns if has_tags else ()
             for column, scores in zip(columns, step.scores.tags, strict=False):
                 names = getattr(vocabulary, column)
                 tag = tags_in(sentence, column)[dep - 1]
                 if tag in names:
-                    total += tag_weight * surprise(dict(zip(names, scores[row, dep].tolist(), strict=True)), tag)
+                    total += weight * surprise(dict(zip(names, scores[row, dep].tolist(), strict=True)), tag)
     return total
 
 
@@ -377,8 +377,8 @@ def slow_loss(model, step, sentences, *, refines_tags=False, tag_weight=1.0):
     ("kind", "options"),
     [
         *((kind, {}) for kind in KINDS),
-        ("all tags", {"refines_tags": True, "tag_weight": 2}),
-        ("tagger", {"tag_weight": 0.3}),
+        ("all tags", {"refined": True, "weight": 2}),
+        ("tagger", {"weight": 0.3}),
     ],
 )
 @torch.no_grad()
@@ -389,7 +389,7 @@ def test_the_loss_equals_a_loop_over_the_words_of_unfinished_sentences(kind, opt
     for chosen in (list(range(len(sentences))), [3, 0, 2], [longest]):
         step = replace(step_of(model, sentences, chosen), t=t)
 
-        loss = step_loss(step, gold_of(model, sentences), **options)
+        loss = step_loss(step, gold_of(model, sentences), TagTraining(**options))
 
         assert float(loss) == pytest.approx(slow_loss(model, step, sentences, **options), rel=1e-4)
 
@@ -402,7 +402,7 @@ def test_gradients_are_finite_though_forbidden_heads_score_minus_infinity(kind):
     step = step_of(model, sentences, list(range(len(sentences))))
     assert step.scores.arcs.isinf().any()
 
-    loss = step_loss(step, gold_of(model, sentences))
+    loss = step_loss(step, gold_of(model, sentences), TagTraining())
     loss.backward()
 
     assert loss.isfinite()

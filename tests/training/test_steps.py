@@ -13,7 +13,7 @@ from treefine.model.vocabulary import NO_HEAD, UNSEEN
 from treefine.parsing.decode import dependents
 from treefine.parsing.refine import BatchStep
 from treefine.training.learner import GoldBatch, step_loss
-from treefine.training.recipe import InitialSettings, RefineSettings
+from treefine.training.recipe import InitialSettings, RefineSettings, TagTraining
 from treefine.training.steps import Decisions, with_gold
 
 SENTENCES = [each for each in sample() if 3 <= len(each) < 12][:40]
@@ -117,7 +117,9 @@ def test_decided_words_add_nothing_to_the_loss():
     batch, graphs = with_gold(BATCH, EMPTY, GOLD, torch.where(IS_WORD, ARC, NOTHING), N_LABELS)
     scores = MODEL(batch, graphs, None).within(batch.allowed)
 
-    loss = step_loss(replace(step_of(graphs, 2), batch=batch, scores=scores), GoldBatch(GOLD, None)).detach()
+    loss = step_loss(
+        replace(step_of(graphs, 2), batch=batch, scores=scores), GoldBatch(GOLD, None), TagTraining()
+    ).detach()
 
     assert loss.item() == 0.0
 

@@ -24,7 +24,7 @@ from treefine.training.data import TrainingGraphs, drawn_order
 from treefine.training.distil import FIRST_TAGS, HEADS, LABELS, TargetBatch, Targets
 from treefine.training.optimiser import Optimiser
 from treefine.training.processes import Processes
-from treefine.training.recipe import Recipe
+from treefine.training.recipe import Recipe, TagTraining
 from treefine.training.segmenter import RunningText, TextWindow, end_loss
 from treefine.training.steps import Decisions, refined
 from treefine.treebank.graph import Arcs
@@ -58,12 +58,10 @@ class GoldBatch:
         return GoldBatch(self.graphs.select(rows, n_words), tags, targets)
 
 
-def step_loss(
-    step: BatchStep, gold: GoldBatch, *, refines_tags: bool = False, tag_weight: float = 1.0
-) -> Float[Tensor, ""]:
+def step_loss(step: BatchStep, gold: GoldBatch, settings: TagTraining) -> Float[Tensor, ""]:
     """Return the loss of one step, summed over the unfinished sentences: heads, labels of gold heads, and tags.
 
-    Later steps read the tags that the first step predicts. They learn tags only if they correct them (`refines_tags`).
+    Later steps read the tags that the first step predicts. They learn tags only if they correct them (`tags.refined`).
     With teachers, the target of a word is a mixture of its gold head, label and tags and of the teachers' probabilities
     at this step.
     """
@@ -72,12 +70,12 @@ def step_loss(
     targets = None if right.targets is None else right.targets.at(step.t, step.graphs)
     loss = _summed(step.scores.arcs, heads, NO_HEAD, targets, HEADS)
     loss = loss + _summed(step.scores.labels(heads), labels, UNSEEN, targets, LABELS)
-    if right.tags is not None and (step.t == 1 or refines_tags):
+    if right.tags is not None and (step.t == 1 or settings.refined):
         for column, scores in enumerate(step.scores.tags):
             if not scores.shape[-1]:  # it is read from the input
                 continue
             of_column = _summed(scores, right.tags[..., column] - 1, UNSEEN, targets, FIRST_TAGS + column)
-            loss = loss + tag_weight * of_column
+            loss = loss + settings.weight * of_column
     return loss
 
 
@@ -201,8 +199,7 @@ class Learner:
             if n_moving == 0:
                 break
             if step is not None:
-                of_tags = self.recipe.tags
-                loss = step_loss(step, gold, refines_tags=of_tags.refined, tag_weight=of_tags.weight)
+                loss = step_loss(step, gold, self.recipe.tags)
                 torch.autograd.backward(loss / (n_moving if settings.update == "each" else n_all))
                 summed += loss.detach()
             n_words += n_moving
