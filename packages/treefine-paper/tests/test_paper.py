@@ -1,7 +1,6 @@
 """The numbers of the paper equal those of its LaTeX."""
 
 import re
-import statistics
 from pathlib import Path
 
 import pytest
@@ -53,13 +52,6 @@ def test_scores_of_ud_treebanks_are_as_printed(words, metric, first):
 
 
 @needs_paper
-def test_sizes_of_training_sets_are_as_printed():
-    sizes = {LANGUAGES[row[0]]: float(row[1].rstrip("K")) for row in table_with("[1]") if row[0] in LANGUAGES}
-
-    assert sizes == paper.TRAIN_SIZES
-
-
-@needs_paper
 def test_table_1_is_as_printed():
     rows = table_with("(T=1)")[1:]
 
@@ -92,7 +84,6 @@ def test_costs_are_as_printed():
         assert dict(zip(names, ((row[-2], row[-1]) for row in rows), strict=True)) == paper.TIMES[code]
     sizes = {row[0].partition("~")[0]: row[1] for row in table_with("206.2M") if "Model" not in row[0]}
     assert sizes == {model: f"{size}M" for model, size in paper.PARAMETERS.items()}
-    assert f"specifically the {paper.DEVICE} model" in TEX.read_text()
 
 
 @needs_paper
@@ -112,18 +103,3 @@ def test_analyses_of_refinement_are_as_printed():
     udify, syntr = found[:3], found[3:]
     assert udify == [paper.RESOURCES["UDify+RNGTr"], paper.DEPENDENCY_TYPES["UDify+RNGTr"], tree_types[1]]
     assert syntr == [paper.DEPENDENCY_TYPES["SynTr+RNGTr"], paper.RESOURCES["SynTr+RNGTr"], tree_types[0]]
-
-
-def test_printed_averages_are_means_of_the_rows_except_for_one_rounding_step():
-    for scores in paper.UD_SCORES.values():
-        for model, average in scores["Average"].items():
-            mean = statistics.mean(models[model].score for code, models in scores.items() if code != "Average")
-            assert mean == pytest.approx(average.score, abs=0.06), model
-
-
-def test_printed_reductions_follow_from_the_scores():
-    for models in [models for scores in paper.UD_SCORES.values() for models in scores.values()]:
-        for initial in ("UDify", "SynTr"):
-            before, refined = models[initial].score, models[f"{initial}+RNGTr"]
-            if refined.reduction is not None:
-                assert refined.reduction == pytest.approx(100 * (refined.score - before) / (100 - before), abs=0.06)

@@ -41,31 +41,12 @@ def test_all_trees_survive_a_round_trip(steps, tmp_path):
     assert [predictions.graphs(t) for t in predictions.steps] == steps
 
 
-def test_the_gold_treebank_supplies_the_words(steps, tmp_path):
-    predictions = saved(steps, tmp_path / "trees.xz")
-
-    assert treebank_of(predictions, sample()) == [
-        sentence.with_graph(tree) for sentence, tree in zip(sample(), steps[-1], strict=True)
-    ]
-    assert [sentence.graph for sentence in treebank_of(predictions, sample(), t=0)] == steps[0]
-
-
 def test_another_treebank_is_rejected(steps, tmp_path):
     predictions = saved(steps, tmp_path / "trees.xz")
     others = [sample()[0].with_tags(upos=["X"] * len(sample()[0])), *sample()[1:]]
 
     with pytest.raises(TreefineError, match="were made from another treebank"):
         treebank_of(predictions, others)
-
-
-def test_the_file_has_no_words_and_stores_only_changes(steps, tmp_path):
-    save_predictions(predictions_of(sample(), steps[-1:], first=4), tmp_path / "last.xz")
-    save_predictions(predictions_of(sample(), steps[1:], first=1), tmp_path / "all.xz")
-
-    content = lzma.decompress((tmp_path / "all.xz").read_bytes())
-    longest = max((form for sentence in sample() for form in sentence.forms), key=len)
-    assert longest.encode() not in content
-    assert (tmp_path / "all.xz").stat().st_size < 1.5 * (tmp_path / "last.xz").stat().st_size
 
 
 @pytest.mark.parametrize("content", [b"no xz", lzma.compress(b"no JSON\n"), lzma.compress(b'{"format": 2}\n'), b""])

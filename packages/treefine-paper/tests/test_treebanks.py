@@ -85,14 +85,6 @@ def test_the_release_is_read_from_the_names_of_folders(tmp_path, folder, release
     assert found("tr_imst", tmp_path).release == release
 
 
-def test_missing_files_are_named(tmp_path):
-    put(tmp_path / "fi_tdt", "dev.conllu", "test.conllu")
-
-    assert found("fi_tdt", tmp_path).missing == ("train",)
-    assert found("ru_syntagrus", tmp_path).missing == ("train", "dev", "test")
-    assert found("ru_syntagrus", tmp_path).folder == ""
-
-
 def test_a_treebank_with_a_longer_name_is_another_one(tmp_path):
     put(tmp_path / "sv_talbanken2", "train.conllu")
     put(tmp_path / "it_isdt_old", "it_isdt_old-ud-train.conllu")
