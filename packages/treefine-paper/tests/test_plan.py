@@ -50,7 +50,6 @@ def test_the_settings_are_those_of_appendix_a(request_all):
     assert (found.scorer.arc_width, found.scorer.label_width, found.scorer.dropout) == (500, 100, 0.33)
     assert (found.refine.max_steps, found.refine.stop, found.refine.update) == (3, True, "each")
     assert (found.tags.source, found.tags.columns) == ("given", ("upos",))
-    assert found.initial.folds == 0
 
 
 def test_steps_of_each_system(request_all):
