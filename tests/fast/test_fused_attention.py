@@ -212,7 +212,7 @@ def test_dropout_drops_the_same_weights_forwards_and_backwards(settings):
 
     assert sorted({round(each, 4) for each in kept.flatten().tolist()}) == [0, round(1 / 0.6, 4)]
     cpu = [each.detach().cpu().requires_grad_() for each in vectors]
-    cpu_tables = RelationTables(len(tables.keys), 4, settings)
+    cpu_tables = RelationTables(len(LABELS), 4, settings)
     cpu_tables.load_state_dict({name: each.cpu() for name, each in tables.state_dict().items()})
     expected = naive_attend(*cpu, cpu_tables, settings, kept=kept.cpu()) * INPUTS.is_piece[:, None, :, None]
     expected_gradients = torch.autograd.grad(expected.square().sum(), [*cpu, *cpu_tables.parameters()])
