@@ -2,7 +2,13 @@
 
 from pathlib import Path
 
-SLOW = ("coming-from.md", "parsing.md", "spacy.md", "training.md")  # their snippets write files or take seconds
+SLOW = (
+    "coming-from.md",
+    "parsing.md",
+    "spacy.md",
+    "tables.md",
+    "training.md",
+)  # they write files, take seconds, or need Polars or spaCy
 collect_ignore = ["tutorials", "_hooks", *SLOW]
 
 RECIPE = """
