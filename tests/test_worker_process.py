@@ -9,7 +9,7 @@ import time
 import pytest
 
 from treefine.errors import TreefineError
-from treefine.worker_process import UnwantedError, WorkerDiedError, WorkerProcess, check_wanted
+from treefine.worker_process import WorkerDiedError, WorkerProcess
 
 
 class Counter:
@@ -28,8 +28,7 @@ class Counter:
 
     def wait(self):
         while True:
-            check_wanted()
-            time.sleep(0.001)
+            time.sleep(1)
 
     def die(self):
         os._exit(1)
@@ -51,15 +50,6 @@ def test_errors_of_the_user_are_raised_as_they_are_and_others_with_their_traceba
         worker.run(Counter.fail, (TreefineError,))
     with pytest.raises(RuntimeError, match=r"(?s)Traceback.*ZeroDivisionError: A message."):
         worker.run(Counter.fail, (ZeroDivisionError,))
-
-
-def test_a_task_stops_when_its_result_is_not_wanted_and_the_next_one_runs(worker):
-    before = worker.run(Counter.add, (0,))
-    with pytest.raises(UnwantedError):
-        worker.run(Counter.wait, (), is_wanted=lambda: False)
-
-    assert worker.run(Counter.add, (1,), is_wanted=lambda: True) == before + 1
-    check_wanted()  # only a worker stops
 
 
 def test_a_worker_that_dies_is_an_error_with_a_hint():

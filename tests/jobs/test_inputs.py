@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from treefine.errors import TreefineError
 from treefine.jobs import inputs as reading
-from treefine.jobs.inputs import Input, find_inputs, treebank_note
+from treefine.jobs.inputs import Input, find_inputs
 
 ROW = "1\tDogs" + "\t_" * 8 + "\n"
 
@@ -169,10 +169,6 @@ def test_a_treebank_called_txt_is_a_treebank_unless_the_user_says_otherwise(tmp_
         ("d.txt.gz", "text"),
         ("c.txt", "text"),
     ]
-    assert treebank_note(found) == (
-        "treefine: a.txt and 1 more: read as a treebank, not as text; to read it as text, add --from text"
-    )
-    assert treebank_note(found[2:]) == ""
     assert find_inputs(["a.txt"], kind="text") == [Input("a.txt", kind="text")]
 
 

@@ -5,6 +5,7 @@ import io
 import json
 import lzma
 import re
+import shutil
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from tests.support.commands import failed, invoke, read
 from treefine.jobs import outputs
-from treefine.treebank.sentence import Sentence
+from treefine.model.bundled import ABOUT
 from treefine.version import __version__
 
 TEXT = "The old man the boats. Nobody came.\n\nReally? Yes"
@@ -71,13 +72,20 @@ def test_comments_mark_the_program_the_files_and_the_paragraphs(run, nlp, text_m
     assert comments(run("words.txt", "--from", "words").stdout)[:2] == [[generator, "# newdoc id = words.txt"], []]
 
 
-def test_a_treebank_called_txt_is_recognised_with_a_note(run):
-    Path("tree.txt").write_text(Sentence.of_words(["Dogs", "bark"]).to_conllu())
+def test_a_text_in_another_language_is_reported_once_for_all_inputs(text_model, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(text_model, model)
+    about = {"language": "English", "treebank": "none", "licence": "none", "encoder": "none"}
+    (model / ABOUT).write_text(json.dumps(about))
+    (tmp_path / "de.txt").write_text("Der Hund schläft unter dem Tisch.\n" * 3)
+    inputs = [tmp_path / "de.txt", "Привет, как дела?", "Хорошо, а у тебя?"]
 
-    result = run("tree.txt")
-
-    assert result.stderr == "treefine: tree.txt: read as a treebank, not as text; to read it as text, add --from text\n"
-    assert [sentence.forms for sentence in read(result.stdout)] == [("Dogs", "bark")]
+    for kind in ("text", "lines"):
+        arguments = ["parse", "--from", kind, "--model", model]
+        warning = "The text looks German, but the model is for English; trees will be poor."
+        assert invoke(*arguments, *inputs).stderr == f"treefine: warning: {inputs[0]}: {warning}\n"
+        assert invoke(*arguments, *inputs, "--quiet").stderr == ""
+    assert invoke("parse", "--model", text_model, inputs[0]).stderr == ""  # its language is not known
 
 
 @pytest.mark.parametrize(

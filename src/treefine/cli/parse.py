@@ -22,7 +22,6 @@ from treefine.jobs.inputs import (
     find_inputs,
     find_treebank_inputs,
     total_size,
-    treebank_note,
 )
 from treefine.jobs.outputs import OutputFile, OutputOptions, plan_outputs
 from treefine.model.bundled import EXTRA_MODEL, LANGUAGES_OF_MULTI, model_for, unknown_language
@@ -81,8 +80,6 @@ def parse_command(
     blank tags, features and lemmas. Heads in the input are ignored unless --keep selects them.
     """
     inputs = find_inputs(sources or (), kind=kind, is_text=is_text, output=chosen.output)
-    if kind is None and (note := treebank_note(inputs)):
-        say(note)
     if chosen.steps and options.stop_above is None:
         options = replace(options, stop_above=1.0)  # show all steps
     initial = options.initial if isinstance(options.initial, list) else [options.initial]

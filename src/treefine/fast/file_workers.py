@@ -6,13 +6,14 @@ Workers import this module, so it must not import torch. See docs/design.md, 'Fi
 from __future__ import annotations
 
 import os
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
+from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 from tokenizers import Tokenizer
 
@@ -26,15 +27,11 @@ from treefine.parsing.initial import Renamed, empty, given, renamed
 from treefine.treebank.conllu import (
     FORMATS,
     Stretch,
-    convert,
     cut_treebank,
     format_of,
-    gap_after,
-    losses,
     read_stretch,
     read_treebank,
     texts_in_file,
-    with_newdoc,
     write_treebank,
 )
 from treefine.treebank.constraints import label_warning, marks_of
@@ -48,7 +45,7 @@ if TYPE_CHECKING:
 
 _MOST_WORKERS = 16
 _OTHER_CORES = 2  # cores left for the process that runs the model and for the rest of the system
-_START_AFTER = 1 << 20  # bytes of input that this process reads itself before it starts workers
+_FROM_SIZE = 1 << 20  # bytes of input; workers for less are not worth their start
 _HINT = "Is there enough memory? Use --workers 0 to parse without workers."
 
 _Parse = Callable[[Iterable[Sentence]], Iterator[Sentence]]  # Parser.stream_trees, for what the engine does not support
@@ -97,13 +94,11 @@ class WorkerSettings:
 
 
 class FilePart(NamedTuple):
-    """Some sentences of a file, and how to read and write them."""
+    """Some sentences of a file, and how to read them."""
 
     stretch: Stretch
     path: str
     format: str
-    to: str | None = None  # the output format, if it differs
-    names_file: bool = False  # whether its first sentence gets a comment that names the file
 
     def sentences(self, *, number: int = 1) -> Iterator[Sentence]:
         """Yield the sentences, numbered from `number`; raise an error at the first fault."""
@@ -112,14 +107,10 @@ class FilePart(NamedTuple):
                 raise read.faults[0]
             yield read
 
-    def converted(self, sentence: Sentence) -> Sentence:
-        """Return a sentence in the output format."""
-        return sentence if self.to is None else convert(sentence, FORMATS[self.to])
 
-    def named(self, sentences: Iterable[Sentence]) -> list[Sentence]:
-        """Return the parsed sentences; if the part names its file, the first one does so."""
-        found = list(sentences)
-        return [*map(with_newdoc, found[:1]), *found[1:]] if self.names_file else found
+def file_parts(stream: BinaryIO, path: str, form: str) -> Iterator[FilePart]:
+    """Cut an open treebank into parts."""
+    return (FilePart(stretch, path, form) for stretch in cut_treebank(stream, path))
 
 
 class _Block(NamedTuple):
@@ -127,13 +118,17 @@ class _Block(NamedTuple):
 
     part: FilePart
     n_sentences: int
-    n_before: int  # sentences of its file before it
+    n_before: int  # sentences of the file before it
     skip: int  # sentences of it that are not written
-    is_start: bool  # of the output
 
     def sentences(self) -> Iterator[Sentence]:
         """Yield the sentences, numbered as in their file."""
         return islice(self.part.sentences(number=self.n_before + 1), self.n_sentences)
+
+    def text(self, parsed: Iterable[Sentence]) -> WrittenPart:
+        """Return the text of the parsed sentences."""
+        first, *rest = texts_in_file(islice(parsed, self.skip, None), is_start=not self.n_before + self.skip)
+        return first, "".join(rest)
 
 
 class PackedPart(NamedTuple):
@@ -141,16 +136,15 @@ class PackedPart(NamedTuple):
 
     packed: Packed
     fault: TreebankError | None
-    warnings: tuple[TreebankError | None, TreebankError | None]  # missing tags; a mark with an unknown label
+    warnings: Mapping[str, TreebankError]  # the first of each kind
     bypasses_engine: bool  # whether a sentence has a mark or is long, which the engine does not support
-    lost: Mapping[str, int]  # what the output format cannot represent
 
 
-WrittenPart = tuple[str, str, str]  # the first sentence, the others, and the separator before the next file's sentences
+WrittenPart = tuple[str, str]  # the first sentence and the others
 
 
 class Scribe:
-    """A reader and writer of file parts, in a worker or in this process."""
+    """A reader and writer of file parts, in a worker."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
@@ -159,18 +153,16 @@ class Scribe:
 
     def read(self, part: FilePart) -> PackedPart:
         """Read a part up to its first fault, and pack its sentences."""
-        settings, sentences, lost, bypasses_engine = self._settings, list[Sentence](), Counter[str](), False
-        fault = untagged = unknown = None
+        settings, sentences, bypasses_engine = self._settings, list[Sentence](), False
+        fault, warnings = None, dict[str, TreebankError]()
         try:
             for sentence in part.sentences():
-                if untagged is None and settings.needed_columns:
-                    untagged = missing_tags(sentence, settings.needed_columns)
-                if part.to is not None:
-                    lost.update(losses(sentence, FORMATS[part.to]))
-                    sentence = part.converted(sentence)
+                if settings.needed_columns and (warning := missing_tags(sentence, settings.needed_columns)):
+                    warnings.setdefault("tags", warning)
                 if settings.reads_marks and (constraints := marks_of(sentence)):
                     bypasses_engine = True
-                    unknown = unknown or label_warning(sentence, constraints, settings.vocabulary.labels)
+                    if warning := label_warning(sentence, constraints, settings.vocabulary.labels):
+                        warnings.setdefault("labels", warning)
                 bypasses_engine = bypasses_engine or len(sentence) > settings.most_words
                 sentences.append(replace(sentence, treebank=settings.treebank))
         except TreebankError as error:
@@ -178,20 +170,14 @@ class Scribe:
         arcs = list(self._initial(sentences)) if settings.reads_arcs else None
         own = self._subwords, settings.vocabulary, settings.tags
         packed = pack(sentences, *own, read=settings.read_columns, arcs=arcs)
-        return PackedPart(packed, fault, (untagged, unknown), bypasses_engine, lost)
+        return PackedPart(packed, fault, warnings, bypasses_engine)
 
     def write(self, block: _Block, trees: PackedTrees) -> WrittenPart:
         """Write the sentences of a block with their trees."""
-        settings, part = self._settings, block.part
-        sentences = (replace(each, treebank=settings.treebank) for each in map(part.converted, block.sentences()))
+        settings = self._settings
+        sentences = (replace(sentence, treebank=settings.treebank) for sentence in block.sentences())
         found = filled(sentences, trees, settings.vocabulary, settings.tags, replaces_tags=settings.replaces_tags)
-        return write_part(part.named(found)[block.skip :], is_start=block.is_start)
-
-
-def write_part(sentences: Sequence[Sentence], *, is_start: bool) -> WrittenPart:
-    """Return the text of sentences in a file. `is_start` says whether they are the first ones."""
-    first, *rest = texts_in_file(sentences, is_start=is_start)
-    return first, "".join(rest), gap_after(sentences[-1].layout)
+        return block.text(found)
 
 
 def missing_tags(sentence: Sentence, columns: Sequence[Column]) -> TreebankError | None:
@@ -208,37 +194,19 @@ def default_workers() -> int:
 
 
 class WorkerPool:
-    """A pool of workers, with one waiting thread per worker. The workers start once there is enough input."""
+    """A pool of workers, with one waiting thread per worker."""
 
-    def __init__(self, settings: WorkerSettings, n_workers: int, *, start_after: int = _START_AFTER) -> None:
+    def __init__(self, settings: WorkerSettings, n_workers: int) -> None:
         self.ahead = 2 * n_workers + 1  # how many parts to read ahead
-        self.workers: list[WorkerProcess] = []
-        self._settings, self._n_workers, self._start_after = settings, n_workers, start_after
-        self._n_bytes = 0
-        self._scribe: Scribe | None = None  # for tasks that this process runs itself
+        self.workers = [WorkerProcess(Scribe, settings, hint=_HINT) for _ in range(n_workers)]
+        self._threads = ThreadPoolExecutor(n_workers)
         self._idle: SimpleQueue[WorkerProcess] = SimpleQueue()
-        self._threads = ThreadPoolExecutor(max(1, n_workers))
-
-    def read(self, part: FilePart) -> Future[PackedPart]:
-        """Start to read a part."""
-        self._n_bytes += len(part.stretch.data)
-        if not self.workers and self._n_bytes > self._start_after:
-            for _ in range(self._n_workers):
-                self.workers.append(WorkerProcess(Scribe, self._settings, hint=_HINT))
-                self._idle.put(self.workers[-1])
-        return self.submit(Scribe.read, part)
+        for worker in self.workers:
+            self._idle.put(worker)
 
     def submit(self, method: Callable[..., _Value], *arguments: Any) -> Future[_Value]:
-        """Run a method of Scribe in a worker, or in this process as long as there are no workers."""
-        if self.workers:
-            return self._threads.submit(self._run, method, arguments)
-        self._scribe = self._scribe or Scribe(self._settings)
-        done: Future[_Value] = Future()
-        try:
-            done.set_result(method(self._scribe, *arguments))
-        except Exception as error:
-            done.set_exception(error)
-        return done
+        """Run a method of Scribe in a worker."""
+        return self._threads.submit(self._run, method, arguments)
 
     def _run(self, method: Callable[..., _Value], arguments: tuple[Any, ...]) -> _Value:
         worker = self._idle.get()
@@ -258,30 +226,36 @@ class WorkerPool:
 
 @dataclass
 class FileReport:
-    """The report of a run: information lost in the output format, warnings, and progress."""
+    """Where a run reports warnings and progress."""
 
-    lost: Counter[str] = field(default_factory=Counter)  # what the output format cannot represent
     on_warning: Callable[[TreefineError], None] = lambda _: None  # for the first of each kind
     on_sentences: Callable[[int], None] = lambda _: None  # called with the number of sentences just written
+    _warned: set[str] = field(default_factory=set)
+
+    def warn_once(self, kind: str, warning: TreefineError | None) -> None:
+        """Report a warning, if there is one, unless another of its kind was reported."""
+        if warning is not None and kind not in self._warned:
+            self._warned.add(kind)
+            self.on_warning(warning)
 
 
 class FileParser:
-    """A parser of file parts with an engine and workers. As a context manager, it stops the workers on exit."""
+    """A parser of treebank files with an engine and workers. As a context manager, it stops the workers on exit."""
 
     def __init__(self, pool: WorkerPool, engine: Engine, parse: _Parse) -> None:
         self.pool, self.engine, self.parse = pool, engine, parse
 
     @classmethod
-    def of(cls, parser: Parser, workers: int | None = None) -> FileParser | None:
+    def of(cls, parser: Parser, workers: int | None, size: int | None) -> FileParser | None:
         """Return the FileParser for a parser, or None if it cannot use workers, as on a CPU.
 
-        If no number of workers is given, `default_workers()` of them start once the input is long enough.
+        If no number of workers is given, there are `default_workers()` for input of a large `size` in bytes, else none.
         """
-        n_workers = default_workers() if workers is None else workers
-        if not n_workers or parser.engine is None or (settings := WorkerSettings.of(parser)) is None:
+        if workers is None:
+            workers = default_workers() if (size or 0) > _FROM_SIZE else 0
+        if not workers or parser.engine is None or (settings := WorkerSettings.of(parser)) is None:
             return None
-        pool = WorkerPool(settings, n_workers, start_after=_START_AFTER if workers is None else 0)
-        return cls(pool, parser.engine, parser.stream_trees)
+        return cls(WorkerPool(settings, workers), parser.engine, parser.stream_trees)
 
     def __enter__(self) -> FileParser:
         return self
@@ -290,30 +264,25 @@ class FileParser:
         self.pool.close()
 
     def texts(self, parts: Iterable[FilePart], report: FileReport, *, skip: int = 0) -> Iterator[str]:
-        """Yield the text of the output, a few sentences at a time, without the first `skip` sentences.
+        """Yield the text of a file with its trees, a few sentences at a time, without the first `skip` sentences.
 
         The first sentence of each part is yielded separately. An error in the input is raised after the text before it.
         """
-        run, gap = _Run(self, parts, report, skip), ""
-        for first, rest, next_gap in run.written():
-            yield gap + first
-            yield rest
-            gap = next_gap
+        run = _Run(self, parts, report, skip)
+        yield from chain.from_iterable(run.written())
         if run.fault is not None:
             raise run.fault
 
 
 class _Run:
-    """The parts of one output: read ahead, parsed in order, written meanwhile."""
+    """The parts of one file: read ahead, parsed in order, written meanwhile."""
 
     def __init__(self, files: FileParser, parts: Iterable[FilePart], report: FileReport, skip: int) -> None:
         self.fault: TreefineError | None = None  # the error in the input that follows everything read so far
-        self._parts, self._pool, self._engine, self._parse = parts, files.pool, files.engine, files.parse
+        self._parts, self._pool, self._engine, self._parse = iter(parts), files.pool, files.engine, files.parse
         self._report = report
-        self._skip = skip  # the number of sentences still to skip
-        self._n_sentences = 0  # read so far from the current file
-        self._is_start = not skip
-        self._warned = set[int]()  # the kinds of warnings reported; one of each kind is enough
+        self._skip = skip
+        self._n_sentences = 0  # read so far
         self._blocks = self._read()
         self._parsing: deque[_Block] = deque()
         self._writing: deque[tuple[_Block, Future[WrittenPart]]] = deque()
@@ -329,8 +298,9 @@ class _Run:
             yield from self._finished(n_left=0)
             if self._bypassing is None:
                 return
-            yield self._parsed_here(self._bypassing)
-            self._bypassing = None
+            block, self._bypassing = self._bypassing, None
+            yield block.text(self._parse(block.sentences()))
+            self._report.on_sentences(block.n_sentences - block.skip)
 
     def _trees(self) -> Iterator[PackedTrees]:
         """Yield the trees of the parts being parsed; if one sentence is too large, name it."""
@@ -353,42 +323,31 @@ class _Run:
 
     def _read(self) -> Iterator[tuple[_Block, PackedPart]]:
         """Yield each part with its packed sentences, while the pool reads the parts after it."""
-        parts, fault = iter(self._parts), None
+        fault = None
         reading: deque[tuple[FilePart, Future[PackedPart]]] = deque()
         while True:
             try:
-                part = None if fault is not None else next(parts, None)
+                for part in islice(self._parts, self._pool.ahead - len(reading)):
+                    reading.append((part, self._pool.submit(Scribe.read, part)))
             except TreefineError as error:  # raised later, after the parts before it
-                part, fault = None, error
-            if part is not None:
-                reading.append((part, self._pool.read(part)))
-            elif not reading:
+                fault = error
+            if not reading:
                 break
-            if part is None or len(reading) == self._pool.ahead:
-                first, read = reading.popleft()
-                packed = read.result()
-                yield self._noted(first, packed), packed
+            first, read = reading.popleft()
+            packed = read.result()
+            yield self._noted(first, packed), packed
         self.fault = fault
 
     def _noted(self, part: FilePart, read: PackedPart) -> _Block:
-        """Count the sentences of a part, and report its losses, warnings and faults."""
-        if part.stretch.line == 1:  # this is the first part of a file
-            self._n_sentences = 0
+        """Count the sentences of a part, and report its warnings and faults."""
         n_sentences, n_before = len(read.packed), self._n_sentences
-        skip = min(self._skip, n_sentences)
-        block = _Block(part, n_sentences, n_before, skip, self._is_start)
+        skip = min(max(self._skip - n_before, 0), n_sentences)
         self._n_sentences += n_sentences
-        self._skip -= skip
-        if skip < n_sentences:
-            self._is_start = False
-        self._report.lost.update(read.lost)
-        for kind, warning in enumerate(read.warnings):
-            if warning is not None and kind not in self._warned:
-                self._warned.add(kind)
-                self._report.on_warning(_moved(warning, n_before))
+        for kind, warning in read.warnings.items():
+            self._report.warn_once(kind, _moved(warning, n_before))
         if read.fault is not None:
             self.fault = _moved(read.fault, n_before)
-        return block
+        return _Block(part, n_sentences, n_before, skip)
 
     def _finished(self, *, n_left: int) -> Iterator[WrittenPart]:
         """Yield the parts that are written, in order; wait until at most `n_left` parts are left."""
@@ -396,12 +355,6 @@ class _Run:
             block, writing = self._writing.popleft()
             yield writing.result()
             self._report.on_sentences(block.n_sentences - block.skip)
-
-    def _parsed_here(self, block: _Block) -> WrittenPart:
-        """Parse a part that the engine does not support."""
-        parsed = block.part.named(self._parse(map(block.part.converted, block.sentences())))[block.skip :]
-        self._report.on_sentences(len(parsed))
-        return write_part(parsed, is_start=block.is_start)
 
 
 def _moved(error: TreebankError, n_before: int) -> TreebankError:
@@ -416,13 +369,13 @@ def parse_treebank_file(
     """Parse a treebank file; see `Parser.parse_file`."""
     if workers is not None and workers < 0:
         raise TreefineError(f"workers must be 0 or more, not {workers}.")
-    files = FileParser.of(parser, workers)
+    path = name_of(source)
+    files = FileParser.of(parser, workers, Path(path).stat().st_size if Path(path).is_file() else None)
     if files is None:
         return write_treebank(parser.stream_trees(read_treebank(source, format=format)), target)
     counts: list[int] = []
-    path = name_of(source)
     with files, open_output(target) as output, open_input(source) as stream:
-        parts = (FilePart(each, path, format_of(path, format).name) for each in cut_treebank(stream, path))
+        parts = file_parts(stream, path, format_of(path, format).name)
         for text in files.texts(parts, FileReport(on_sentences=counts.append)):
             output.write(text.encode())
     return sum(counts)

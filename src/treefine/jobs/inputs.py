@@ -9,15 +9,14 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from treefine.errors import EmptyError, TreefineError
-from treefine.segmenter.language import SAMPLE, LanguageCheck
+from treefine.segmenter.language import SAMPLE
 from treefine.treebank.conllu import (
     FORMATS,
     TREEBANK_SUFFIXES,
@@ -34,7 +33,6 @@ from treefine.treebank.sentence import own_text
 if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
     from treefine.segmenter.cut import Segmented
-    from treefine.treebank.sentence import Sentence
 
 TreebankKind = Literal["conllu", "conllx", "conll09", "conll09-predicted"]
 InputKind = Literal["text", "lines", "words", TreebankKind]
@@ -53,13 +51,6 @@ _NOT_TEXT = {  # by suffix
     ".pdf": "PDF",
     ".zip": "a zip archive",
 }
-_MOST_CHECKED = 300  # sentences at the start of a text by which it is checked
-_FEWEST_LINES, _MOST_LINES = 10, 200  # of a text: how many are counted to see whether they are sentences
-_MOST_CHARS = 150  # mean length of such lines
-_LEAST_ENDS = 0.6  # fraction of the line ends that are boundaries
-_MOST_INSIDE = 0.05  # fraction of the sentences that end within a line
-_MOST_UNFINISHED = 0.1  # fraction of the lines that end with a comma, as verse does
-_UNFINISHED = frozenset(",;:-–—，、；：")
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,15 +238,6 @@ def _subfolder(path: Path, start: Path) -> str:
     return "" if path.parent == start else str(path.parent.relative_to(start))
 
 
-def treebank_note(inputs: Sequence[Input]) -> str:
-    """Return a line about the files called .txt that contain treebanks; empty if there are no such files."""
-    names = [source.name for source in inputs if source.is_treebank and kind_by_name(source.name) == "text"]
-    if not names:
-        return ""
-    listed = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
-    return f"treefine: {listed}: read as a treebank, not as text; to read it as text, add --from text"
-
-
 def total_size(*paths: str) -> int | None:
     """Return the total size of the files, for a progress bar; None if there are none or one is a stream."""
     # The reader reports a path that does not exist.
@@ -284,11 +266,11 @@ def read_input(
     numbers: Iterator[int],
     *,
     generator: str = "",
-    check: TextCheck | None = None,
+    check: Callable[[str, str], None] = lambda text, path: None,
 ) -> Iterator[Segmented]:
     """Yield the sentences of an open input; split text with the parser's segmenter and number its sentences.
 
-    `check` watches the sentences of a text. Text that is not a treebank starts with the comments `# generator`, if one
+    `check` gets the start of a text and its path. The sentences of a text start with the comments `# generator`, if one
     is given, and `# newdoc`.
     """
     from treefine.segmenter.cut import Segmented  # loads torch
@@ -299,39 +281,40 @@ def read_input(
         whole = read_words(stream, path) if kind == "words" else read_treebank(stream, format=kind, name=path)
         sentences = (Segmented(sentence, spans_in(own_text(sentence), sentence)) for sentence in whole)
     else:
-        sentences = _segmented(stream, path, parser, is_lines=kind == "lines")
+        sentences = _segmented(stream, path, parser, check, is_lines=kind == "lines")
     if kind in FORMATS:
         yield from sentences
         return
     comments = [f"# generator = {generator}"] if generator else []
     comments.append(newdoc(source.name if source.is_file else ""))
     comments += ["# newpar"] * (kind == "text")
-    first: list[Sentence] = []
     for segmented in sentences:
         sentence, number = segmented.sentence, f"# sent_id = {next(numbers)}"
         comments += [number if each.startswith("# sent_id = ") else each for each in sentence.comments]
-        sentence = replace(sentence, comments=tuple(comments))
+        yield replace(segmented, sentence=replace(sentence, comments=tuple(comments)))
         comments = []
-        if len(first) < _MOST_CHECKED:
-            first.append(sentence)
-            if len(first) == _MOST_CHECKED and check is not None:
-                check(first, path, kind)
-        yield replace(segmented, sentence=sentence)
-    if len(first) < _MOST_CHECKED and check is not None:
-        check(first, path, kind)
 
 
-def _segmented(stream: BinaryIO, path: str, parser: Parser, *, is_lines: bool) -> Iterator[Segmented]:
+def _segmented(
+    stream: BinaryIO, path: str, parser: Parser, check: Callable[[str, str], None], *, is_lines: bool
+) -> Iterator[Segmented]:
     """Yield the sentences of a text, each with the line on which it starts."""
     newlines: deque[int] = deque()  # offsets of the newlines after the start of the last sentence
     length = 0  # of the chunks so far, in characters
 
     def chunks() -> Iterator[str]:
         nonlocal length
+        start = ""
         for chunk in utf8_lines(stream, path) if is_lines else _decoded(stream, path):
+            if len(start) < SAMPLE:
+                start += chunk
+                if len(start) >= SAMPLE:
+                    check(start, path)
             newlines.extend(length + found.start() for found in re.finditer("\n", chunk))
             length += len(chunk)
             yield chunk
+        if len(start) < SAMPLE:
+            check(start, path)
 
     line, is_empty = 1, True
     segment = parser.segment_lines if is_lines else parser.segment
@@ -362,47 +345,3 @@ def _decoded(stream: BinaryIO, path: str) -> Iterator[str]:
             raise not_utf8(error, path=path, line=line) from error
         line += text.count("\n")
         yield text
-
-
-class TextCheck:
-    """Warns about text that is not in the model's language, and once about text with one sentence per line."""
-
-    def __init__(self, language: LanguageCheck, on_warning: Callable[[TreefineError], None]) -> None:
-        self._language, self._on_warning, self._is_advised = language, on_warning, False
-
-    def __call__(self, sentences: Sequence[Sentence], path: str, kind: InputKind) -> None:
-        """Check a text by its first sentences; words have no text."""
-        if kind == "words":
-            return
-        texts = [sentence.text or "" for sentence in sentences]
-        n_before = accumulate(map(len, texts), initial=0)
-        sample = " ".join(text for text, n in zip(texts, n_before, strict=False) if n < SAMPLE)
-        if (warning := self._language.warning(sample)) is not None:
-            self._on_warning(TreefineError(warning, path=path))
-        if kind == "text" and not self._is_advised and _are_lines(sentences):
-            self._is_advised = True
-            message = "The text looks like one sentence per line."
-            self._on_warning(TreefineError(message, hint="If it is, use --from lines.", path=path))
-
-
-def _are_lines(sentences: Iterable[Sentence]) -> bool:
-    """Return whether most lines of a text are sentences, and the lines are short. MISC has the line ends."""
-    n_lines = n_chars = n_ends = n_inside = n_unfinished = 0
-    for sentence in sentences:
-        if n_lines >= _MOST_LINES:
-            break
-        ends_line = False
-        for token in sentence.tokens():
-            ends_line = r"\n" in token.misc
-            n_lines += ends_line
-            n_unfinished += ends_line and token.form[-1] in _UNFINISHED
-        n_ends += ends_line
-        n_inside += not ends_line
-        n_chars += len(sentence.text or "")
-    return (
-        n_lines >= _FEWEST_LINES
-        and n_chars <= _MOST_CHARS * n_lines
-        and n_ends >= _LEAST_ENDS * n_lines
-        and n_inside <= 1 + _MOST_INSIDE * n_ends  # the last line may have no line end
-        and n_unfinished <= _MOST_UNFINISHED * n_lines
-    )

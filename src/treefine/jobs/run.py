@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from treefine.drawing.html import GENERATOR
 from treefine.errors import EmptyError, LongSentenceWarning, TreebankError, TreefineError, losses_line, shorten, visible
 from treefine.errors import count as counted
-from treefine.fast.file_workers import FileParser, FilePart, FileReport, missing_tags
+from treefine.fast.file_workers import FileParser, FileReport, file_parts, missing_tags
 from treefine.jobs.changes import Changes, open_changes
-from treefine.jobs.inputs import Input, InputKind, TextCheck, open_source, read_input
+from treefine.jobs.inputs import Input, InputKind, open_source, read_input, total_size
 from treefine.jobs.outputs import (
     TABLES,
     OutputFile,
@@ -31,7 +31,7 @@ from treefine.model.vocabulary import language_of
 from treefine.parsing.table import Content
 from treefine.segmenter.cut import Segmented
 from treefine.segmenter.language import table
-from treefine.treebank.conllu import FORMATS, convert, cut_treebank, losses, read_treebank, with_newdoc
+from treefine.treebank.conllu import FORMATS, convert, losses, read_treebank, with_newdoc
 from treefine.treebank.constraints import decisions_in, label_warning
 from treefine.treebank.files import name_of
 from treefine.treebank.schemes import label_map_of
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from treefine.parsing.parse import Parse
     from treefine.parsing.parser import Parser
 
+_NO_WORKERS = (
+    "--workers has no effect: it needs a GPU and one output per treebank, in the same format, without --confidence, "
+    "--k, --review, --changes and --trust."
+)
 _TEXT_WIDTH, _WORD_WIDTH = 60, 20  # columns of a line of --review
 
 
@@ -75,31 +79,26 @@ def write_outputs(
     are wanted, `workers` processes read and write treebanks. They do not count changes.
     """
     n_inputs = sum(len(file.inputs) for file in files)
-    changes = Changes(parser.model.vocabulary.labels) if counts_changes else None
     # Workers write trees without reporting the steps and arcs before them.
-    writer = _Writer(parser, options, listener, n_inputs > 1, changes if not workers or options.changes else None)
+    are_counted = counts_changes and (not workers or options.changes is not None)
+    changes = Changes(parser.model.vocabulary.labels) if are_counted else None
+    writer = _Writer(parser, options, listener, n_inputs > 1, changes)
     n_failed = 0
     with ExitStack() as stack:
+        stack.enter_context(_warnings_shown(listener.warn))
         if options.review is not None:
             writer.list_line = stack.enter_context(open_whole("-", "tree")).write
         if changes is not None and options.changes is not None:
             writer.write_changes = stack.enter_context(open_changes(options.changes, changes))
-        if any(map(writer.could_use_workers, files)):
-            if (file_parser := FileParser.of(parser, workers)) is not None:
-                writer.file_parser = stack.enter_context(file_parser)
-            elif workers and parser.trust:
-                listener.warn("--workers has no effect with --trust, except with --trust 0.")
+        size = total_size(*[file.inputs[0].name for file in files if writer.suits_workers(file)])
+        file_parser = FileParser.of(parser, workers, size) if any(map(writer.suits_workers, files)) else None
+        if file_parser is not None:
+            writer.file_parser = stack.enter_context(file_parser)
         elif workers:
-            listener.warn(
-                "--workers has no effect: it needs treebank input and output, without --confidence, --k, --review and "
-                "--changes."
-            )
-        if writer.file_parser is None:
-            writer.changes = changes
+            listener.warn(_NO_WORKERS)
         for file in files:
             try:
-                with _long_sentences_reported(writer.warn):
-                    writer.write(file)
+                writer.write(file)
             except TreebankError as error:
                 names = [name_of(source.name) for source in file.inputs if source.text is None]
                 if error.path == file.path or error.path not in names or n_inputs == 1:
@@ -119,25 +118,18 @@ def write_outputs(
         numbers = f"{writer.n_listed:,} of {writer.n_seen:,}"
         listener.say(f"{numbers} sentences have a confidence below {options.review:g}")
     if changes is not None:
-        lines = ["Changes are not counted with --workers."] if writer.changes is None else changes.lines()
-        listener.say("\n".join(lines))
+        listener.say("\n".join(changes.lines()))
+    elif counts_changes:
+        listener.say("Changes are not counted with --workers.")
     return not writer.n_empty and not n_failed
 
 
 @contextmanager
-def _long_sentences_reported(warn: Callable[[TreefineError], None]) -> Iterator[None]:
-    """Report the sentences that are parsed in parts, once each."""
+def _warnings_shown(warn: Callable[[str], None]) -> Iterator[None]:
+    """Report the warnings that the parser issues, such as about a sentence that is parsed in parts."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", LongSentenceWarning)  # an initial parser warns about the same sentences
-        show_other = warnings.showwarning
-
-        def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
-            if isinstance(message, LongSentenceWarning):
-                warn(message.place)
-            else:
-                show_other(message, category, *place)
-
-        warnings.showwarning = show  # type: ignore[assignment]
+        warnings.showwarning = lambda message, *_, **__: warn(str(message))
         yield
 
 
@@ -154,14 +146,12 @@ class _Writer:
         self.list_line: Callable[[str], None] = _ignore  # of --review
         self.n_empty = self.n_seen = self.n_listed = 0
         self.lost: dict[Format, Counter[str]] = {}  # items that each output format cannot hold
-        self._check = TextCheck(parser.new_language_check(), self.warn)
+        self._report = FileReport(
+            lambda warning: listener.warn(str(warning)), lambda number: listener.advance(sentences=number)
+        )
+        self._language_check = parser.new_language_check()
         self._guesses = parser.plan().language.guesses  # whether languages are identified …
         self._languages: set[tuple[str, str]] = set()  # … files and their languages that were printed
-        self._generator = GENERATOR + (f", model {visible(options.model)}" if options.model else "")
-
-    def warn(self, warning: TreefineError) -> None:
-        """Print a warning with its place."""
-        self.listener.warn(str(warning))
 
     def write(self, file: OutputFile) -> None:
         """Parse the sentences of the inputs and write the output, or only list those to review."""
@@ -182,10 +172,11 @@ class _Writer:
                 for text in self._texts(file, sink.skip):
                     sink.write(text)
 
-    def could_use_workers(self, file: OutputFile) -> bool:
-        """Return whether worker processes can read and write the treebanks of this output."""
-        are_treebanks = file.shape == "conllu" and all(source.is_treebank for source in file.inputs)
-        return are_treebanks and self._wants_only_trees(file)
+    def suits_workers(self, file: OutputFile) -> bool:
+        """Return whether worker processes can read and write the treebank of this output."""
+        source, *others = file.inputs
+        is_treebank = source.is_treebank and file.shape == "conllu" and not others
+        return is_treebank and file.form in (None, FORMATS[str(source.kind)]) and self._wants_only_trees(file)
 
     def _wants_only_trees(self, file: OutputFile) -> bool:
         """Return whether only trees are wanted, which are faster to compute without confidence."""
@@ -195,21 +186,15 @@ class _Writer:
 
     def _texts(self, file: OutputFile, skip: int) -> Iterator[str]:
         """Yield the text of the output, without the first `skip` sentences."""
-        if self.file_parser is not None and self.could_use_workers(file):
-            lost = Counter[str]() if file.form is None else self.lost.setdefault(file.form, Counter())
-            report = FileReport(lost, self.warn, lambda number: self.listener.advance(sentences=number))
-            return self.file_parser.texts(self._file_parts(file), report, skip=skip)
         marks_changes = self.changes is not None
-        return texts_of(self._results(file, skip), file, self.options, is_start=not skip, marks_changes=marks_changes)
-
-    def _file_parts(self, file: OutputFile) -> Iterator[FilePart]:
-        """Split the treebanks into parts for the workers."""
-        for source in file.inputs:
-            name, kind = name_of(source.name), str(source.kind)
-            to = None if file.form is None or file.form.title == FORMATS[kind].title else file.form.name
-            with self._opened(source) as (stream, _):
-                for stretch in cut_treebank(stream, name):
-                    yield FilePart(stretch, name, kind, to, names_file=file.names_inputs and stretch.line == 1)
+        if self.file_parser is None or not self.suits_workers(file):
+            results = self._results(file, skip)
+            yield from texts_of(results, file, self.options, is_start=not skip, marks_changes=marks_changes)
+            return
+        (source,) = file.inputs
+        with self._opened(source) as (stream, kind):
+            parts = file_parts(stream, name_of(source.name), kind)
+            yield from self.file_parser.texts(parts, self._report, skip=skip)
 
     def _results(self, file: OutputFile, skip: int) -> Iterator[Segmented | Parse]:
         """Yield the trees or parses of an output, without the first `skip`; record changes and sentences to review."""
@@ -242,33 +227,35 @@ class _Writer:
 
         They are converted before parsing, so that the output format has a column for predicted tags.
         """
-        needed, numbers, number = self.parser.plan().needed_columns, count(1), 0
-        is_unwarned, generator = True, self._generator
+        needed, labels = self.parser.plan().needed_columns, self.parser.model.vocabulary.labels
+        generator = GENERATOR + (f", model {visible(self.options.model)}" if self.options.model else "")
+        numbers, number = count(1), 0
         lost = None if file.form is None else self.lost.setdefault(file.form, Counter())
         for source in file.inputs:
             with self._opened(source) as (stream, kind):
                 for segmented in read_input(
-                    stream, kind, source, self.parser, numbers, generator=generator, check=self._check
+                    stream, kind, source, self.parser, numbers, generator=generator, check=self._check_language
                 ):
                     generator = ""
                     sentence = segmented.sentence
-                    if needed and (warning := missing_tags(sentence, needed)) is not None:
-                        self.warn(warning)
-                        needed = ()  # one warning is enough
+                    if needed:
+                        self._report.warn_once("tags", missing_tags(sentence, needed))
                     if file.form is not None and lost is not None:
                         if kind in FORMATS:  # treefine wrote the comments and MISC of a text
                             lost.update(losses(sentence, file.form))
                         sentence = convert(sentence, file.form)
                         segmented = replace(segmented, sentence=sentence)
-                    if is_unwarned and (constraints := decisions_in(sentence, self.parser.keep)):
-                        warning = label_warning(sentence, constraints, self.parser.model.vocabulary.labels)
-                        if warning is not None:
-                            self.warn(warning)
-                            is_unwarned = False
+                    constraints = decisions_in(sentence, self.parser.keep)
+                    self._report.warn_once("labels", label_warning(sentence, constraints, labels))
                     if number >= skip:
                         read.append(segmented)
                     number += 1
                     yield segmented
+
+    def _check_language(self, text: str, path: str) -> None:
+        """Warn about the start of a text that is not in the model's language."""
+        if (warning := self._language_check.warning(text)) is not None:
+            self.listener.warn(str(TreefineError(warning, path=path)))
 
     def _review(self, parse: Parse, file: OutputFile) -> None:
         """Count a sentence; list it if its confidence is below the limit."""

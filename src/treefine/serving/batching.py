@@ -38,7 +38,7 @@ from treefine.serving.limits import ServerLimits, ServingError
 from treefine.serving.requests import ParseRequest
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.sentence import Sentence
-from treefine.worker_process import UnwantedError, WorkerDiedError, WorkerProcess, check_wanted
+from treefine.worker_process import WorkerDiedError, WorkerProcess
 
 BATCH_WORK = 12_000  # some seconds; see `limits.work_of`
 SLICE_WORK = 3_000  # of one request, so that a long request does not block short ones
@@ -137,28 +137,25 @@ class Ticket:
 _CURRENT: ContextVar[Sequence[Ticket]] = ContextVar("current", default=())
 
 
-def _is_anybody_waiting() -> bool:
-    current = _CURRENT.get()
-    return not current or not all(each.answer.done() for each in current)
+class UnwantedError(Exception):
+    """All clients have gone for which this thread works."""
 
 
 def _check_waiting(*_: object) -> None:
     """Raise an error if all clients have gone for which this thread works."""
-    if not _is_anybody_waiting():
+    current = _CURRENT.get()
+    if current and all(each.answer.done() for each in current):
         raise UnwantedError
 
 
 class BatchParser:
-    """A parser and its variants with other options. `check` is called before each step of the model on a CPU."""
+    """A parser and its variants with other options."""
 
-    def __init__(self, parser: Parser, check: Callable[..., None] = check_wanted) -> None:
+    def __init__(self, parser: Parser) -> None:
         self._give_back_after = 0.0
         self._variant = lru_cache(maxsize=_N_VARIANTS)(
             lambda options: parser.using(**options.set_options) if options.set_options else parser
         )
-        # On a GPU a step takes milliseconds, and its kernels may be recorded.
-        networks = [parser.running] if parser.device.type == "cpu" else []
-        self._hooks = [each.register_forward_pre_hook(check) for each in networks]
 
     def parse(
         self, kind: str, options: ParserOptions, segmented: Sequence[Segmented], constraints: Sequence[Constraints]
@@ -172,11 +169,6 @@ class BatchParser:
             return list(parser.stream_trees([each.sentence for each in segmented], constraints=constraints))
         return list(parser.stream_segmented(segmented, constraints=constraints, each_step=kind == "steps"))
 
-    def close(self) -> None:
-        """Remove the checks from the model."""
-        for hook in self._hooks:
-            hook.remove()
-
 
 class RemoteBatchParser:
     """A BatchParser in another process, which is started again if it dies."""
@@ -189,7 +181,7 @@ class RemoteBatchParser:
     def parse(self, *arguments: Any) -> list[Any]:
         """Return what `BatchParser.parse` returns."""
         try:
-            return self._process.run(BatchParser.parse, arguments, is_wanted=_is_anybody_waiting)
+            return self._process.run(BatchParser.parse, arguments)
         except WorkerDiedError:
             self._process.close()
             if not self._is_closed:
@@ -234,13 +226,19 @@ class ModelServer:
     def start(self) -> None:
         """Start the workers, after each has parsed a first sentence, which is slow."""
         self._is_stopping = False
+        networks: list[torch.nn.Module] = []
         if self.parser.segmenter is not None:
-            self._close.callback(self.parser.segmenter.network.register_forward_pre_hook(_check_waiting).remove)
+            networks.append(self.parser.segmenter.network)
+        if self.parser.device.type == "cpu" and not self._has_processes:  # a slice takes a worker or a GPU little time
+            networks.append(self.parser.running)
+        for network in networks:
+            self._close.callback(network.register_forward_pre_hook(_check_waiting).remove)
         threads = max(1, torch.get_num_threads() // self._n_workers)
         for _ in range(self._n_workers):
-            remote = RemoteBatchParser(self.parser, threads) if self._has_processes else None
-            self.parsers.append(remote or BatchParser(self.parser, _check_waiting))
-            self._close.callback(self.parsers[-1].close)
+            if self._has_processes:
+                remote = RemoteBatchParser(self.parser, threads)
+                self._close.callback(remote.close)
+            self.parsers.append(remote if self._has_processes else BatchParser(self.parser))
         first = list(ParseRequest(sentences=(Sentence.of_words(["."] * 60),)).segment(self.parser))
         try:
             with ThreadPoolExecutor(self._n_workers) as pool:

@@ -3,10 +3,9 @@
 import os
 import subprocess
 import sys
-from collections import Counter
+from concurrent.futures import Future
 from dataclasses import replace
 from io import BytesIO
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -22,11 +21,11 @@ from tests.test_package import loaded_by
 from treefine.config import TagSettings
 from treefine.errors import TreebankError, TreefineError
 from treefine.fast.engine import Engine
-from treefine.fast.file_workers import FileParser, FilePart, FileReport, WorkerPool, WorkerSettings
+from treefine.fast.file_workers import FileParser, FilePart, FileReport, Scribe, WorkerPool, WorkerSettings
 from treefine.fast.packed_encoder import Room
 from treefine.parsing.initial import from_file, given, renamed
 from treefine.parsing.parser import Parser
-from treefine.treebank.conllu import FORMATS, convert, cut_treebank, format_of, losses, read_treebank, texts_in_file
+from treefine.treebank.conllu import cut_treebank, format_of, read_treebank, texts_in_file
 from treefine.treebank.sentence import BLANK
 
 ROOMS = (Room(512, 32, 48), Room(256, 4, 128))  # small buffers for a CPU
@@ -41,10 +40,25 @@ WRONG_HEAD = GOOD.replace("\t2\tx", "\t3\tx").encode()
 MARK = "1\tGo\t_\tVERB\t_\t_\t2\tobj\t_\tKeep=Arc\n2\tnow\t_\tADV\t_\t_\t0\troot\t_\t_\n\n"
 
 
-def file_parser(parser, n_workers=0):
+class NoPool:
+    """A pool whose tasks run in this process."""
+
+    ahead = 3
+
+    def __init__(self, settings):
+        self._scribe = Scribe(settings)
+
+    def submit(self, method, *arguments):
+        done = Future()
+        done.set_result(method(self._scribe, *arguments))
+        return done
+
+
+def file_parser(parser, n_workers=0, rooms=ROOMS):
     """Return a FileParser with an engine on a CPU; without workers, this process reads and writes."""
-    pool = WorkerPool(WorkerSettings.of(parser), n_workers, start_after=0)
-    return FileParser(pool, Engine(packed_plan(parser), ROOMS), parser.stream_trees)
+    settings = WorkerSettings.of(parser)
+    pool = WorkerPool(settings, n_workers) if n_workers else NoPool(settings)
+    return FileParser(pool, Engine(packed_plan(parser), rooms), parser.stream_trees)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +80,8 @@ def data_of(name):
     return start + gap
 
 
-def parts_of(data, *, path="x.conllu", size=1 << 18, to=None):
-    return (FilePart(each, path, format_of(path).name, to) for each in cut_treebank(BytesIO(data), path, size=size))
+def parts_of(data, *, path="x.conllu", size=1 << 18):
+    return (FilePart(each, path, format_of(path).name) for each in cut_treebank(BytesIO(data), path, size=size))
 
 
 def texts(files, data, *, report=None, skip=0, **options):
@@ -127,37 +141,7 @@ def test_constraints_are_respected_in_files_that_the_engine_parses(size, skip):
     assert ("\t2\tobj\t_\tKeep=Arc\n" in found) == (skip < 3)
 
 
-def test_another_output_format_converts_the_sentences_and_counts_the_losses(workers):
-    sentences = list(read_treebank(BytesIO(data_of("constructs.conllu"))))
-    report = FileReport()
-
-    found = texts(workers, data_of("constructs.conllu"), to="conllx", size=1, report=report)
-
-    converted = [convert(each, FORMATS["conllx"]) for each in sentences]
-    assert found == "".join(texts_in_file(TAGGING.stream_trees(converted)))
-    assert report.lost == sum((losses(each, FORMATS["conllx"]) for each in sentences), Counter())
-    assert report.lost
-
-
-@pytest.mark.parametrize("skip", [0, 1])
-def test_several_files_are_joined_like_their_sentences(skip):
-    both = b"\xef\xbb\xbf" + GOOD.encode().rstrip(), b"\n" + GOOD.replace("\n", "\r\n").encode()
-
-    found = "".join(file_parser(READING).texts(chain(*map(parts_of, both)), FileReport(), skip=skip))
-
-    sentences = chain(*(read_treebank(BytesIO(data)) for data in both))
-    assert found == "".join(texts_in_file(READING.stream_trees(sentences, skip=skip), is_start=not skip))
-
-
 # Reports
-
-
-def test_sentences_are_numbered_from_1_in_each_file():
-    first, second = GOOD.encode(), (GOOD + GOOD.replace("\t2\tx", "\t9\tx")).replace("# sent_id = s1\n", "").encode()
-    parts = chain(parts_of(first, size=1), parts_of(second, size=1))
-
-    with pytest.raises(TreebankError, match=r"^x.conllu:4: \(sentence 2, word 1\) HEAD is 9"):
-        list(file_parser(READING).texts(parts, FileReport()))
 
 
 @pytest.mark.parametrize("size", [1, 1 << 18])
@@ -259,7 +243,7 @@ def test_a_killed_worker_is_a_one_line_error_and_the_others_end():
 )
 def test_a_parser_that_reads_more_than_pieces_and_arcs_has_no_workers(parser):
     assert WorkerSettings.of(parser) is None
-    assert FileParser.of(parser, 2) is None
+    assert FileParser.of(parser, 2, None) is None
 
 
 # Parser.parse_file
@@ -282,10 +266,9 @@ def test_parse_file_writes_the_trees_of_stream_and_keeps_the_old_output_after_an
 
 
 def test_sentences_that_fit_into_no_buffer_have_the_trees_of_the_parser():
-    pool, data = WorkerPool(WorkerSettings.of(READING), 0, start_after=0), data_of("en_ewt-sample.conllu")
-    engine = Engine(packed_plan(READING), (Room(64, 4, 16),))
+    data = data_of("en_ewt-sample.conllu")
 
-    assert texts(FileParser(pool, engine, READING.stream_trees), data, size=900) == expected(READING, data)
+    assert texts(file_parser(READING, rooms=(Room(64, 4, 16),)), data, size=900) == expected(READING, data)
 
 
 @pytest.mark.filterwarnings("ignore::treefine.errors.LongSentenceWarning")
