@@ -103,7 +103,7 @@ ONE_WORD = "1\ta\t_\t_\t_\t_\t{}\t{}\t_\t_\n\n"
         ("unlabelled.conllu --model rngtr", "unlabelled.conllu: The gold file has no labels. Use a labelled treebank:"),
         ("gold.conllu --model syntr", "syntr: This model does not refine, so there are no steps to analyse. Parse"),
         ("gold.conllu --model rngtr --steps 1", "There is nothing to compare: one step, and no initial trees."),
-        ("gold --model none --initial half/a.conllu", "half/a.conllu: This is a single file of initial parses, but"),
+        ("gold --model none --initial half/a.conllu", "half/a.conllu: This is a file, but gold is a folder."),
     ],
 )
 def test_errors_are_reported_in_one_line(arguments, message):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.generated import file_pairs, treebanks
 from treefine import Graph, Sentence, read_treebank
-from treefine.evaluation.properties import LOWEST, PROPERTIES, draw_curves, join, point_of, scores_by_property, tally
+from treefine.evaluation.properties import LOWEST, PROPERTIES, draw_curves, point_of, scores_by_property
 from treefine.evaluation.scores import all_marks, load_pair
 from treefine.evaluation.significance import draw_weights
 
@@ -61,12 +61,8 @@ def test_words_in_cycles_have_a_value_of_their_own():
 # Points of curves
 
 
-def tally_of(pair, by, *, metric="LAS"):
-    return tally(by, pair, all_marks(pair)[metric])
-
-
-def points_of(pair, by, *, samples=20, **options):
-    return draw_curves({by: {"s": tally_of(pair, by, **options)}}, samples=samples, seed=1)[by]["s"]
+def points_of(pair, by, *, samples=20, metric="LAS"):
+    return draw_curves(by, {"s": pair}, {"s": all_marks(pair)[metric]}, samples=samples, seed=1)["s"]
 
 
 def sentence(heads, labels="", upos=None):
@@ -84,17 +80,16 @@ def test_each_number_belongs_to_the_point_whose_range_contains_it(by, number):
     assert isinstance(name, int) == (int(low) == end)
 
 
-def test_labels_are_sorted_by_frequency_in_gold():
+def test_all_systems_have_the_same_labels_sorted_by_frequency_in_gold():
     gold, system = sentence([0, 1, 1, 1], "rbba"), sentence([0, 1, 1, 1], "rbzb")
+    pairs = {"s": load_pair([gold], [system]), "gold": load_pair([gold], [gold])}
+    marks = {name: all_marks(pair)["LAS"] for name, pair in pairs.items()}
 
-    points = points_of(load_pair([gold], [system]), "label")
+    curves = draw_curves("label", pairs, marks, samples=20, seed=1)
 
-    assert [(point.value, point.gold, point.system) for point in points] == [
-        ("b", 2, 2),
-        ("a", 1, 0),
-        ("r", 1, 1),
-        ("z", 0, 1),
-    ]
+    shown = {name: [(point.value, point.gold, point.system) for point in points] for name, points in curves.items()}
+    assert shown["s"] == [("b", 2, 2), ("a", 1, 0), ("r", 1, 1), ("z", 0, 1)]
+    assert shown["gold"] == [("b", 2, 2), ("a", 1, 1), ("r", 1, 1), ("z", 0, 0)]
 
 
 def slow_value(by, sentence, word):
@@ -181,12 +176,3 @@ def test_points_add_up_to_the_score_for_any_segmentation(files, by):
     columns = zip(*[(p.gold, p.system, p.correct, p.system_correct) for p in points], strict=True)
     assert tuple(map(sum, columns)) == (len(pair.gold), len(pair.system), correct, correct)
     assert all(0 <= point.low <= point.high <= 1 for point in points)
-
-
-@given(treebanks(), treebanks(), st.sampled_from([*PROPERTIES]))
-def test_joined_tallies_equal_the_tallies_of_joined_files(one, two, by):
-    joined = join([tally_of(load_pair(*one), by), tally_of(load_pair(*two), by)])
-
-    whole = tally_of(load_pair(*(a + b for a, b in zip(one, two, strict=True))), by)
-    curve = [draw_curves({by: {"s": each}}, samples=20, seed=1) for each in (joined, whole)]
-    assert curve[0] == curve[1]

@@ -102,7 +102,7 @@ def _analyse_files(
     gold: str, systems: Mapping[str, str], outputs: Sequence[str], *, rule: str, format: str | None, examples: int
 ) -> None:
     from treefine.evaluation.analysis import report  # loads numpy and jinja2
-    from treefine.evaluation.analysis.errors import analyse, count_resamplings, read_parsed
+    from treefine.evaluation.analysis.errors import analyse, read_parsed
 
     files = find_treebanks(gold, systems, format=format)
     sizes = total_size(*[path for each in files for path in (each.gold, *each.systems.values())])
@@ -112,8 +112,7 @@ def _analyse_files(
     for treebank in treebanks:
         for line in treebank.notes():
             say(line)
-    with progress("Resampling", count_resamplings(len(treebanks), len(systems)) or None) as advance:
-        analyses = analyse(treebanks, examples=examples, on_progress=advance)
+    analyses = analyse(treebanks, examples=examples)
     title = f"{', '.join(systems)} against {visible(gold) if gold != '-' else 'standard input'}"
     if not outputs:
         typer.echo(report.analysis_text(analyses))
@@ -140,16 +139,10 @@ def _analyse_model(
     from treefine.parsing.results import timed_steps
 
     initial: Any = options.initial
+    # A folder with a config.json is a model; a file or another folder has parses.
     path = Path(initial) if isinstance(initial, str) and initial not in ("", "empty") else None
-    file = initial if path is not None and path.is_file() else None
-    is_folder = path is not None and path.is_dir() and Path(gold).is_dir()
-    # A folder with a config.json is a model; other folders have parses with the file names of gold.
-    has_parses = path is not None and is_folder and not (trained_model(path) / LAYOUT.config).exists()
+    has_parses = path is not None and path.exists() and not (trained_model(path) / LAYOUT.config).exists()
     files = find_treebanks(gold, {"initial": initial} if has_parses else {}, format=format)
-    if file and len(files) > 1:
-        hint = "Give a folder of parses with the same file names."
-        message = f"This is a single file of initial parses, but {gold} contains {len(files)} treebanks."
-        raise TreefineError(message, hint=hint, path=file)
     treebanks = [_read_gold(each.gold, rule, format) for each in files]
     # The steps of the model itself are analysed, so other parsers' trees are only its start. Parses are set below.
     start = replace(options, initial="empty" if has_parses else initial, trust=0)
@@ -160,10 +153,9 @@ def _analyse_model(
     results = []
     with progress("Refining", sum(map(len, treebanks))) as advance:
         for each, sentences in zip(files, treebanks, strict=True):
-            if own := each.systems.get("initial", file):
-                start_from = renamed(from_file(own, format=format), parser.model.vocabulary.labels)
-                n_steps = options.max_steps if has_parses else parser.max_steps
-                parser = parser.using(initial=start_from, trust=0, max_steps=n_steps)
+            if has_parses:
+                parses = renamed(from_file(each.systems["initial"], format=format), parser.model.vocabulary.labels)
+                parser = parser.using(initial=parses, trust=0, max_steps=options.max_steps)
             timed = timed_steps(parser, sentences, on_sentences=lambda number: advance(number, sentences=number))
             if len(timed.trees) < 2:
                 hint = "Increase --steps, or give initial trees with --initial."

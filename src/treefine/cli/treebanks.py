@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -135,8 +134,7 @@ def compare_command(
         read, is_ud = partial(read_treebank, format=format, on_bytes=advance), rule_of(rule).is_ud
         pairs = (load_pairs(each.gold, each.systems, is_ud=is_ud, read=read) for each in files)
         counts = count_files(pairs, metric=metric, rule=rule)
-    with progress("Resampling", samples * len(systems) * (len(systems) - 1) // 2) as advance:
-        comparison = compare_counts(counts, metric=metric, alpha=alpha, samples=samples, seed=seed, on_progress=advance)
+    comparison = compare_counts(counts, metric=metric, alpha=alpha, samples=samples, seed=seed)
     if as_json:
         print_json(tables.comparison_json(comparison))
         return
@@ -144,7 +142,7 @@ def compare_command(
     if markdown:
         typer.echo(table.to_markdown())
     else:
-        typer.echo(f"{table.to_text(is_terminal=sys.stdout.isatty())}\n\n{table.note}")
+        typer.echo(f"{table.to_text()}\n\n{table.note}")
 
 
 def validate_command(
@@ -288,10 +286,10 @@ class TreebankFiles(NamedTuple):
 def system_names(paths: Sequence[str], names: Sequence[str] | None = None) -> dict[str, str]:
     """Return the paths by the names that the user gave, which may be separated by commas.
 
-    Without them, the name is the file name without extension, with as many parent folders as make the names unique.
+    Without them, the name is the file name without extension, or the path if these names are not unique.
 
     >>> list(system_names(["a/en.conllu", "b/en.conllu.gz"])), list(system_names(["a/en.conllu", "b/de.conllu"]))
-    (['a/en', 'b/en'], ['en', 'de'])
+    (['a/en.conllu', 'b/en.conllu.gz'], ['en', 'de'])
     """
     for number, path in enumerate(paths):
         if os.path.realpath(path) in map(os.path.realpath, paths[:number]):
@@ -302,12 +300,8 @@ def system_names(paths: Sequence[str], names: Sequence[str] | None = None) -> di
             message = f"--names must have {count(len(paths), 'different name')}, one per SYSTEM."
             raise TreefineError(message, hint="Separate them by commas: --names old,new.")
         return dict(zip(names, paths, strict=True))
-    places = [(*Path(path).absolute().parts[:-1], _stem(path)) for path in paths]
-    for depth in range(1, max(map(len, places), default=0) + 1):
-        named = {visible("/".join(parts[-depth:])): path for parts, path in zip(places, paths, strict=True)}
-        if len(named) == len(paths):
-            return named
-    return {visible(path): path for path in paths}  # such as en.conllu and en.conllu.gz in one folder
+    named = {_stem(path): path for path in paths}
+    return named if len(named) == len(paths) else {visible(path): path for path in paths}
 
 
 def _stem(path: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain, compress
-from typing import TypeAlias, TypeVar
+from functools import cache, partial
+from itertools import compress
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,6 @@ from treefine.evaluation.significance import SLICE, draw_weights, sentence_of_ea
 from treefine.treebank.graph import distances_to_root, non_projective_words
 
 Value: TypeAlias = "int | str"
-_Name = TypeVar("_Name")
 _Floats: TypeAlias = "NDArray[np.float64]"
 _BAND = 0.95
 # The lowest value of each point. A point covers all values up to the next point, and the last point has no upper end:
@@ -95,6 +95,7 @@ PROPERTIES: Mapping[str, Callable[[WordColumns], list[Value]]] = {
 }
 
 
+@cache
 def point_of(by: str, value: Value) -> Value:
     """Return the point of a curve to which a word with this value belongs.
 
@@ -119,25 +120,45 @@ class Point(Score):
     high: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """The words of gold and one system by gold sentence and kind, which is a point of the curve."""
+def draw_curves(
+    by: str, pairs: Mapping[str, AlignedWords], marks: Mapping[str, Marks], *, samples: int, seed: int
+) -> dict[str, tuple[Point, ...]]:
+    """Return the points of each system by one property, over the words that count in `marks`.
 
-    kinds: tuple[Value, ...]
-    counts: NDArray[np.float32]  # [sentence, kind, 4]: gold, system, gold correct, system correct words
+    All systems have the same points: numbers in ascending order, then words in cycles; for labels and tags, the most
+    frequent in gold first. Bands depend on `samples` and `seed` only, so those of all properties use the same samples.
+    """
+    values = {
+        system: [[point_of(by, value) for value in PROPERTIES[by](words)] for words in (pair.gold, pair.system)]
+        for system, pair in pairs.items()
+    }
+    n_gold, kinds = Counter[Value](), set[Value]()
+    for system, (ours, theirs) in values.items():
+        n_gold = Counter(compress(ours, marks[system].gold))  # the same for all systems
+        kinds.update(n_gold, compress(theirs, marks[system].system))
+    if by in LOWEST:
+        order = {point_of(by, number): number for number in reversed((0, *LOWEST[by]))}
+        shown = sorted(kinds, key=lambda kind: order.get(kind, np.inf))  # words in cycles come last
+    else:
+        shown = sorted(kinds, key=lambda kind: (-n_gold[kind], str(kind)))
+    curves = {}
+    for system, pair in pairs.items():
+        counts = _counts_by_kind(pair, marks[system], *values[system], shown)
+        totals = counts.sum(axis=0, dtype=np.float64).astype(int).tolist()
+        bands = _f1_bands(counts, samples=samples, seed=seed).tolist()
+        curves[system] = tuple(
+            Point(gold, found, correct, system_correct=right, value=kind, low=low, high=high)
+            for kind, (gold, found, correct, right), (low, high) in zip(shown, totals, bands, strict=True)
+        )
+    return curves
 
 
-def tally(by: str, pair: AlignedWords, found: Marks) -> Tally:
-    """Tally the words that count by their value in their own file and by gold sentence."""
-    gold_values, system_values = map(PROPERTIES[by], (pair.gold, pair.system))
-    counted = {*compress(gold_values, found.gold), *compress(system_values, found.system)}
-    point = {value: point_of(by, value) for value in counted}
-    kinds = dict.fromkeys(point.values())
+def _counts_by_kind(
+    pair: AlignedWords, found: Marks, gold_kinds: Sequence[Value], system_kinds: Sequence[Value], kinds: Sequence[Value]
+) -> NDArray[np.float32]:
+    """Count gold, system, gold correct and system correct words by gold sentence and kind. [sentence, kind, 4]."""
     number = {kind: index for index, kind in enumerate(kinds)}
-    ours, theirs = (
-        np.array([number[point[value]] if value in point else -1 for value in values], dtype=np.int64)
-        for values in (gold_values, system_values)
-    )
+    ours, theirs = (np.array([number.get(kind, -1) for kind in each], dtype=int) for each in (gold_kinds, system_kinds))
     gold_sentences, system_sentences = sentence_of_each_word(pair)
     in_gold, in_system, right = (np.array(each, dtype=bool) for each in (found.gold, found.system, found.correct))
     of_right = gold_sentences[right]  # a right word is drawn with its gold sentence
@@ -145,92 +166,33 @@ def tally(by: str, pair: AlignedWords, found: Marks) -> Tally:
         (gold_sentences[in_gold], ours[in_gold]),
         (system_sentences[in_system], theirs[in_system]),
         (of_right, ours[right]),
-        (of_right, theirs[np.array(pair.system_of, dtype=np.int64)[right]]),
+        (of_right, theirs[np.array(pair.system_of, dtype=int)[right]]),
     )
     shape = (len(pair.gold.sentences), len(kinds))
     cells = [np.bincount(at * shape[1] + kind, minlength=shape[0] * shape[1]).reshape(shape) for at, kind in columns]
-    return Tally(tuple(kinds), np.stack(cells, axis=-1).astype(np.float32))
+    return np.stack(cells, axis=-1).astype(np.float32)
 
 
-def join(tallies: Sequence[Tally]) -> Tally:
-    """Concatenate the tallies of several treebanks."""
-    kinds = [*dict.fromkeys(chain.from_iterable(each.kinds for each in tallies))]
-    parts = []
-    for each in tallies:
-        part = np.zeros((len(each.counts), len(kinds), 4), dtype=np.float32)
-        part[:, [kinds.index(kind) for kind in each.kinds]] = each.counts
-        parts.append(part)
-    return Tally(tuple(kinds), np.concatenate(parts))
-
-
-def merged(orders: Iterable[Sequence[_Name]]) -> list[_Name]:
-    """Merge several lists so that names keep the order they have in each list.
-
-    >>> merged([["1", "2", "5+"], ["1", "3", "5+"]])
-    ['1', '3', '2', '5+']
-    """
-    order: list[_Name] = []
-    for names in orders:
-        place = 0
-        for name in names:
-            if name not in order:
-                order.insert(place, name)
-            place = order.index(name) + 1
-    return order
-
-
-def draw_curves(
-    tallies: Mapping[str, Mapping[str, Tally]], *, samples: int, seed: int
-) -> dict[str, dict[str, tuple[Point, ...]]]:
-    """Return the points of each property and system, with bands that all use the same samples of sentences."""
-    flat = [each for systems in tallies.values() for each in systems.values()]
-    bands = iter(_f1_bands(flat, samples=samples, seed=seed))
-    return {
-        by: {system: _points(by, each, next(bands)) for system, each in systems.items()}
-        for by, systems in tallies.items()
-    }
-
-
-def _points(by: str, counted: Tally, band: _Floats) -> tuple[Point, ...]:
-    totals = counted.counts.sum(axis=0, dtype=np.float64).astype(int).tolist()
-    points = [
-        Point(gold, system, correct, system_correct=system_correct, value=kind, low=low, high=high)
-        for kind, (gold, system, correct, system_correct), (low, high) in zip(
-            counted.kinds, totals, band.tolist(), strict=True
-        )
-        if gold or system
-    ]
-    if by in LOWEST:
-        order = {point_of(by, number): number for number in reversed((0, *LOWEST[by]))}
-        return tuple(sorted(points, key=lambda point: order.get(point.value, np.inf)))  # words in cycles come last
-    return tuple(sorted(points, key=lambda point: (-point.gold, str(point.value))))
-
-
-def _f1_bands(tallies: Sequence[Tally], *, samples: int, seed: int) -> list[_Floats]:
-    """Return the lower and upper end of the bootstrap band of F1, for each kind of each tally. [kind, 2].
+def _f1_bands(counts: NDArray[np.float32], *, samples: int, seed: int) -> _Floats:
+    """Return the lower and upper end of the bootstrap band of the F1 of each kind. [kind, 2].
 
     Each sample draws sentences with replacement, as many as the treebank has; the band contains the middle 95% of the
     F1 values. Samples in which the F1 of a kind is undefined are ignored; if all are, its band is 0, like its F1.
     """
-    rng = np.random.default_rng(seed)
-    drawn: list[list[_Floats]] = [[] for _ in tallies]
+    rng, slices = np.random.default_rng(seed), []
     for start in range(0, samples, SLICE):
-        weights = draw_weights(rng, min(SLICE, samples - start), len(tallies[0].counts)).astype(np.float32)
-        for each, f1 in zip(tallies, drawn, strict=True):
-            # Sums of words are exact as 32-bit floats up to 16 million.
-            totals = (weights @ each.counts.reshape(len(each.counts), -1)).astype(np.float64)
-            f1.append(f1_of_kinds(totals.reshape(len(weights), -1, 4)))
+        weights = draw_weights(rng, min(SLICE, samples - start), len(counts)).astype(np.float32)
+        # Sums of words are exact as 32-bit floats up to 16 million.
+        totals = (weights @ counts.reshape(len(counts), -1)).astype(np.float64)
+        slices.append(f1_of_kinds(totals.reshape(len(weights), -1, 4)))
+    f1_values = np.concatenate(slices)  # [sample, kind]
+    f1_values[:, np.isnan(f1_values).all(axis=0)] = 0
     outside = (1 - _BAND) / 2
-    bands = []
-    for slices in drawn:
-        f1_values = np.concatenate(slices)  # [sample, kind]
-        f1_values[:, np.isnan(f1_values).all(axis=0)] = 0
-        bands.append(np.nanquantile(f1_values, [outside, 1 - outside], axis=0).T)
-    return bands
+    return np.nanquantile(f1_values, [outside, 1 - outside], axis=0).T
 
 
 def f1_of_kinds(totals: _Floats) -> _Floats:
-    """Return F1 from the columns of a Tally; nan if precision or recall has no words and the other one is not 0."""
+    """Return F1 from totals of words; nan if precision or recall has no words and the other one is not 0."""
     gold, system, gold_correct, system_correct = np.moveaxis(totals, -1, 0)
     recall = gold_correct / np.maximum(gold, 1)
     precision = system_correct / np.maximum(system, 1)

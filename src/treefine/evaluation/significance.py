@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -80,7 +80,6 @@ def compare_counts(
     alpha: float = ALPHA,
     samples: int = SAMPLES,
     seed: int = SEED,
-    on_progress: Callable[[int], None] | None = None,
 ) -> Comparison:
     """Compare systems by their word counts per sentence under `metric`.
 
@@ -103,8 +102,6 @@ def compare_counts(
             differences = f1(whole[b] - moved) - f1(whole[a] + moved)
             as_far_by_swapping[a, b] += _as_far(differences, scores[b] - scores[a])
         slices.append(f1((draw_weights(rng, size, len(columns)) @ columns).reshape(size, len(names), 3)))
-        if on_progress:
-            on_progress(size * len(pairs))
     drawn = np.concatenate(slices)  # [sample, system]
     compared = {}
     for a, b in pairs:

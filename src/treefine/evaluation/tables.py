@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 TableCell: TypeAlias = "str | int | float | None"  # None is an empty cell
 Line: TypeAlias = "tuple[TableCell, ...]"
-_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +41,13 @@ class Table:
     groups: tuple[tuple[str, int], ...] = ()  # on a page: headings over several columns, each with its width
     bold: frozenset[tuple[int, int]] = frozenset()  # row and column of each bold cell, from 0
 
-    def to_text(self, *, is_terminal: bool = False) -> str:
-        """Return aligned columns. Bold cells are marked with a star; on a terminal they are bold as well."""
-        rows = self._shown_rows(lambda text: f"{_BOLD}{text}{_PLAIN}*" if is_terminal else f"{text}*")
-        widths = [max(map(_visible_width, column)) for column in zip(self.header, *rows, strict=True)]
+    def to_text(self) -> str:
+        """Return aligned columns, with a star after each bold cell."""
+        rows = self._shown_rows("{}*".format)
+        widths = [max(map(len, column)) for column in zip(self.header, *rows, strict=True)]
+        aligned = ["<" if column < self.n_names else ">" for column in range(len(widths))]
         lines = [self.header, ["-" * width for width in widths], *rows]
-        return "\n".join("  ".join(map(self._padded, line, widths, range(len(line)))).rstrip() for line in lines)
+        return "\n".join("  ".join(map("{:{}{}}".format, line, aligned, widths)).rstrip() for line in lines)
 
     def to_markdown(self) -> str:
         """Return a Markdown table."""
@@ -61,17 +61,9 @@ class Table:
             texts[row][column] = mark(texts[row][column])
         return texts
 
-    def _padded(self, cell: str, width: int, column: int) -> str:
-        room = " " * (width - _visible_width(cell))
-        return cell + room if column < self.n_names else room + cell
-
     def to_records(self) -> list[dict[str, TableCell]]:
         """Return each row as a JSON value."""
         return [dict(zip(self.header, row, strict=True)) for row in self.rows]
-
-
-def _visible_width(cell: str) -> int:
-    return len(cell.replace(_BOLD, "").replace(_PLAIN, ""))
 
 
 def score_table(scores: Mapping[str, Score], *, title: str = "Metric") -> str:

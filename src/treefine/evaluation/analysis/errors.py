@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
+from itertools import chain
 
 import numpy as np
 
 from treefine.errors import count
 from treefine.evaluation.pairing import AlignedWords, Read, Treebank, WordColumns, load_pairs
-from treefine.evaluation.properties import PROPERTIES, Point, Tally, Value, draw_curves, join, merged, tally
+from treefine.evaluation.properties import PROPERTIES, Point, draw_curves
 from treefine.evaluation.scores import Score, all_marks, all_scores, head_confusions, label_confusions, rule_of
 from treefine.evaluation.significance import SAMPLES, SEED, Comparison, Counts, compare_counts, sentence_counts
 from treefine.treebank.conllu import read_treebank
@@ -122,9 +121,7 @@ class SentenceDifference:
 class Analysis:
     """The errors of one or more systems over one treebank, or over several together.
 
-    `curves` has the PROPERTIES, without "label" if there are no labels. Points are in display order: numbers in
-    ascending order, then words in cycles; for labels and tags, the most frequent in gold first. A system has no point
-    for a value that neither its file nor gold has.
+    `curves` has the PROPERTIES, without "label" if there are no labels.
     """
 
     name: str  # of the treebank
@@ -147,20 +144,12 @@ class Analysis:
         shown = _MAIN_METRICS if self.metric == "LAS" else ("UAS", "UEM")
         return [metric for metric in shown if metric in self.scores[self.systems[0]]]
 
-    def points_by_value(self, by: str) -> dict[Value, list[Point | None]]:
-        """Return the points of each value, one per system; None if a system has no point."""
-        curves = [{point.value: point for point in points} for points in self.curves[by].values()]
-        return {value: [curve.get(value) for curve in curves] for value in merged([*curve] for curve in curves)}
 
-
-def analyse(
-    treebanks: Sequence[ParsedTreebank], *, examples: int = EXAMPLES, on_progress: Callable[[int], None] | None = None
-) -> list[Analysis]:
+def analyse(treebanks: Sequence[ParsedTreebank], *, examples: int = EXAMPLES) -> list[Analysis]:
     """Return the error analysis of all treebanks together, then of each; a single treebank has one analysis.
 
     All treebanks must have the same systems and the same rule. `examples` is the maximum number of sentences to list
-    with the largest gains, and with the largest losses. `on_progress` receives the number of resamples made since the
-    last call; they add up to `count_resamplings`.
+    with the largest gains, and with the largest losses.
 
     >>> from treefine.evaluation.analysis.errors import read_parsed
     >>> files = {name: f"docs/example/{name}.conllu" for name in ("first", "second")}
@@ -169,98 +158,62 @@ def analyse(
     [(1, 4, 1.0), (2, 13, 0.92), (3, 10, 0.89), (4, 1, 1.0)]
     """
     metric = "UAS" if any(has_no_labels(words) for each in treebanks for words in each.files) else "LAS"
-    counted = [_count(each, metric) for each in treebanks]
-    parts = [([treebank], [each]) for treebank, each in zip(treebanks, counted, strict=True)]
-    if len(parts) > 1:
-        parts.insert(0, ([*treebanks], counted))
-    return [_analysis(of, each, metric, examples, on_progress) for of, each in parts]
+    places = [[(each.name, number) for number in range(1, len(each.gold.sentences) + 1)] for each in treebanks]
+    analyses = [_analysis(each, own, metric, examples) for each, own in zip(treebanks, places, strict=True)]
+    if len(treebanks) > 1:
+        analyses.insert(0, _analysis(_joined(treebanks), [*chain.from_iterable(places)], metric, examples))
+    return analyses
 
 
-def count_resamplings(n_treebanks: int, n_systems: int) -> int:
-    """Return the number of resamples that an analysis needs, for a progress bar."""
-    n_analyses = n_treebanks + (n_treebanks > 1)
-    return n_analyses * SAMPLES * n_systems * (n_systems - 1) // 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """The counts of one system in one treebank; they add up over several treebanks."""
-
-    scores: dict[str, Score]  # by metric
-    tallies: dict[str, Tally]  # by property
-    labels: Counter[tuple[str, str]]  # confused
-    heads: Counter[tuple[str, str]]
-    cycles: int
-    counts: Counts  # the words of each sentence
-
-
-def _count(treebank: ParsedTreebank, metric: str) -> dict[str, _Counted]:
-    """Return the counts of each system."""
-    counted = {}
-    for system, pair in treebank.pairs.items():
-        marks = all_marks(pair, rule=treebank.rule)
-        counted[system] = _Counted(
-            all_scores(pair, marks, rule=treebank.rule),
-            {by: tally(by, pair, marks[metric]) for by in PROPERTIES if by != "label" or metric == "LAS"},
-            label_confusions(pair, marks["LAS"]),
-            head_confusions(pair, marks["UAS"]),
-            count_cycles(pair.system),
-            sentence_counts(pair, marks[metric]),
-        )
-    return counted
-
-
-def _analysis(
-    treebanks: Sequence[ParsedTreebank],
-    counted: Sequence[Mapping[str, _Counted]],
-    metric: str,
-    examples: int,
-    on_progress: Callable[[int], None] | None,
-) -> Analysis:
-    parts = {system: [each[system] for each in counted] for system in counted[0]}  # one part per treebank
-    counts = {system: np.concatenate([each.counts for each in several]) for system, several in parts.items()}
-    metrics, properties = (getattr(next(iter(counted[0].values())), name) for name in ("scores", "tallies"))
-    tallies = {
-        by: {system: join([each.tallies[by] for each in several]) for system, several in parts.items()}
-        for by in properties
+def _joined(treebanks: Sequence[ParsedTreebank]) -> ParsedTreebank:
+    """Return the sentences of all treebanks as one treebank."""
+    gold = [sentence for each in treebanks for sentence in each.gold.sentences]
+    systems = {
+        system: [sentence for each in treebanks for sentence in each.pairs[system].system.sentences]
+        for system in treebanks[0].pairs
     }
-    comparison = None
-    if len(counts) > 1:
-        comparison = compare_counts(counts, metric=metric, samples=SAMPLES, on_progress=on_progress)
+    return read_parsed(TOGETHER, gold, systems, rule=treebanks[0].rule)
+
+
+def _analysis(treebank: ParsedTreebank, places: Sequence[tuple[str, int]], metric: str, examples: int) -> Analysis:
+    """Analyse a treebank whose sentences have these places: the name of a treebank and a number, from 1."""
+    pairs, rule = treebank.pairs, treebank.rule
+    marks = {system: all_marks(pair, rule=rule) for system, pair in pairs.items()}
+    compared = {system: each[metric] for system, each in marks.items()}
+    counts = {system: sentence_counts(pair, compared[system]) for system, pair in pairs.items()}
+    has_labels = metric == "LAS"
     return Analysis(
-        name=treebanks[0].name if len(treebanks) == 1 else TOGETHER,
-        systems=tuple(parts),
-        rule=treebanks[0].rule,
+        name=treebank.name,
+        systems=tuple(pairs),
+        rule=rule,
         metric=metric,
-        n_sentences=sum(len(each.gold.sentences) for each in treebanks),
-        n_words=sum(len(each.gold) for each in treebanks),
-        scores={
-            system: {name: reduce(add, [each.scores[name] for each in several]) for name in metrics}
-            for system, several in parts.items()
+        n_sentences=len(treebank.gold.sentences),
+        n_words=len(treebank.gold),
+        scores={system: all_scores(pair, marks[system], rule=rule) for system, pair in pairs.items()},
+        curves={
+            by: draw_curves(by, pairs, compared, samples=BAND_SAMPLES, seed=SEED)
+            for by in PROPERTIES
+            if by != "label" or has_labels
         },
-        curves=draw_curves(tallies, samples=BAND_SAMPLES, seed=SEED),
         label_confusions={
-            system: reduce(add, [each.labels for each in several])
-            for system, several in parts.items()
-            if metric == "LAS"
+            system: label_confusions(pair, marks[system]["LAS"]) for system, pair in pairs.items() if has_labels
         },
-        head_confusions={system: reduce(add, [each.heads for each in several]) for system, several in parts.items()},
-        cycles={system: sum(each.cycles for each in several) for system, several in parts.items()},
-        comparison=comparison,
-        differences=tuple(_largest_differences(treebanks, counts, examples)),
+        head_confusions={system: head_confusions(pair, marks[system]["UAS"]) for system, pair in pairs.items()},
+        cycles={system: count_cycles(pair.system) for system, pair in pairs.items()},
+        comparison=compare_counts(counts, metric=metric, samples=SAMPLES) if len(counts) > 1 else None,
+        differences=tuple(_largest_differences(treebank, places, counts, examples)),
     )
 
 
 def _largest_differences(
-    treebanks: Sequence[ParsedTreebank], counts: Mapping[str, Counts], most: int
+    treebank: ParsedTreebank, places: Sequence[tuple[str, int]], counts: Mapping[str, Counts], most: int
 ) -> Iterator[SentenceDifference]:
     """Yield, for the first system and each other, the sentences with the largest gains, then the largest losses.
 
     Gains and losses are numbers of right words, and each list has up to `most` sentences. A single system is compared
-    with gold, which lists the sentences with the most errors. `counts` has the sentences of all treebanks in order.
+    with gold, which lists the sentences with the most errors.
     """
     first, *others = counts
-    places = [(treebank, number) for treebank in treebanks for number in range(len(treebank.gold.sentences))]
     for other in others or [first]:
         systems = (first, other) if others else (first,)
         n_words, right = counts[other][:, 0], counts[other][:, 2]
@@ -268,16 +221,15 @@ def _largest_differences(
         for sign in (1, -1):
             order = np.argsort(-sign * gains, kind="stable")[:most]  # ties: the earlier sentence first
             for place in order[sign * gains[order] > 0].tolist():
-                treebank, number = places[place]
-                gold = treebank.gold.sentences[number]
+                gold, (name, number) = treebank.gold.sentences[place], places[place]
                 yield SentenceDifference(
                     gold.sent_id,
-                    number + 1,
-                    treebank.name,
+                    number,
+                    name,
                     first if others else None,
                     other,
                     gold,
-                    {system: treebank.sentences_at(system, number) for system in systems},
+                    {system: treebank.sentences_at(system, place) for system in systems},
                     {system: int(counts[system][place, 2]) for system in systems},
                     int(n_words[place]),
                 )

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from treefine.errors import import_optional, safe_html, shorten, visible
-from treefine.evaluation.properties import Point, merged
+from treefine.evaluation.properties import Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,11 +25,12 @@ _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "treefine", "font.family": 
 
 
 def curve_chart(title: str, x_title: str, curves: Mapping[str, Sequence[Point]], y_title: str = "F1 in %") -> str:
-    """Return an SVG of F1 by a property whose values are numbers or ranges, with a line and a band per system."""
+    """Return an SVG of F1 by a property whose values are numbers or ranges, with a line and a band per system.
+
+    All lines have the same values.
+    """
     figure, axes = _figure(_HEIGHT)
-    places = {
-        value: place for place, value in enumerate(merged([p.value for p in points] for points in curves.values()))
-    }
+    places = {point.value: place for place, point in enumerate(next(iter(curves.values())))}
     for number, (name, points) in enumerate(curves.items()):
         style = _style(number)
         axes.plot([], [], label=f" {_shown(name)}", **style)

@@ -102,18 +102,11 @@ def analysis_text(analyses: Sequence[Analysis]) -> str:
                 table = comparison_table(analysis.comparison)
                 parts += [table.to_text(), table.note]
             for by in LOWEST:
-                points = analysis.points_by_value(by)
-                cells = [
-                    (value, _n_gold(row), *[_percent(point.f1) if point else None for point in row])
-                    for value, row in points.items()
-                ]
+                points = zip(*analysis.curves[by].values(), strict=True)
+                cells = [(row[0].value, row[0].gold, *[_percent(point.f1) for point in row]) for row in points]
                 header = (f"{analysis.metric} by {by}", "gold words", *analysis.systems)
                 parts.append(Table(header, tuple(cells)).to_text())
     return "\n\n".join(parts)
-
-
-def _n_gold(points: Sequence[Point | None]) -> int:
-    return next(point.gold for point in points if point)
 
 
 def analysis_values(analysis: Analysis) -> dict[str, Any]:
@@ -162,16 +155,12 @@ def analysis_values(analysis: Analysis) -> dict[str, Any]:
 
 
 def report_page(analyses: Sequence[Analysis], title: str) -> Iterator[str]:
-    """Yield the page of an error analysis: a table of contents, then each analysis in the order of the list.
-
-    A sentence that several analyses list is drawn once, in the analysis of its own treebank; the others link to it.
-    """
-    ids = {_key(each): f"t{n}-s{i}" for n, one in enumerate(analyses, 1) for i, each in enumerate(one.differences, 1)}
-    views = (_error_view(each, ids, f"t{number}-") for number, each in enumerate(analyses, start=1))
-    return _render("errors.html", title, names=[each.name for each in analyses], analyses=views)
+    """Yield the page of an error analysis: a table of contents, then each analysis in the order of the list."""
+    names = [each.name for each in analyses]
+    return _render("errors.html", title, names=names, analyses=map(_error_view, analyses))
 
 
-def _error_view(analysis: Analysis, ids: Mapping[tuple[str, int, str], str], own_ids: str) -> dict[str, Any]:
+def _error_view(analysis: Analysis) -> dict[str, Any]:
     """Return the values of one analysis for the template."""
     summary = f"Sentences: {analysis.n_sentences:,}. Words: {analysis.n_words:,}. Scored by the rule {analysis.rule}."
     if analysis.metric == "UAS":
@@ -190,7 +179,7 @@ def _error_view(analysis: Analysis, ids: Mapping[tuple[str, int, str], str], own
         "kinds": [_chart(analysis, by) for by in analysis.curves if by not in LOWEST],
         "confusions": list(_confusion_tables(analysis)),
         "sentences": [
-            (heading, [_entry(each, analysis, ids[_key(each)], own_ids) for each in group])
+            (heading, [_entry(each, analysis) for each in group])
             for heading, group in groupby(analysis.differences, key=_heading)
         ],
     }
@@ -267,15 +256,12 @@ def _chart(analysis: Analysis, by: str) -> tuple[Markup, Table]:
             more = f" The chart shows the {MOST_ROWS} most frequent of {len(names)}."
     columns = ("words", "precision", "recall", "F1", "95% band")
     rows = []
-    for value, points in analysis.points_by_value(by).items():
+    for points in zip(*analysis.curves[by].values(), strict=True):
         cells: list[TableCell] = []
         for point in points:
-            if point:
-                shares = [f"{100 * share:.1f}" for share in (point.precision, point.recall, point.f1)]
-                cells += [point.system, *shares, f"{100 * point.low:.1f} to {100 * point.high:.1f}"]
-            else:
-                cells += [None] * len(columns)
-        rows.append((value, _n_gold(points), *cells))
+            shares = [f"{100 * share:.1f}" for share in (point.precision, point.recall, point.f1)]
+            cells += [point.system, *shares, f"{100 * point.low:.1f} to {100 * point.high:.1f}"]
+        rows.append((points[0].value, points[0].gold, *cells))
     note = f"{title}: {DEFINITIONS[by]}.{more}"
     table = _by_system(analysis, (by, "gold words"), columns, rows, f"By {by}", note)
     return Markup(image_of(picture, title)), table
@@ -298,10 +284,6 @@ def _confusion_tables(analysis: Analysis) -> Iterator[tuple[str, Table]]:
             yield f"{kind.capitalize()}s", Table(header, rows, f"Confused {kind}s", note, n_names=2)
 
 
-def _key(each: SentenceDifference) -> tuple[str, int, str]:
-    return each.treebank, each.number, each.other
-
-
 def _heading(each: SentenceDifference) -> str:
     if each.first is None:
         return f"{each.other}: sentences with the most errors"
@@ -309,14 +291,12 @@ def _heading(each: SentenceDifference) -> str:
     return f"{better} is better than {worse}"
 
 
-def _entry(each: SentenceDifference, analysis: Analysis, id: str, own_ids: str) -> dict[str, Any]:
-    """Return a sentence with drawings of its trees, or without if they are elsewhere on the page."""
+def _entry(each: SentenceDifference, analysis: Analysis) -> tuple[str, Markup]:
+    """Return a description of a sentence, and drawings of its trees."""
     text = each.gold.text or " ".join(each.gold.forms)
     right = ", ".join(f"{name} {correct}" for name, correct in each.correct.items())
     place = each.sent_id or f"{each.treebank}, sentence {each.number}"
     shown = f"{each.difference:+}: {right} of {each.n_words} words right ({place}). {shorten(text, _SUMMARY_CELLS)}"
-    if not id.startswith(own_ids):
-        return {"id": id, "description": shown, "figure": None}
     gold = each.gold
     tags = gold.upos if set(gold.upos) != {BLANK} else gold.xpos
     pictures = [Picture(gold.forms, tags, gold.graph, tokens=tuple(gold.tokens()), title="gold")]
@@ -329,7 +309,7 @@ def _entry(each: SentenceDifference, analysis: Analysis, id: str, own_ids: str) 
         tokens = tuple(sentence.tokens())
         picture = Picture(sentence.forms, (), sentence.graph, counted, tokens=tokens, title=title, before_name="gold")
         pictures.append(picture)
-    return {"id": id, "description": shown, "figure": Markup(tree_figure(pictures, "Gold and systems"))}
+    return shown, Markup(tree_figure(pictures, "Gold and systems"))
 
 
 def _gold_as_counted(gold: Graph, system: Graph, analysis: Analysis) -> Graph:
