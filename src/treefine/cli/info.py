@@ -7,7 +7,6 @@ import locale
 import os
 import platform
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -26,19 +25,8 @@ from treefine.evaluation.tables import Table
 from treefine.model.bundled import about, bundled_models
 from treefine.version import __version__
 
-REQUIRED = ("numpy", "tokenizers", "safetensors", "huggingface-hub", "typer", "rich", "jinja2", "filelock", "jaxtyping")
-EXTRAS = {  # the extra of treefine that installs each optional package
-    "tensorboard": "train",
-    "matplotlib": "plots",
-    "fastapi": "serve",
-    "prometheus-client": "serve",
-    "python-multipart": "serve",
-    "uvicorn": "serve",
-    "spacy": "spacy",
-    "pyarrow": "tables",
-    "ray": "ray",
-    "zstandard": "zstd",
-}
+REQUIRED = "numpy tokenizers safetensors huggingface-hub typer rich jinja2 filelock jaxtyping".split()
+EXTRAS = "tensorboard matplotlib fastapi prometheus-client python-multipart uvicorn spacy pyarrow ray zstandard".split()
 _VARIABLES = re.compile(
     r"(TREEFINE|OMP|GOMP|MKL|KMP|OPENBLAS|TRITON|PYTORCH)_\w+|RAYON_NUM_THREADS|CUDA_VISIBLE_DEVICES"
 )
@@ -72,10 +60,6 @@ def version_of(package: str) -> str:
 
 def gather() -> dict[str, Any]:
     """Return everything that the command prints, including the reason if torch cannot be imported."""
-    optional = {name: version_of(name) for name in EXTRAS}
-    for name, version in optional.items():
-        if version == "not installed":
-            optional[name] += f"; pip install 'treefine[{EXTRAS[name]}]'"
     return {
         "treefine": __version__,
         "location": _without_home(str(Path(__file__).parents[1])),
@@ -90,7 +74,7 @@ def gather() -> dict[str, Any]:
         },
         **_torch(),
         "packages": {name: version_of(name) for name in REQUIRED},
-        "optional": optional,
+        "optional": {name: version_of(name) for name in EXTRAS},
         "models": {name: _model(folder) for name, folder in bundled_models().items()},
         "environment": {  # variables that change speed or results, without paths and secrets
             name: "(a path)" if re.search(r"[/\\]", value) else value
@@ -147,10 +131,7 @@ def _devices() -> dict[str, Any]:
             known = torch.cuda.get_device_properties(device)
             values |= {"name": known.name, "memory_gib": round(known.total_memory / 2**30, 1)}
             values["compute_capability"] = f"{known.major}.{known.minor}"
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                values["triton_kernels"] = fast.has_kernels(device)
-            values["triton_problem"] = str(caught[0].message).split("\n")[0] if caught else None
+            values["triton_kernels"] = fast.has_kernels(device)  # warns with the reason if there are none
             values["triton"] = version_of("triton")
         values["precision"] = {name: resolved_precision(None, model, device) for name, model in models.items()}
         devices[name] = values

@@ -8,9 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from enum import IntEnum
-from threading import Timer
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 import typer
@@ -18,7 +16,7 @@ import typer
 from treefine.errors import visible
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, Task
+    from rich.progress import Progress
 
 
 class Detail(IntEnum):
@@ -83,54 +81,39 @@ def progress(
     Amounts are shown if they are bytes. Without a total, the bar shows activity and the number of sentences.
     """
     stream = stream or sys.stderr  # None if standard error is closed
-    start = last = time.monotonic()  # `last`: when `done` grew
-    done = n_sentences = 0
+    may_show = may_show and is_shown(Detail.NORMAL) and stream is not None and stream.isatty()
+    start, done, n_sentences = time.monotonic(), 0, 0
     bar: Progress | None = None
 
-    def show() -> None:
-        nonlocal bar
+    def shown_bar() -> Progress:
         from rich.console import Console  # takes half of the start-up time and is rarely needed
-        from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn
-        from rich.text import Text
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TaskProgressColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
 
-        class TimeLeftColumn(ProgressColumn):
-            """Shows the time left at the mean speed so far; rich's own jumps if sentences come in groups."""
-
-            def render(self, task: Task) -> Text:
-                if total is None or not done:
-                    return Text()
-                left = (last - start) * total / done - (time.monotonic() - start)
-                return Text(f"{timedelta(seconds=max(0, round(left)))} left", style="progress.remaining")
-
-        columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()]
+        columns = [TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()]
         columns += [DownloadColumn()] if in_bytes and total is not None else []
-        columns += [TextColumn("{task.fields[speed]}"), TimeLeftColumn()]
-        shown = Progress(*columns, console=Console(file=stream), transient=True)
-        shown.add_task(title, total=total, completed=done, speed=speed())
+        columns += [TextColumn("{task.fields[speed]}"), TimeRemainingColumn()]
+        shown = Progress(*columns, console=Console(file=stream), transient=True, speed_estimate_period=600)
+        shown.add_task(title, total=total, speed="")
         shown.start()
-        bar = shown  # last, because `advance` uses it from now on
-
-    def speed() -> str:
-        rate = n_sentences / (time.monotonic() - start)
-        return f"{n_sentences:,} sentences, {rate:,.0f}/s" if n_sentences else ""
+        return shown
 
     def advance(amount: int = 0, /, *, sentences: int = 0) -> None:
-        nonlocal done, last, n_sentences
-        if amount:
-            done, last = done + amount, time.monotonic()
-        n_sentences += sentences
-        if bar is not None:
-            bar.update(bar.task_ids[0], completed=done, speed=speed())
+        nonlocal bar, done, n_sentences
+        done, n_sentences, seconds = done + amount, n_sentences + sentences, time.monotonic() - start
+        if may_show and seconds > delay:
+            bar = bar or shown_bar()
+            speed = f"{n_sentences:,} sentences, {n_sentences / seconds:,.0f}/s" if n_sentences else ""
+            bar.update(bar.task_ids[0], completed=done, speed=speed)
 
-    timer = Timer(delay, show)
-    timer.daemon = True
-    if may_show and is_shown(Detail.NORMAL) and stream is not None and stream.isatty():
-        timer.start()
     try:
         yield advance
     finally:
-        timer.cancel()
-        if timer.is_alive():
-            timer.join()  # it may be about to show the bar
         if bar is not None:
             bar.stop()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -79,9 +81,8 @@ def train_command(
     if is_first:
         begin_folder(folder, prepared)
     steps = train(prepared, folder, device=chosen)
-    if not is_first or not is_shown(Detail.NORMAL):
-        for _ in steps:
-            pass
+    if not is_first:
+        deque(steps, maxlen=0)
         return
     try:
         show(steps)
@@ -90,7 +91,8 @@ def train_command(
             "Continue with the same command and --resume: from the last checkpoint, or without one from the start of "
             "this stage. Checkpoints are at least training.checkpoint_minutes apart."
         ) from None
-    typer.echo(f"The model is in {folder / FolderNames.model}.")
+    if is_shown(Detail.NORMAL):
+        typer.echo(f"The model is in {folder / FolderNames.model}.")
 
 
 def _prepared(recipe: str, start: str, train: Sequence[str], dev: str, changes: Sequence[str]) -> Prepared:
@@ -125,42 +127,26 @@ def new_recipe_command(
         typer.echo(f"Wrote {out}. Edit it, then check it with treefine train {out} --dry-run")
 
 
-def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
-    """Run the training and show its progress: a bar and a line per stage on a terminal, else a line per epoch."""
-    stream = stream or sys.stderr  # None if standard error is closed
-    if stream is None or not stream.isatty():
-        for step in steps:
-            if stream is not None and step.epoch == step.state.epoch:
-                stream.write(", ".join(_parts(step, step)) + "\n")
-                stream.flush()
-        return
-    from rich.console import Console  # as in `progress`
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as Bar
-
-    columns = (BarColumn(10), TextColumn("{task.description}", markup=False))  # a few short lines
-    with Bar(*columns, console=Console(file=stream)) as bar:
-        row = bar.add_task("", total=1.0)
-        last: Progress | None = None
-        measured: Progress | None = None
-        for step in steps:
-            if last is not None and step.stage != last.stage:
-                line = ", ".join(_parts(last, measured))
-                bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-                measured = None
-            measured = measured if step.accuracy is None else step
-            bar.update(row, completed=step.share, description="\n".join(_parts(step, measured)))
-            last = step
+def show(steps: Iterable[Progress]) -> None:
+    """Run the training and print a line per epoch; on a terminal, the line of the running epoch is updated."""
+    stream = sys.stderr if is_shown(Detail.NORMAL) else None  # None too if standard error is closed
+    for step in steps:
+        line = ", ".join(_parts(step))
+        if stream is not None and step.epoch == step.state.epoch:
+            stream.write(f"{line}\n")
+            stream.flush()
+        elif stream is not None and stream.isatty():
+            stream.write(f"{line[: get_terminal_size().columns - 1]}\x1b[K\r")  # the next line replaces it
+            stream.flush()
 
 
-def _parts(step: Progress, measured: Progress | None) -> list[str]:
-    """Return the stage, progress, time left and scores as texts; `measured` has the latest dev scores."""
+def _parts(step: Progress) -> list[str]:
+    """Return the stage, progress, time left and scores as texts."""
     place = f"epoch {step.epoch} of {step.epochs}"
     if step.share:
         place += f", {timedelta(seconds=round(step.seconds * (1 / step.share - 1)))} left"
     scores, tags, graphs, sources = [f"loss {step.loss:.3f}"], "", "", ""
-    if measured is not None and measured.accuracy is not None:
-        accuracy = measured.accuracy
+    if (accuracy := step.accuracy) is not None:
         scores += [f"LAS {100 * accuracy.las:.2f}", f"UAS {100 * accuracy.uas:.2f}"]
         tags = " ".join(f"{name} {100 * share:.2f}" for name, share in accuracy.tags.items())
         if len(accuracy.las_by_step) > 1:

@@ -143,7 +143,7 @@ def draw_curves(
         shown = sorted(kinds, key=lambda kind: (-n_gold[kind], str(kind)))
     curves = {}
     for system, pair in pairs.items():
-        counts = _counts_by_kind(pair, marks[system], *values[system], shown)
+        counts = _counts_by_kind(pair, marks[system], values[system], shown)
         totals = counts.sum(axis=0, dtype=np.float64).astype(int).tolist()
         bands = _f1_bands(counts, samples=samples, seed=seed).tolist()
         curves[system] = tuple(
@@ -154,11 +154,11 @@ def draw_curves(
 
 
 def _counts_by_kind(
-    pair: AlignedWords, found: Marks, gold_kinds: Sequence[Value], system_kinds: Sequence[Value], kinds: Sequence[Value]
+    pair: AlignedWords, found: Marks, kinds_of_words: Sequence[Sequence[Value]], kinds: Sequence[Value]
 ) -> NDArray[np.float32]:
     """Count gold, system, gold correct and system correct words by gold sentence and kind. [sentence, kind, 4]."""
     number = {kind: index for index, kind in enumerate(kinds)}
-    ours, theirs = (np.array([number.get(kind, -1) for kind in each], dtype=int) for each in (gold_kinds, system_kinds))
+    ours, theirs = (np.array([number.get(kind, -1) for kind in each], dtype=int) for each in kinds_of_words)
     gold_sentences, system_sentences = sentence_of_each_word(pair)
     in_gold, in_system, right = (np.array(each, dtype=bool) for each in (found.gold, found.system, found.correct))
     of_right = gold_sentences[right]  # a right word is drawn with its gold sentence
@@ -188,7 +188,8 @@ def _f1_bands(counts: NDArray[np.float32], *, samples: int, seed: int) -> _Float
     f1_values = np.concatenate(slices)  # [sample, kind]
     f1_values[:, np.isnan(f1_values).all(axis=0)] = 0
     outside = (1 - _BAND) / 2
-    return np.nanquantile(f1_values, [outside, 1 - outside], axis=0).T
+    bands: _Floats = np.nanquantile(f1_values, [outside, 1 - outside], axis=0).T
+    return bands
 
 
 def f1_of_kinds(totals: _Floats) -> _Floats:
