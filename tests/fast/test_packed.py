@@ -11,7 +11,7 @@ from tests.support.tiny_tokenizers import KINDS
 from treefine.config import TagSettings
 from treefine.fast.packed import PackedTrees, filled, pack
 from treefine.model.batch import Graphs
-from treefine.parsing.batches import run
+from treefine.parsing.batches import parse_inputs, run
 from treefine.parsing.parser import Parser
 from treefine.parsing.results import steps
 from treefine.treebank.conllu import read_treebank
@@ -67,7 +67,8 @@ def test_filled_trees_and_tags_equal_those_of_the_parser(data, name):
     sentences = [untagged(each) if number % 2 else each for number, each in enumerate(read_treebank(data / name))][:20]
     parser = Parser(MODEL, tags="predicted", device="cpu")
     columns, vocabulary = MODEL.settings.tags.columns, MODEL.vocabulary
-    found = [each for _, each in run(parser.plan(), sentences, steps)]
+    plan = parser.plan()
+    found = [each for _, each in run(plan, parse_inputs(plan, sentences), steps)]
     flat = PackedTrees(
         np.array([head for each in found for head in each[-1].tree.heads[1:]]),
         np.array(vocabulary.label_ids([label for each in found for label in each[-1].tree.labels[1:]])),

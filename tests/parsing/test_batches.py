@@ -12,7 +12,7 @@ from tests.support.wrapped_models import Crowded
 from treefine import Graph, Parser, Sentence, TreefineError
 from treefine.config import MOST_WORDS, TagSettings
 from treefine.cores import torch_threads
-from treefine.parsing.batches import batches, run, word_ranges
+from treefine.parsing.batches import batches, parse_inputs, run, word_ranges
 from treefine.parsing.confidence import Confidence
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.results import parses, trees
@@ -45,7 +45,8 @@ def scored_together(parser, skip):
         scored.append(tuple(item.sentence.number for item in items))
         return [None] * len(items)
 
-    found = [sentence.number for sentence, _ in run(parser.plan(), sample(60), work, skip=skip)]
+    plan = parser.plan()
+    found = [sentence.number for sentence, _ in run(plan, parse_inputs(plan, sample(60)), work, skip=skip)]
     return scored, found
 
 
@@ -126,7 +127,8 @@ def parser_of(most_words=MOST, **options):
 
 
 def results(work, sentences, **options):
-    return [result for _, result in run(parser_of(**options).plan(), sentences, work)]
+    plan = parser_of(**options).plan()
+    return [result for _, result in run(plan, parse_inputs(plan, sentences), work)]
 
 
 def joined(graphs):

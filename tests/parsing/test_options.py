@@ -12,7 +12,7 @@ from tests.support.tiny import sample, tiny_model, tiny_parser
 from treefine import Parser, TreefineError, fast
 from treefine.config import PrecisionSettings
 from treefine.fast.cpu_encoder import Int8Linear
-from treefine.parsing.options import ParserOptions, options_from_text
+from treefine.parsing.options import OPTIONS, ParserOptions
 
 
 def test_a_new_initial_parser_resets_steps_and_stop_above_unless_they_are_set_too():
@@ -61,11 +61,10 @@ def test_unknown_options_and_another_device_are_errors():
         parser.using(device="cpu")
 
 
-def test_the_values_of_the_command_line_become_options():
-    values = {"initial": ["a.conllu", "b.conllu"], "trust": "auto,1.5", "k": 2, "device": None}
-
-    assert options_from_text(values) == ParserOptions(initial=["a.conllu", "b.conllu"], trust=["auto", 1.5], k=2)
-    assert options_from_text({"initial": ["empty"], "trust": "3"}) == ParserOptions(initial="empty", trust=3.0)
+def test_the_texts_of_the_command_line_become_values():
+    assert OPTIONS["initial"].from_text(["a.conllu", "b.conllu"]) == ["a.conllu", "b.conllu"]
+    assert OPTIONS["initial"].from_text(["empty"]) == "empty"
+    assert (OPTIONS["trust"].from_text("auto,1.5"), OPTIONS["trust"].from_text("3")) == (["auto", 1.5], 3.0)
 
 
 def test_a_parser_that_has_run_is_pickled_without_its_engine_and_its_running_model(tmp_path):

@@ -202,8 +202,8 @@ def test_pipe_returns_the_context_of_each_text(nlp):
     ("texts", "options", "message"),
     [
         (["a.", 5], {}, "Item 2 of the texts is not a string but the int 5."),
-        (["a."], {"as_tuples": True}, "Item 1 of the texts is not a pair but the str 'a.'. With as_tuples, "),
-        ("a b.", {}, "The texts must be a list or an iterator, not the str 'a b.'. Pass a list of texts, "),
+        (["a."], {"as_tuples": True}, "Item 1 of the texts is not a pair of a text and its context but the str 'a.'."),
+        ("a b.", {}, "The texts must be a list or an iterator, not the str 'a b.'. Pass an open file "),
         ([], {"batch_size": 0}, "batch_size must be a number of texts, at least 1, not the int 0."),
     ],
 )

@@ -12,7 +12,7 @@ from typer.models import OptionInfo
 
 from treefine.evaluation.scores import RULES
 from treefine.model.bundled import bundled_models
-from treefine.parsing.options import OPTIONS, Option, ParserOptions, options_from_text
+from treefine.parsing.options import OPTIONS, Option, ParserOptions
 from treefine.treebank.conllu import FORMATS
 
 
@@ -108,8 +108,11 @@ def with_options(
         def run(**values: Any) -> None:
             for name, names in groups.items():
                 chosen = {each: values.pop(each) for each in names}
-                kind: Any = hints[name]
-                values[name] = options_from_text(chosen) if kind is ParserOptions else kind(**chosen)
+                if hints[name] is ParserOptions:
+                    chosen = {
+                        each: OPTIONS[each].from_text(given) for each, given in chosen.items() if given is not None
+                    }
+                values[name] = hints[name](**chosen)
             command(**values)
 
         run.__name__, run.__doc__ = command.__name__, command.__doc__

@@ -31,7 +31,7 @@ from treefine.fast.buffers import (
 from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pack
 from treefine.fast.packed_encoder import ROOMS, PackedEncoder, Room
 from treefine.model.batch import most_pieces_of_word
-from treefine.parsing.batches import free_memory, parse_inputs, run_inputs
+from treefine.parsing.batches import free_memory, parse_inputs, run
 from treefine.parsing.plan import ParseInput, Plan, is_out_of_memory
 from treefine.parsing.results import trees
 from treefine.treebank.constraints import Constraints
@@ -232,7 +232,7 @@ class Engine:
             block, are_ours = held.popleft()
             own = (item.sentence for item in compress(block, are_ours))
             ours = filled(own, found, vocabulary, tags, replaces_tags=plan.replaces_tags)
-            others = run_inputs(plan, [*compress(block, map(not_, are_ours))], trees)
+            others = run(plan, [*compress(block, map(not_, are_ours))], trees)
             for is_ours in are_ours:
                 yield next(ours) if is_ours else next(others)[1]
 

@@ -23,7 +23,7 @@ from zipfile import ZipFile
 import numpy as np
 
 from treefine.config import COLUMNS, Column, Precision, TagChoice, read_settings
-from treefine.errors import ConfigError, ModelError, TreefineError
+from treefine.errors import TreefineError
 from treefine.model.bundled import bundled_models, find_model
 from treefine.treebank.graph import ROOT, Arcs
 from treefine.treebank.raw_text import misc_of
@@ -50,6 +50,7 @@ __all__ = ["TreefineComponent", "create", "to_conllu"]
 
 _ROOT_LABEL, _SPACY_ROOT_LABEL = "root", "ROOT"  # spaCy's own reader of CoNLL-U renames the label too
 _SPACE_LABEL, _SPACE_POS, _SPACE_TAG = "dep", "SPACE", "_SP"  # as in spaCy's own pipelines
+_ATTRIBUTES: dict[Column, str] = {"lemma": "lemma_", "upos": "pos_", "xpos": "tag_", "feats": "morph"}  # of a token
 _LINE_BREAK = re.compile("[\t\n\r]")
 
 
@@ -66,13 +67,6 @@ class ComponentOptions:
     confidence: bool = True  # whether to set confidences; without them a GPU parses faster
     device: str | None = None
     precision: Precision | None = None
-
-    def __post_init__(self) -> None:
-        # A name without a slash must be bundled, so that a typo is reported at once. A path may be missing: a
-        # saved pipeline may name a folder of another machine, and carries its own copy of the model.
-        if not {"/", "\\"} & set(self.model) and not self.is_bundled:
-            hint = f"Choose {', '.join(bundled_models())}, or give the path of a folder, ./{self.model}"
-            raise ModelError(f"There is no bundled model {self.model!r}.", hint=hint)
 
     @property
     def is_bundled(self) -> bool:
@@ -104,7 +98,8 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
         _register_extensions(confidence=options.confidence)
         self.name, self.options = name, options
         self._loaded: tuple[Parser, Parser] | None = None  # as the model is saved, and with these options
-        if options.is_bundled or Path(options.model).is_dir():  # else it may come from the disk or from a hub
+        # A path may be missing: a saved pipeline may name a folder of another machine, and carries its own copy.
+        if not {"/", "\\"} & set(options.model) or Path(options.model).is_dir():
             self._load(find_model(options.model))
 
     def _load(self, folder: Path) -> tuple[Parser, Parser]:
@@ -171,16 +166,10 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
             treebank = plan.language.of_text(doc.text)  # each Doc has its own language, whatever else is in the batch
             words = [each.words for each in sentences if each.words]
             read += [replace(_read(each, columns, arcs=starts_from_doc), treebank=treebank) for each in words]
-        parses: list[Parse] = list(parser.stream(read)) if self.options.confidence else []
-        trees = (each.sentence for each in parses) if self.options.confidence else parser.stream_trees(read)
-        remaining = iter(list(trees))
+        results: list[Any] = list(parser.stream(read) if self.options.confidence else parser.stream_trees(read))
+        remaining = iter(results)
         for doc, sentences in zip(docs, cut, strict=True):
-            _write_trees(doc, sentences, remaining)
-        with_words = (each for sentences in cut for each in sentences if each.words)
-        for sentence, parse in zip(with_words, parses, strict=False):
-            for token, confidence in zip(sentence.words, parse.word_confidences, strict=True):
-                token._.arc_confidence, token._.label_confidence = confidence.arc, confidence.label
-            sentence.span._.confidence = parse.confidence
+            _write(doc, sentences, remaining)
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
         """Return the scores for `nlp.evaluate`: UAS, LAS, sentences, tags and lemmas, as spaCy computes them."""
@@ -215,16 +204,6 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
         with tempfile.TemporaryDirectory() as folder, ZipFile(BytesIO(data)) as packed:
             packed.extractall(folder)
             return self.from_disk(folder)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the model's files instead of its tensors; a spawned process loads the model from them."""
-        return _unpickle, (self.name, self.options, self.to_bytes(), self.get_error_handler())
-
-
-def _unpickle(name: str, options: ComponentOptions, data: bytes, on_error: Callable[..., Any]) -> TreefineComponent:
-    component = TreefineComponent(name, options).from_bytes(data)
-    component.set_error_handler(on_error)
-    return component
 
 
 class DocSentence(NamedTuple):
@@ -262,20 +241,9 @@ def _words(tokens: Iterable[Token]) -> list[Token]:
 
 def _read(words: Sequence[Token], columns: Collection[Column], *, arcs: bool) -> Sentence:
     """Return the sentence of these words, with the Doc's values of some columns, and with its arcs if asked for."""
-    cells = {column: [_cells(token)[column] for token in words] for column in columns}
+    cells = {column: [_cell(str(getattr(token, _ATTRIBUTES[column]))) for token in words] for column in columns}
     sentence = Sentence.of_words([_cell(token.text) for token in words]).with_tags(**cells)
     return sentence.with_arcs(_arcs(words)) if arcs else sentence
-
-
-def _cells(token: Token) -> dict[Column, str]:
-    """Return the annotation of a token, in the order of CoNLL-U."""
-    values: dict[Column, str] = {
-        "lemma": token.lemma_,
-        "upos": token.pos_,
-        "xpos": token.tag_,
-        "feats": str(token.morph),
-    }
-    return {column: _cell(value) for column, value in values.items()}
 
 
 def _arcs(words: Sequence[Token]) -> Arcs:
@@ -299,10 +267,10 @@ def _spacy_label(label: str) -> str:
     return _SPACY_ROOT_LABEL if label == _ROOT_LABEL else label
 
 
-def _write_trees(doc: Doc, sentences: Iterable[DocSentence], trees: Iterator[Sentence]) -> None:
-    """Set heads, labels, sentence starts and the tags, features and lemmas that the trees have.
+def _write(doc: Doc, sentences: Iterable[DocSentence], results: Iterator[Parse | Sentence]) -> None:
+    """Set heads, labels, sentence starts, the tags, features and lemmas that the trees have, and confidences of Parses.
 
-    Take one tree per sentence with words.
+    Take one result per sentence with words.
     """
     add, add_feats = doc.vocab.strings.add, doc.vocab.morphology.add
     heads, starts = np.arange(len(doc)), np.full(len(doc), -1)
@@ -317,7 +285,12 @@ def _write_trees(doc: Doc, sentences: Iterable[DocSentence], trees: Iterator[Sen
         if not words:
             labels[span.start] = add(_SPACY_ROOT_LABEL)
             continue
-        tree = next(trees)
+        result = next(results)
+        tree = result if isinstance(result, Sentence) else result.sentence
+        if not isinstance(result, Sentence):
+            span._.confidence = result.confidence
+            for token, sure in zip(words, result.word_confidences, strict=True):
+                token._.arc_confidence, token._.label_confidence = sure.arc, sure.label
         for token in span if {*tree.upos, *tree.xpos} != {BLANK} else ():
             if token.is_space and not tags[token.i].any():
                 tags[token.i] = POS_IDS[_SPACE_POS], add(_SPACE_TAG)
@@ -355,15 +328,13 @@ def to_conllu(part: Doc | Span, *, confidence: bool = False) -> str:
     for number, (span, words) in enumerate(sentences, start=1):
         if span.end <= part.start or span.start >= part.end:
             continue
-        rows, shown = [], ""
-        for each, token in enumerate(words, start=1):
-            gap, before = gaps[token.i], text[: token.idx] if token.i == every[0].i else ""
-            misc = misc_of(gap, before=before, is_last=token.i == every[-1].i)
-            form = _cell(token.text)
-            rows.append((str(each), form, *_cells(token).values(), BLANK, BLANK, BLANK, misc))
-            shown += form + " " * bool(gap)
+        notes = [
+            misc_of(gaps[each.i], before=text[: each.idx] if each == every[0] else "", is_last=each == every[-1])
+            for each in words
+        ]
+        shown = "".join(_cell(each.text) + " " * bool(gaps[each.i]) for each in words)
         comments = (f"# sent_id = {number}", f"# text = {shown.rstrip(' ')}")
-        sentence = Sentence(comments, tuple(zip(*rows, strict=True)), range(len(rows))).with_arcs(_arcs(words))
+        sentence = replace(_read(words, COLUMNS, arcs=True).with_misc(notes), comments=comments)
         if confidence:
             from treefine.parsing.parse import with_confidence  # which loads torch, as setting them did
 
@@ -382,7 +353,7 @@ def _token_confidence(token: Token) -> float | None:
 
 
 def _register_extensions(*, confidence: bool) -> None:
-    """Add `doc._.conllu` and the confidences to spaCy; never replace those of another component."""
+    """Add `doc._.conllu` and the confidences to spaCy, which raises an error if another component has one of them."""
     getters: dict[tuple[Any, str], Callable[..., Any] | None] = {
         (Doc, "conllu"): to_conllu,
         (Span, "conllu"): to_conllu,
@@ -391,9 +362,5 @@ def _register_extensions(*, confidence: bool) -> None:
         stored = [(Token, "arc_confidence"), (Token, "label_confidence"), (Span, "confidence")]
         getters |= {**dict.fromkeys(stored), (Token, "confidence"): _token_confidence}
     for (owner, name), getter in getters.items():
-        if not owner.has_extension(name):
+        if not owner.has_extension(name) or owner.get_extension(name) != (None, None, getter, None):
             owner.set_extension(name, **({"default": None} if getter is None else {"getter": getter}))
-        elif owner.get_extension(name) != (None, None, getter, None):
-            advice = "" if name == "conllu" else " Or set `confidence` to false."
-            hint = f"Remove it: {owner.__name__}.remove_extension({name!r}).{advice}"
-            raise ConfigError(f"Another component has an extension {owner.__name__}._.{name}.", hint=hint)

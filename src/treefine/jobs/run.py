@@ -30,7 +30,7 @@ from treefine.jobs.part_file import Part, open_part
 from treefine.model.vocabulary import language_of
 from treefine.parsing.table import Content
 from treefine.segmenter.cut import Segmented
-from treefine.segmenter.language import table
+from treefine.segmenter.language import LanguageCheck, table
 from treefine.treebank.conllu import FORMATS, convert, losses, read_treebank, with_newdoc
 from treefine.treebank.constraints import decisions_in, label_warning
 from treefine.treebank.files import name_of
@@ -149,8 +149,8 @@ class _Writer:
         self._report = FileReport(
             lambda warning: listener.warn(str(warning)), lambda number: listener.advance(sentences=number)
         )
-        self._language_check = parser.new_language_check()
         self._guesses = parser.plan().language.guesses  # whether languages are identified …
+        self._language_check = LanguageCheck(parser.plan().language.languages, guesses=self._guesses)
         self._languages: set[tuple[str, str]] = set()  # … files and their languages that were printed
 
     def write(self, file: OutputFile) -> None:

@@ -50,25 +50,13 @@ _JOINING = ("parataxis", "dep")  # labels of the arcs between parts, best first
 
 
 def run(
-    plan: Plan,
-    sentences: Iterable[Sentence],
-    work: Work[Result],
-    *,
-    constraints: Iterable[Constraints] | None = None,
-    skip: int = 0,
+    plan: Plan, inputs: Iterable[ParseInput], work: Work[Result], *, skip: int = 0
 ) -> Iterator[tuple[Sentence, Result]]:
-    """Yield each sentence with its result of `work`, in order. `constraints` replace those that the plan keeps.
+    """Yield each sentence with its result of `work`, in order.
 
     The first `skip` sentences are left out, and most of them are not parsed. The others stay in the same batches, so
     their scores are the same to the last digit as without `skip`.
     """
-    return run_inputs(plan, parse_inputs(plan, sentences, constraints), work, skip=skip)
-
-
-def run_inputs(
-    plan: Plan, inputs: Iterable[ParseInput], work: Work[Result], *, skip: int = 0
-) -> Iterator[tuple[Sentence, Result]]:
-    """Do the same as `run` for sentences whose initial parses and constraints are known."""
     for chunk in _chunks(plan, inputs):
         if skip >= len(chunk):
             skip -= len(chunk)
@@ -253,7 +241,7 @@ def _weights(plan: Plan, inputs: Sequence[ParseInput], gold: Sequence[Sequence[i
     """Return the weight of each source of evidence, estimated, or fitted to gold heads. Long sentences do not count."""
     is_short = [len(each.sentence) <= plan.most_words for each in inputs]
     short, known = list(compress(inputs, is_short)), list(compress(gold, is_short))
-    beliefs = [belief for _, belief in run_inputs(plan, map(without_graph, short), beliefs_of)]
+    beliefs = [belief for _, belief in run(plan, map(without_graph, short), beliefs_of)]
     weigh, weights = fitted_weight if gold else estimated_weight, []
     for source in range(len(plan.trust)):
         arcs = [each.evidence[source] for each in short]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 
 from treefine.treebank.align import transferred
 from treefine.treebank.conllu import read_treebank
@@ -15,7 +15,7 @@ from treefine.treebank.sentence import BLANK, Sentence
 InitialParser = Callable[[Iterable[Sentence]], Iterator[Arcs]]
 """A deterministic function that yields the initial arcs of each sentence of a stream, in order."""
 
-MOST_NAMES = 2_000  # labels in the cache; a server may receive any number of different labels
+MOST_NAMES = 2_000  # labels in the cache; a file may have any number of different labels
 
 
 def empty(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
@@ -65,20 +65,13 @@ class Renamed:
     initial: InitialParser
     known: Collection[str]
     names: Mapping[str, str] | None
-    _cache: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Arcs]:
         """Yield the arcs of each sentence."""
+        name = lru_cache(MOST_NAMES)(lambda label: read_as(label, self.known, self.names))
         for heads, labels in self.initial(sentences):
-            named = (label if head is None else self._name(label) for head, label in zip(heads, labels, strict=True))
+            named = (label if head is None else name(label) for head, label in zip(heads, labels, strict=True))
             yield Arcs(heads, tuple(named))
-
-    def _name(self, label: str) -> str:
-        if label not in self._cache:
-            if len(self._cache) >= MOST_NAMES:
-                self._cache.clear()
-            self._cache[label] = read_as(label, self.known, self.names)
-        return self._cache[label]
 
 
 def renamed(initial: InitialParser, known: Collection[str], names: Mapping[str, str] | None = None) -> InitialParser:

@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from itertools import starmap
 from numbers import Real
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
@@ -70,9 +69,7 @@ class Option:
         return {bool: "True or False", int: f"a whole number {limits}", float: f"a number {limits}"}[self.type]
 
     def check(self, value: Any) -> None:
-        """Raise an error if a value has the wrong type or exceeds a limit. None is always right."""
-        if value is None:
-            return
+        """Raise an error if a value has the wrong type or exceeds a limit."""
         if self.accepts is not None:
             fits = self.accepts(value)
         elif get_origin(self.type) is Literal:
@@ -96,15 +93,13 @@ def _is_number(value: object) -> bool:
 
 
 def _is_initial(value: object) -> bool:
-    if isinstance(value, list | tuple):
-        return bool(value) and all(_is_initial(each) and not isinstance(each, list | tuple) for each in value)
-    return isinstance(value, str | os.PathLike) or callable(value)
+    several = value if isinstance(value, list | tuple) else [value]
+    return bool(several) and all(isinstance(each, str | os.PathLike) or callable(each) for each in several)
 
 
 def _is_trust(value: object) -> bool:
-    if isinstance(value, list | tuple):
-        return all(_is_trust(each) and not isinstance(each, list | tuple) for each in value)
-    return value == "auto" or (_is_number(value) and 0 <= cast("float", value) <= MOST_TRUST)
+    several: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
+    return all(each == "auto" or (_is_number(each) and 0 <= each <= MOST_TRUST) for each in several)
 
 
 def _trust_from_text(text: str) -> Trust | list[Trust]:
@@ -221,7 +216,7 @@ class ParserOptions:
     )
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
+        for name, value in self.set_options.items():
             OPTIONS[name].check(value)
 
     @property
@@ -268,26 +263,12 @@ def options_of(values: Mapping[str, object]) -> ParserOptions:
     return ParserOptions(**cast("dict[str, Any]", values))
 
 
-def options_from_text(values: Mapping[str, object]) -> ParserOptions:
-    """Return the options with these values of the command line."""
-    return options_of(
-        {name: None if value is None else OPTIONS[name].from_text(value) for name, value in values.items()}
-    )
-
-
-_TEXTS_AT_FIRST = 16  # in the first group of a `pipe`, so that its results come early
 _CHARACTERS_AT_ONCE = 1 << 16  # in a group of texts, without the last one
 
 Words = Sentence | HasSentence | Sequence[str]
 """One sentence to parse: a Sentence, a Parse, or a list of words."""
-
-_ONE_TEXT = 'Split it into words, as in ["A", "dog"], or parse the text with parser(text).'
-
-
-def check_listed(values: Iterable[object], what: str, *, hint: str = "") -> None:
-    """Raise an error if the argument is not a list or an iterator."""
-    if not is_list_like(values):
-        raise TreefineError(f"The {what} must be a list or an iterator, not {described(values)}.", hint=hint)
+ConstraintsLike = Constraints | Mapping[str, Mapping[int, Any]] | None
+"""The constraints of one sentence: a Constraints, a dictionary with the names of its fields, or None."""
 
 
 def sentence_of(words: Words) -> Sentence:
@@ -295,90 +276,71 @@ def sentence_of(words: Words) -> Sentence:
     sentence = sentence_in(words)
     if sentence is not None:
         return sentence
-    if isinstance(words, str):
-        raise TreefineError(f"{words[:40]!r} is a string, not a list of words.", hint=_ONE_TEXT)
-    if isinstance(words, bytes | Mapping) or not isinstance(words, Iterable):
-        raise TreefineError(f"A sentence must be a list of words or a Sentence, not {described(words)}.")
+    if not is_list_like(words):
+        hint = 'Split it into words, as in ["A", "dog"], or parse a text with parser(text).'
+        raise TreefineError(f"A sentence must be a list of words or a Sentence, not {described(words)}.", hint=hint)
     return Sentence.of_words(cast("Sequence[str]", words))  # which checks the words
 
 
 def checked_sentences(sentences: Iterable[Words]) -> Iterator[Sentence]:
-    """Return an iterator over these sentences; an error names the number of the sentence.
-
-    The argument itself is checked before the first sentence is asked for.
-    """
-    if isinstance(sentences, str):
-        raise TreefineError(f"{sentences[:40]!r} is a string, not a list of sentences.", hint=_ONE_TEXT)
-    check_listed(sentences, "sentences")
-    if sentence_in(sentences) is not None:
-        raise TreefineError("This is one sentence, but several are needed.", hint="Put it into a list.")
-
-    def numbered(number: int, words: Words) -> Sentence:
+    """Yield each of these sentences; an error names the number of the sentence."""
+    if sentence_in(sentences) is not None or not is_list_like(sentences):
+        hint = "Put one sentence into a list, or parse a text with parser(text)."
+        raise TreefineError(f"The sentences must be a list or an iterator, not {described(sentences)}.", hint=hint)
+    for number, words in enumerate(sentences, start=1):
         try:
             sentence = sentence_of(words)
         except TreefineError as error:
             error.sentence = error.sentence or number
             raise
-        return sentence if sentence.line else replace(sentence, number=number)  # those of a file have numbers
-
-    return starmap(numbered, enumerate(sentences, start=1))
+        yield sentence if sentence.line else replace(sentence, number=number)  # those of a file have numbers
 
 
 def one_or_several(sentences: Words | Iterable[Words]) -> tuple[list[Words], bool]:
     """Return a list of the sentences to parse, and whether the user passed only one sentence."""
-    if sentence_in(sentences) is not None:
-        return [cast("Words", sentences)], True
-    if not is_list_like(sentences):
-        return [sentence_of(cast("Words", sentences))], True  # raises an error
+    if sentence_in(sentences) is not None or not is_list_like(sentences):
+        return [sentence_of(cast("Words", sentences))], True
     several = list(sentences)
     if several and isinstance(several[0], str):
         return [cast("list[str]", several)], True
     return cast("list[Words]", several), False
 
 
-ConstraintsLike = Constraints | Mapping[str, Mapping[int, Any]] | None
-"""The constraints of one sentence: a Constraints, a dictionary with the names of its fields, or None."""
-
-
 def constraints_of(constraints: Iterable[ConstraintsLike] | None) -> Iterator[Constraints] | None:
     """Return an iterator over the constraints of several sentences; None for None."""
     if constraints is None:
         return None
-    hint = "Pass a list with one for each sentence."
-    if isinstance(constraints, Constraints | Mapping):
-        raise TreefineError("There are several sentences but only one Constraints.", hint=hint)
     if not is_list_like(constraints):
+        hint = "Pass a list with one for each sentence."
         raise TreefineError(f"The constraints must be a list, not {described(constraints)}.", hint=hint)
     return map(Constraints.of, constraints)
 
 
 def checked_strings(texts: Iterable[str], what: str) -> Iterator[str]:
-    """Return an iterator over strings that checks each of them; a single string is a mistake."""
-    check_listed(texts, what, hint="Pass an open file or a list of strings, or parse one text with parser(text).")
-
-    def checked(number: int, text: object) -> str:
-        if not isinstance(text, str):
-            raise TreefineError(f"Item {number} of the {what} is not a string but {described(text)}.")
-        return text
-
-    return starmap(checked, enumerate(texts, start=1))
+    """Yield each of these strings; a single string is a mistake."""
+    return (text for group in text_groups(texts, 1, what) for text, _ in group)
 
 
-def text_groups(items: Iterable[Any], most: int, *, as_tuples: bool) -> Iterator[list[tuple[str, Any]]]:
-    """Yield the texts of a `pipe` with their contexts, at most `most` at a time, and fewer if they are long."""
-    size, group, n_characters = min(most, _TEXTS_AT_FIRST), list[tuple[str, Any]](), 0
+def text_groups(
+    items: Iterable[Any], most: int, what: str = "texts", *, as_tuples: bool = False
+) -> Iterator[list[tuple[str, Any]]]:
+    """Yield texts with their contexts, at most `most` at a time, and fewer if they are long."""
+    if not is_list_like(items):
+        hint = "Pass an open file or a list of strings, or parse one text with parser(text)."
+        raise TreefineError(f"The {what} must be a list or an iterator, not {described(items)}.", hint=hint)
+    group, n_characters = list[tuple[str, Any]](), 0
     for number, item in enumerate(items, start=1):
-        if as_tuples and (not isinstance(item, tuple | list) or len(item) != 2):
-            hint = "With as_tuples, pass pairs of a text and its context."
-            raise TreefineError(f"Item {number} of the texts is not a pair but {described(item)}.", hint=hint)
-        text, context = item if as_tuples else (item, None)
-        if not isinstance(text, str):
-            hint = "Pass as_tuples=True for pairs." if isinstance(text, tuple) else ""
-            raise TreefineError(f"Item {number} of the texts is not a string but {described(text)}.", hint=hint)
-        group.append((text, context))
-        n_characters += len(text)
-        if len(group) == size or n_characters >= _CHARACTERS_AT_ONCE:
+        match item:
+            case str() if not as_tuples:
+                group.append((item, None))
+            case (str() as text, context) if as_tuples:
+                group.append((text, context))
+            case _:
+                needed = "a pair of a text and its context" if as_tuples else "a string"
+                raise TreefineError(f"Item {number} of the {what} is not {needed} but {described(item)}.")
+        n_characters += len(group[-1][0])
+        if len(group) == most or n_characters >= _CHARACTERS_AT_ONCE:
             yield group
-            size, group, n_characters = min(most, 2 * size), [], 0
+            group, n_characters = [], 0
     if group:
         yield group

@@ -226,36 +226,26 @@ class Parse:
 
     def head_of(self, word: ParsedWord) -> ParsedWord | None:
         """Return the head of a word of this sentence; None for the root."""
-        head = self.heads[self._place(word)]
-        return self.words[head - 1] if head else None
+        self._check(word)
+        return self.words[word.head - 1] if word.head else None
 
     def children(self, word: ParsedWord) -> tuple[ParsedWord, ...]:
         """Return the words whose head is this word, in the order of the sentence."""
-        return tuple(self.words[place] for place in self._children[self._place(word)])
+        self._check(word)
+        return tuple(each for each in self.words if each.head == word.number)
 
     def subtree(self, word: ParsedWord) -> tuple[ParsedWord, ...]:
         """Return this word and all words below it, in the order of the sentence."""
-        places = [self._place(word)]
-        for place in places:  # it grows
-            places += self._children[place]
-        return tuple(self.words[place] for place in sorted(places))
+        below = [word]
+        for each in below:  # it grows
+            below += self.children(each)
+        return tuple(sorted(below, key=attrgetter("number")))
 
-    @cached_property
-    def _children(self) -> list[list[int]]:
-        """The places of each word's children; the first word has place 0."""
-        children: list[list[int]] = [[] for _ in self.heads]
-        for place, head in enumerate(self.heads):
-            if head:
-                children[head - 1].append(place)
-        return children
-
-    def _place(self, word: ParsedWord) -> int:
-        """Return the place of a word, from 0; raise an error for a word of another sentence."""
-        place = getattr(word, "number", 0) - 1
-        if not 0 <= place < len(self) or self.words[place] != word:
+    def _check(self, word: ParsedWord) -> None:
+        """Raise an error for a word of another sentence."""
+        if word not in self.words[word.number - 1 : word.number]:
             message = f"{word!r} is not a word of this parse."
             raise TreefineError(message, hint="Pass one of its words, such as parse[0].")
-        return place
 
     @property
     def agreement(self) -> tuple[float, ...]:
@@ -292,12 +282,18 @@ class Parse:
 
         MISC holds the share of the steps that had the word's head and label, such as Agree=0.67.
         """
-        first = self.with_confidence() if confidence else self.sentence
-        sentences = [first, *(self.sentence.with_graph(each.tree) for each in self.trees[1:])]
-        return [
-            with_rank(sentence, rank, len(self.trees), each.probability, agreement(each.tree, self.steps))
-            for rank, (sentence, each) in enumerate(zip(sentences, self.trees, strict=True), start=1)
-        ]
+        sentences = []
+        for rank, each in enumerate(self.trees, start=1):
+            if rank == 1:  # the first tree has the start of the document
+                sentence = self.with_confidence() if confidence else self.sentence
+            else:
+                named = f"# sent_id = {self.sentence.sent_id}-tree{rank}"
+                kept = [comment for comment in self.sentence.comments if not _STARTS.match(comment)]
+                comments = [named if _key(comment) == "sent_id" else comment for comment in kept]
+                sentence = replace(self.sentence.with_graph(each.tree), comments=tuple(comments))
+            values = {"tree": f"{rank} of {len(self.trees)}", "probability": f"{each.probability:.4g}"}
+            sentences.append(_marked(sentence, "Agree", agreement(each.tree, self.steps), values))
+        return sentences
 
     def to_json(self) -> str:
         """Return the parse as one line of JSON."""
@@ -403,10 +399,6 @@ class Parses(list[Parse]):
         """Return these parses followed by others."""
         return Parses([*self, *other]) if is_list_like(other) else NotImplemented
 
-    def copy(self) -> Parses:
-        """Return a copy."""
-        return Parses(self)
-
     def to_conllu(self, *, confidence: bool = False) -> str:
         """Return the sentences in CoNLL-U (or their input format), as in a file.
 
@@ -470,52 +462,23 @@ def _rounded(value: Any) -> Any:
 
 
 _STARTS = re.compile(r"#\s*(generator\s*=|new(doc|par)\b)")
-_CONFIDENCE, _AGREEMENT = "Conf", "Agree"  # keys in MISC
 
 
 def with_confidence(sentence: Sentence, words: Sequence[float], whole: float) -> Sentence:
     """Return the sentence with each word's confidence in MISC and the confidence of the whole in a comment."""
-    sentence = _with_marks(sentence, _CONFIDENCE, words, what="the confidence")
-    return _with_comments(sentence, {"confidence": f"{whole:.2f}"})
+    return _marked(sentence, "Conf", words, {"confidence": f"{whole:.2f}"})
 
 
-def with_rank(sentence: Sentence, rank: int, n_trees: int, probability: float, agreement: Sequence[float]) -> Sentence:
-    """Return one of the k best trees with its own sent_id, and with its rank and probability in comments.
-
-    MISC gets the share of the steps that agreed with each arc.
-    """
-    sentence = _with_marks(sentence, _AGREEMENT, agreement, what="the agreement of the steps")
-    if rank > 1:  # the first tree has the start of the document
-        named = f"# sent_id = {sentence.sent_id}-tree{rank}"
-        kept = [comment for comment in sentence.comments if not _STARTS.match(comment)]
-        comments = [named if _key(comment) == "sent_id" else comment for comment in kept]
-        sentence = replace(sentence, comments=tuple(comments))
-    return _with_comments(sentence, {"tree": f"{rank} of {n_trees}", "probability": f"{probability:.4g}"})
-
-
-def _with_marks(sentence: Sentence, name: str, numbers: Sequence[float], *, what: str) -> Sentence:
-    if sentence.format.misc is None:
-        raise sentence.error(f"{sentence.format.title} has no column for {what}.", hint="Write CoNLL-U.")
-    marks = [f"{name}={number:.2f}" for number in numbers]
-    return sentence.with_misc(list(map(noted, sentence.column(sentence.format.misc), marks)))
-
-
-def _with_comments(sentence: Sentence, values: dict[str, str]) -> Sentence:
-    """Return the sentence with these comments at the end; they replace older ones with the same keys."""
-    kept = [comment for comment in sentence.comments if _key(comment) not in values]
-    return replace(sentence, comments=(*kept, *(f"# {key} = {value}" for key, value in values.items())))
+def _marked(sentence: Sentence, name: str, numbers: Sequence[float], values: Mapping[str, str]) -> Sentence:
+    """Return the sentence with a number per word in MISC, and with comments; both replace those of the same name."""
+    notes = []
+    for note, number in zip(sentence.column(sentence.format.misc), numbers, strict=True):
+        kept = [each for each in note.split("|") if each != BLANK and each.partition("=")[0] != name]
+        notes.append("|".join([*kept, f"{name}={number:.2f}"]))
+    comments = [comment for comment in sentence.comments if _key(comment) not in values]
+    comments += [f"# {key} = {value}" for key, value in values.items()]
+    return replace(sentence.with_misc(notes), comments=tuple(comments))
 
 
 def _key(comment: str) -> str:
     return comment.partition("=")[0].strip("# ") if "=" in comment else ""
-
-
-def noted(note: str, mark: str) -> str:
-    """Return MISC with one more mark, which replaces an older one with the same key.
-
-    >>> noted("_", "Conf=0.97"), noted("Conf=0.10|SpaceAfter=No", "Conf=0.97")
-    ('Conf=0.97', 'SpaceAfter=No|Conf=0.97')
-    """
-    name = mark.partition("=")[0]
-    kept = [each for each in note.split("|") if each != BLANK and each.partition("=")[0] != name]
-    return "|".join([*kept, mark])

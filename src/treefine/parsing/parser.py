@@ -22,14 +22,13 @@ from treefine.errors import LanguageWarning, ModelError, TreefineError, UnknownL
 from treefine.model.bundled import ABOUT, about, bundled_models, find_model, model_for
 from treefine.model.folder import load_model, new_folder, push_folder, write_model
 from treefine.model.parser_model import ParserModel
-from treefine.parsing.batches import fitted_weights, run
+from treefine.parsing.batches import fitted_weights, parse_inputs, run
 from treefine.parsing.initial import InitialParser, SeveralParsers, empty, from_file, from_parser, given, renamed
 from treefine.parsing.options import (
     ConstraintsLike,
     Initial,
     Trust,
     Words,
-    check_listed,
     checked_sentences,
     checked_strings,
     constraints_of,
@@ -39,7 +38,7 @@ from treefine.parsing.options import (
     text_groups,
 )
 from treefine.parsing.parse import Parse, Parses
-from treefine.parsing.plan import Plan, check_fork, find_device
+from treefine.parsing.plan import Plan, find_device
 from treefine.parsing.results import Step, parses, steps, trees
 from treefine.segmenter.cut import Segmented
 from treefine.segmenter.language import LanguageCheck, code_of
@@ -89,7 +88,7 @@ class Parser:
         self.languages = tuple(languages) or model.settings.languages
         self._plan = Plan.of(self.model, self.options, _trees_of(self.initial), device, self.languages)
         self._running: list[ParserModel] = []  # filled on first use; shared with `using`
-        self._language_check = self.new_language_check()  # shared with `using`
+        self._language_check = LanguageCheck(self._plan.language.languages, guesses=self._plan.language.guesses)
         self._name = ""  # of the model, as the user gave it
         self._treebank = ""  # on which it was trained, if it is known
 
@@ -128,7 +127,6 @@ class Parser:
             model = model_for(name)  # a language, such as "sv"
             if model is not None:
                 name, chosen["language"] = model[0], chosen.get("language", model[1])
-        chosen["device"] = find_device(chosen.get("device"))  # report a wrong device before reading any file
         folder = find_model(name)
         if "initial" not in chosen and (folder / LAYOUT.initial).is_dir():
             chosen["initial"] = folder / LAYOUT.initial
@@ -156,8 +154,6 @@ class Parser:
         other._name, other._treebank = self._name, self._treebank
         if other.precision == self.precision:
             other._running = self._running
-        if other._plan.language == self._plan.language:
-            other._language_check = self._language_check
         return other
 
     def __call__(self, text: str) -> Parses:
@@ -169,7 +165,7 @@ class Parser:
             hint = "Use pipe(texts) for several texts, or parse(words) for a list of words."
             raise TreefineError(f"A text must be a string, not {described(text)}.", hint=hint)
         parsed = self.stream_chunks([text])  # first, because the model may have no segmenter
-        self._check_language(text, stacklevel=3)
+        self._check_language(text)
         return Parses(parsed)
 
     @overload
@@ -180,34 +176,23 @@ class Parser:
     def pipe(
         self, texts: Iterable[tuple[str, Context]], *, batch_size: int = TEXTS_AT_ONCE, as_tuples: Literal[True]
     ) -> Iterator[tuple[Parses, Context]]: ...
-    def pipe(
-        self,
-        texts: Iterable[str] | Iterable[tuple[str, Context]],
-        *,
-        batch_size: int = TEXTS_AT_ONCE,
-        as_tuples: bool = False,
-    ) -> Iterator[Parses] | Iterator[tuple[Parses, Context]]:
+    def pipe(self, texts: Iterable[Any], *, batch_size: int = TEXTS_AT_ONCE, as_tuples: bool = False) -> Iterator[Any]:
         """Parse many texts, and yield the Parses of each text, in order. Short texts are parsed together.
 
         Offsets refer to the text of their own document. An empty text has no parses. `texts` may be endless. At most
         `batch_size` of them are read and parsed at a time, and fewer if they are long. With `as_tuples`, the items are
         pairs of a text and anything else, such as its file name, and so are the results: `(parses, context)`.
         """
-        check_listed(texts, "texts", hint="Pass a list of texts, or parse one text with parser(text).")
         if not is_whole_number(batch_size) or batch_size < 1:
             raise TreefineError(f"batch_size must be a number of texts, at least 1, not {described(batch_size)}.")
-        self.text_segmenter()  # raises an error if the model has none
-        pairs = self._pipe(text_groups(texts, batch_size, as_tuples=as_tuples))
-        return pairs if as_tuples else (parses for parses, _ in pairs)
-
-    def _pipe(self, groups: Iterator[list[tuple[str, Any]]]) -> Iterator[tuple[Parses, Any]]:
-        for group in groups:
+        for group in text_groups(texts, batch_size, as_tuples=as_tuples):
             for text, _ in group:
-                self._check_language(text, stacklevel=5)
+                self._check_language(text)
             segmented = self.segment_all([text for text, _ in group])
             parsed = self.stream_segmented(chain.from_iterable(segmented))
             for sentences, (_, context) in zip(segmented, group, strict=True):
-                yield Parses(islice(parsed, len(sentences))), context
+                parses = Parses(islice(parsed, len(sentences)))
+                yield (parses, context) if as_tuples else parses
 
     @overload
     def parse(self, sentences: Words, *, constraints: ConstraintsLike | None = None) -> Parse: ...  # type: ignore[overload-overlap]
@@ -300,12 +285,10 @@ class Parser:
 
         The arguments are as in `parse`. The first `skip` sentences are left out.
         """
-        if not is_whole_number(skip) or skip < 0:
-            raise TreefineError(f"skip must be a number of sentences, not {described(skip)}.")
         plan, read, decided = self.plan(), checked_sentences(sentences), constraints_of(constraints)
         if self.engine is not None:
             return self.engine.stream_sentences(plan, read, constraints=decided, skip=skip)
-        return (parsed for _, parsed in run(plan, read, trees, constraints=decided, skip=skip))
+        return (parsed for _, parsed in run(plan, parse_inputs(plan, read, decided), trees, skip=skip))
 
     def parse_file(
         self, source: Source, target: str | os.PathLike[str], *, format: str | None = None, workers: int | None = None
@@ -358,22 +341,16 @@ class Parser:
         With `each_step`, a Parse also has the confidence of each step in its own graph.
         """
         read, placed = tee(segmented)
-        work, decided = partial(parses, each_step=each_step), constraints_of(constraints)
-        parsed = run(self.plan(), (each.sentence for each in read), work, constraints=decided, skip=skip)
+        plan, work = self.plan(), partial(parses, each_step=each_step)
+        inputs = parse_inputs(plan, (each.sentence for each in read), constraints_of(constraints))
+        parsed = run(plan, inputs, work, skip=skip)
         return (_placed(parse, each) for (_, parse), each in zip(parsed, islice(placed, skip, None), strict=False))
 
-    def _check_language(self, text: str, *, stacklevel: int) -> None:
-        """Issue a LanguageWarning, at most once, if the first texts are not in the model's language.
-
-        `stacklevel` is the number of calls from here up to the user's code.
-        """
+    def _check_language(self, text: str) -> None:
+        """Issue a LanguageWarning, at most once, if the first texts are not in the model's language."""
         warning = self._language_check.warning(text)
         if warning is not None:
-            warnings.warn(warning, LanguageWarning, stacklevel=stacklevel)
-
-    def new_language_check(self) -> LanguageCheck:
-        """Return a check that warns about texts in other languages, or in a language that is hard to identify."""
-        return LanguageCheck(self._plan.language.languages, guesses=self._plan.language.guesses)
+            warnings.warn(warning, LanguageWarning, stacklevel=3)
 
     def text_segmenter(self, treebank: str = "") -> Segmenter:
         """Return the segmenter, with the encoder of the model if the model finds sentences too.
@@ -401,7 +378,8 @@ class Parser:
         self, sentences: Iterable[Words], *, constraints: Iterable[ConstraintsLike] | None = None
     ) -> Iterator[tuple[Sentence, list[Step]]]:
         """Yield each sentence with all its steps, in order."""
-        return run(self.plan(), checked_sentences(sentences), steps, constraints=constraints_of(constraints))
+        plan = self.plan()
+        return run(plan, parse_inputs(plan, checked_sentences(sentences), constraints_of(constraints)), steps)
 
     def save(self, folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32, notes: str = "") -> None:
         """Write a self-contained model folder, which appears once it is complete and replaces an older model.
@@ -434,7 +412,6 @@ class Parser:
 
     def plan(self) -> Plan:
         """Return the plan by which sentences are parsed, for code that runs them in another way."""
-        check_fork(self.device)
         return replace(self._plan, model=self.running)
 
     @property

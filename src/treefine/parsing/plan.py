@@ -224,19 +224,11 @@ def find_device(name: str | torch.device | None) -> torch.device:
         if str(name).partition(":")[0] not in DEVICES:  # torch would list devices that treefine does not support
             raise RuntimeError(f"it is not one of {', '.join(DEVICES)}")
         device = torch.device(name)
-        check_fork(device)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0]
         raise TreefineError(f"Device {str(name)!r} cannot be used ({reason}).", hint="Use cpu.") from error
     return device
-
-
-def check_fork(device: torch.device) -> None:
-    """Raise an error if this process was forked from one that had used a GPU, and would use it too."""
-    if device.type == "cuda" and torch.cuda._is_in_bad_fork():
-        hint = 'Start processes with multiprocessing.get_context("spawn"), or load the parser with device="cpu".'
-        raise TreefineError("A forked process cannot use the GPU of its parent process.", hint=hint)
 
 
 def _trust(trust: Trust | Sequence[Trust] | None, sources: Sequence[InitialParser]) -> tuple[Trust, ...]:
@@ -350,18 +342,13 @@ def _batch_of(plan: Plan, inputs: Sequence[ParseInput]) -> tuple[Batch, Graphs, 
 
 
 def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None) -> Scores:
-    """Score a batch. If memory runs out, encode the windows of a single long sentence in smaller parts."""
-    rows_at_once = min(len(batch.inputs.row_lengths), plan.shape.windows_at_once) if len(batch) == 1 else None
-    while True:
-        try:
-            scores: Scores = plan.model(batch, graphs, tags, rows_at_once=rows_at_once)
-            if batch.evidence is not None:
-                scores = scores.supported_by(batch.evidence)
-            return scores if batch.allowed is None else scores.within(batch.allowed)
-        except (MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error) or rows_at_once in (None, 1):
-                raise
-            rows_at_once = (rows_at_once or 2) // 2
+    """Score a batch; encode only a few windows of a single long sentence at once."""
+    scores: Scores = plan.model(
+        batch, graphs, tags, rows_at_once=plan.shape.windows_at_once if len(batch) == 1 else None
+    )
+    if batch.evidence is not None:
+        scores = scores.supported_by(batch.evidence)
+    return scores if batch.allowed is None else scores.within(batch.allowed)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

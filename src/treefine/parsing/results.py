@@ -16,7 +16,7 @@ from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import best_tag
 from treefine.model.vocabulary import UNSEEN, lemma_tag, ruled_scripts, tag_names
-from treefine.parsing.batches import run
+from treefine.parsing.batches import parse_inputs, run
 from treefine.parsing.confidence import Confidence, RankedTree, ranked_trees, sentence_confidence, word_confidences
 from treefine.parsing.parse import Parse, tags_of
 from treefine.parsing.plan import ParseInput, Plan, refine_inputs
@@ -315,7 +315,7 @@ def timed_steps(
         return results
 
     plan = replace(plan, initial=lambda _: iter(arcs), trust=(), is_timed=True)
-    steps = [result for _, result in run(plan, sentences, timed)]
+    steps = [result for _, result in run(plan, parse_inputs(plan, sentences), timed)]
     has_initial = any(head is not None for each in arcs for head in each.heads)
     trees = [[each[min(t, len(each) - 1)][0] for each in steps] for t in range(n_steps)]
     stopped = [len(each) for each in steps if each[-1][1]]

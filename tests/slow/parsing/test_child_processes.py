@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from treefine.cores import torch_threads
-from treefine.errors import TreefineError
 from treefine.parsing.parser import Parser
 
 TEXT = "She saw the old man. He waved at her, and she left. Nobody came."
@@ -41,14 +40,3 @@ def test_child_processes_can_use_a_parser_that_has_parsed_in_the_parent(nlp, met
     assert [trees for trees, _ in found] == [expected] * 2
     if method == "fork":
         assert [threads for _, threads in found] == [1, 1]
-
-
-def test_a_forked_process_cannot_use_the_gpu_of_its_parent(nlp, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert nlp(TEXT)  # on a CPU
-
-    monkeypatch.setattr(Parser, "device", torch.device("cuda"))
-    for use in (lambda: nlp(TEXT), lambda: Parser(nlp.model), lambda: Parser(nlp.model, device="cuda")):
-        with pytest.raises(TreefineError, match=r"cannot use the GPU of its parent process\. Start processes with "):
-            use()
