@@ -383,14 +383,14 @@ def edits(draw, sentence: Sentence) -> tuple[Sentence, ...]:
     n_words, form = len(sentence), st.text("abc", min_size=1, max_size=3)
     word, last = sorted([draw(st.integers(1, n_words)), draw(st.integers(1, n_words))])
     forms = draw(st.lists(form, min_size=2, max_size=3))
-    old, head, written = sentence[word - 1].form, draw(st.integers(0, n_words)), draw(st.none() | form)
+    old, head = sentence[word - 1].form, draw(st.integers(0, n_words))
     possible = [
         lambda: set_arc(sentence, word, head),
         lambda: set_cell(sentence, word, "form", forms[0]),
         lambda: split_word(sentence, word, forms),
         lambda: split_word(sentence, word, [old[:1], old[1:]]),
         lambda: join_words(sentence, word, last),
-        lambda: make_multiword(sentence, word, last, written),
+        lambda: make_multiword(sentence, word, last),
         lambda: split_into_multiword(sentence, word, forms),
         lambda: remove_multiword(sentence, word),
         lambda: split_sentence(sentence, last),

@@ -38,15 +38,15 @@ def test_the_fixtures_are_valid(path):
             "# c\n",
             "1: (sentence 1) There are no words after the comments. Remove the comments, or the blank line",
         ),
-        ("2\tb", "1\tb", "4: (s) ID 1 is used twice; 2 is expected."),
-        ("2\tb", "3\tb", "4: (s) ID 3 does not fit here; 2 is expected."),
+        ("2\tb", "1\tb", "4: (s) ID is '1'; 2 is expected."),
+        ("2\tb", "3\tb", "4: (s) ID is '3'; 2 is expected."),
         ("1\ta", "x\ta", "3: (s) ID is 'x'; 1 is expected."),
         ("2\tb", f"2-3\tb{REST}\n2\tb", "5: (s) A multiword token ends at word 3, but the last word is 2."),
-        ("2\tb", f"1-2\tb{REST}\n2\tb", "4: (s) The multiword token 1-2 does not fit here, before word 2."),
-        ("2\tb", f"1.2\tb{REST}\n2\tb", "4: (s) The empty node 1.2 does not fit here, where 1.1 is expected."),
+        ("2\tb", f"1-2\tb{REST}\n2\tb", "4: (s) ID is '1-2'; 2 is expected."),
+        ("2\tb", f"1.2\tb{REST}\n2\tb", "4: (s) ID is '1.2'; 1.1 is expected."),
         ("1\ta", f"1-2\ta b\t{REST[2:]}\n1\ta", "3: (s, word 1-2) Column 3 is empty. Write _ for an empty value."),
         ("\t2\tx", "\t3\tx", f"3: (s, word 1) HEAD is 3 but the sentence has 2 words. {HEADS}"),
-        ("\t2\tx", "\t-1\tx", f"3: (s, word 1) HEAD is '-1', not a number. {HEADS}"),
+        ("\t2\tx", "\t-1\tx", f"3: (s, word 1) HEAD is -1 but the sentence has 2 words. {HEADS}"),
         ("\t2\tx", "\t1\tx", "3: (s, word 1) The heads form a cycle: 1 -> 1. Change one of these heads."),
         ("\t2\tx", "\t0\tx", "4: (s, word 2) The sentence has 2 roots: words 1, 2. Only one word may have HEAD 0."),
         ("\t2\tx", "\t_\tx", "3: (s, word 1) HEAD is blank. Fill it in, or parse the file first."),
@@ -82,13 +82,13 @@ def test_all_faults_of_a_file_are_reported_in_order():
     text = bad + "\n" + GOOD + "\n" + GOOD.replace("text = a b", "text = b") + "\n" + bad
 
     assert faults(text) == [
-        "<stream>:4: (s) ID 5 does not fit here; 2 is expected.",
+        "<stream>:4: (s) ID is '5'; 2 is expected.",
         "<stream>:3: (s, word 1) HEAD is 7 but the sentence has 2 words. " + HEADS,
         "<stream>:6: (s) The sentence at line 1 has the same sent_id. Each sent_id must be unique.",
         "<stream>:11: (s) The sentence at line 1 has the same sent_id. Each sent_id must be unique.",
         "<stream>:13: (s, word 1) # text has 'b' at character 1, but the form is 'a'.",
         "<stream>:16: (s) The sentence at line 1 has the same sent_id. Each sent_id must be unique.",
-        "<stream>:19: (s) ID 5 does not fit here; 2 is expected.",
+        "<stream>:19: (s) ID is '5'; 2 is expected.",
         "<stream>:18: (s, word 1) HEAD is 7 but the sentence has 2 words. " + HEADS,
     ]
 
@@ -97,7 +97,7 @@ def test_the_older_formats_allow_several_roots_but_no_multiword_tokens():
     words = f"{A}\n{B}\n"
 
     assert faults(words.replace("\t2\tx", "\t0\tx"), "conllx") == []
-    message = "<stream>:1: (sentence 1) ID is 1-2, but CoNLL-X has no multiword tokens."
+    message = "<stream>:1: (sentence 1) ID is '1-2'; 1 is expected. CoNLL-X has no multiword tokens or empty nodes."
     assert faults(f"1-2\tab{REST}\n{words}", "conllx") == [message]
 
 

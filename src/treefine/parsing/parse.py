@@ -16,14 +16,14 @@ from treefine.drawing.html import to_html
 from treefine.drawing.picture import Picture, shown_tags, step_pictures
 from treefine.drawing.svg import to_svg
 from treefine.drawing.text import draw_text
-from treefine.errors import TreefineError
+from treefine.errors import TreefineError, shorten
 from treefine.model.vocabulary import language_of
 from treefine.parsing.confidence import Confidence, RankedTree, agreement
 from treefine.parsing.table import Content, import_package, table_of
 from treefine.treebank.conllu import texts_in_file
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.raw_text import Span
-from treefine.treebank.sentence import BLANK, Sentence, Word, is_list_like, own_text, shown_text
+from treefine.treebank.sentence import BLANK, SHOWN, Sentence, Word, is_list_like, own_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Parse:
     def __repr__(self) -> str:
         """Return the text, the number of words and the confidence, so that a list of parses is easy to scan."""
         size = f"{len(self)} word{'s' * (len(self) != 1)}"
-        return f"<Parse {shown_text(self.sentence)!r}, {size}, confidence {self.confidence:.2f}>"
+        return f"<Parse {shorten(own_text(self.sentence), SHOWN)!r}, {size}, confidence {self.confidence:.2f}>"
 
     @property
     def start(self) -> int:

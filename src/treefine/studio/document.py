@@ -260,7 +260,7 @@ class Document:
         try:
             return next(read_stretch(Stretch(text.encode(errors="surrogateescape"), 1), CONLLU, str(self.path)))
         except TreebankError as error:  # a null byte in its first line
-            return Unreadable(1, 1, "", True, (error,))
+            return Unreadable(1, 1, "", (error,))
 
     def valid_sentence(self, key: int) -> Sentence:
         """Return a sentence; raise an error if its lines are not valid."""

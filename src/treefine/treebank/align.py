@@ -6,13 +6,13 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise, product, starmap
+from itertools import pairwise, product, starmap
 from typing import TYPE_CHECKING
 
 from treefine.errors import AlignmentError
 from treefine.treebank.graph import Arcs
 from treefine.treebank.raw_text import Span
-from treefine.treebank.sentence import BLANK, Sentence
+from treefine.treebank.sentence import BLANK, Sentence, Token
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -64,26 +64,18 @@ class WordSpans:
         words, texts, position = cls(sentences), list[str](), 0
         for sentence in sentences:
             words.first_words.append(len(words))
-            text, forms = _plain_text(sentence, clean), sentence.forms
-            if text is not None:
-                spans = list(pairwise(accumulate(map(len, forms), initial=position)))
-                words.tokens += spans
-                words.spans += spans
-                words.forms += forms
-                words.in_multiword += [False] * len(spans)
-            else:
-                text = ""
-                for token in sentence.tokens():
-                    characters = clean(token.form) if clean else token.form
-                    span = (position + len(text), position + len(text) + len(characters))
-                    text += characters
-                    words.tokens.append(span)
-                    is_multiword = len(token.words) > 1
-                    words.forms += [forms[number - 1] for number in token.words] if is_multiword else [characters]
-                    words.spans += [span] * len(token.words)
-                    words.in_multiword += [is_multiword] * len(token.words)
-            texts.append(text)
-            position += len(text)
+            forms, tokens = sentence.forms, sentence.tokens()
+            if clean is None:
+                tokens = (Token(form, range(word, word + 1), "") for word, form in enumerate(forms, start=1))
+            for token in tokens:
+                characters = clean(token.form) if clean else token.form
+                span, is_multiword = (position, position + len(characters)), len(token.words) > 1
+                texts.append(characters)
+                position = span[1]
+                words.tokens.append(span)
+                words.forms += [forms[number - 1] for number in token.words] if is_multiword else [characters]
+                words.spans += [span] * len(token.words)
+                words.in_multiword += [is_multiword] * len(token.words)
         words.text = "".join(texts)
         return words
 
@@ -119,13 +111,6 @@ class WordSpans:
         return f"{at.path}:{at.line}" if at.path else f"{title} (sentence {at.sentence})"
 
 
-def _plain_text(sentence: Sentence, clean: Callable[[str], str] | None) -> str | None:
-    """Return the characters of a sentence if its words are its tokens and all their characters count, else None."""
-    text = "".join(sentence.forms)
-    is_plain = clean is None or (len(sentence) == len(sentence.columns[0]) and clean(text) == text)
-    return text if is_plain else None
-
-
 def even_blocks(
     ours: Iterable[Sentence],
     theirs: Iterable[Sentence],
@@ -153,8 +138,7 @@ def even_blocks(
         if sentence is not None:
             blocks[side].append(sentence)
             n_words += 0 if side else len(sentence)
-            text = _plain_text(sentence, clean)
-            pending[side] += "".join([clean(token.form) for token in sentence.tokens()]) if text is None else text
+            pending[side] += clean("".join([token.form for token in sentence.tokens()]))
             if is_same and [*map(len, blocks)] == [1, 1] and is_same(blocks[0][0], blocks[1][0]):
                 pending = ["", ""]
         length = min(map(len, pending))

@@ -40,15 +40,13 @@ _NAMES_2009 = "ID FORM LEMMA PLEMMA POS PPOS FEAT PFEAT HEAD PHEAD DEPREL PDEPRE
 
 _CHUNK = 1 << 16  # bytes read at a time
 _STRETCH = 1 << 18  # bytes of a part of a file that is read separately
-_LONGEST = 1 << 24  # bytes without a blank line, about 200,000 words; a longer sentence is not plausible
-_WIDEST = 1 << 16  # blank lines in a row; more are not plausible either
+_LONGEST = 1 << 24  # bytes of a sentence with the blank lines around it, about 200,000 words; more is not plausible
 _FILE_START = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*")  # a byte order mark, blank lines
 _BETWEEN_SENTENCES = re.compile(rb"(\n(?:\r?\n)+)")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
 _EMPTY_NODE = re.compile(r"(0|[1-9][0-9]{0,8})\.([1-9][0-9]{0,8})")
 _NUMBERS = tuple(map(str, range(1, 1001)))
-_VALUES = {number: int(number) for number in ("0", *_NUMBERS)}
 
 
 def format_of(path: str, name: str | None = None) -> Format:
@@ -109,7 +107,6 @@ class Unreadable:
     line: int
     number: int
     sent_id: str
-    has_words: bool  # False if there are only comments, which do not count as a sentence
     faults: tuple[TreebankError, ...]
 
 
@@ -123,7 +120,7 @@ def read_blocks(
         for stretch in cut_treebank(stream, path, size=_CHUNK):
             for read in read_stretch(stretch, form, path, number=number):
                 yield read
-                number = read.number + (isinstance(read, Sentence) or read.has_words)
+                number = read.number + 1
 
 
 class Stretch(NamedTuple):
@@ -139,9 +136,6 @@ def cut_treebank(stream: BinaryIO, path: str, *, size: int = _STRETCH) -> Iterat
     while chunk := stream.read(size):
         rest += chunk
         filled = len(rest.rstrip(b"\r\n"))  # the next chunk may continue the blank lines after it
-        if rest.count(b"\n", filled) > _WIDEST:
-            message = f"There are more than {_WIDEST:,} blank lines in a row."
-            raise TreebankError(message, hint="Is this a treebank?", path=path)
         gaps = [(rest.rfind(gap, 0, filled), len(gap)) for gap in (b"\n\n", b"\n\r\n")]
         end = max(start + length if start >= 0 else 0 for start, length in gaps)
         if line == 1 and end <= len(_start_of(rest)):
@@ -151,7 +145,7 @@ def cut_treebank(stream: BinaryIO, path: str, *, size: int = _STRETCH) -> Iterat
             line += rest.count(b"\n", 0, end)
             rest = rest[end:]
         if len(rest) > _LONGEST:
-            message = f"There is no blank line in the next {_LONGEST >> 20} MiB."
+            message = f"There is not one whole sentence in the next {_LONGEST >> 20} MiB."
             raise TreebankError(message, hint="Is this a treebank?", path=path, line=line)
     if line == 1 and len(rest) == len(_start_of(rest)):
         raise _no_sentence(path)
@@ -168,9 +162,8 @@ def cut_sentences(data: bytes, path: str) -> Iterator[Stretch]:
 
 def read_stretch(stretch: Stretch, form: Format, path: str, *, number: int = 1) -> Iterator[Sentence | Unreadable]:
     """Yield the blocks of this part of a file, as `read_blocks` does; `number` is that of its first sentence."""
-    for block in _blocks(stretch, path):
-        yield (read := _sentence(block, form, path, number))
-        number += isinstance(read, Sentence) or read.has_words
+    for place, block in enumerate(_blocks(stretch, path), start=number):
+        yield _sentence(block, form, path, place)
 
 
 def write_treebank(sentences: Iterable[Sentence | HasSentence], target: str | os.PathLike[str]) -> int:
@@ -266,8 +259,7 @@ def texts_in_file(sentences: Iterable[Sentence], *, is_start: bool = True) -> It
 
 def gap_after(layout: Layout) -> str:
     """Return the line ends that are missing between a sentence and the next one; usually this is empty."""
-    newline = "\r\n" if "\r\n" in (layout.end or layout.newlines) else "\n"
-    return newline * (2 - min(layout.end.count("\n"), 2))
+    return layout.newline * (2 - min(layout.end.count("\n"), 2))
 
 
 class _Block(NamedTuple):
@@ -339,7 +331,7 @@ def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence |
         sent_id = Sentence(comments, (), ()).sent_id
         faults += line_faults(lines, block.line, form, partial(fault, sent_id=sent_id))
         if faults:
-            return Unreadable(block.line, number, sent_id, bool(rows), tuple(faults))
+            return Unreadable(block.line, number, sent_id, tuple(faults))
         if not all(map(str.isdecimal, columns[0])):
             words = tuple([line for line, identifier in enumerate(columns[0]) if identifier.isdecimal()])
     return Sentence(comments, columns, words, form, layout, path, block.line, number)
@@ -347,15 +339,9 @@ def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence |
 
 def _is_plain(columns: tuple[tuple[str, ...], ...], form: Format) -> bool:
     """Check quickly whether the columns are valid, as nearly all are; if not, `line_faults` checks each line."""
-    words = len(columns[0])
-    if not (len(columns) == form.width or (form.has_more_columns and len(columns) > form.width)):
-        return False
-    if columns[0] != _NUMBERS[:words]:
-        return False
-    try:
-        return max(map(_VALUES.__getitem__, columns[form.head])) <= words
-    except KeyError:
-        return False
+    has_width = len(columns) == form.width or (form.has_more_columns and len(columns) > form.width)
+    ids = columns[0]
+    return has_width and ids == _NUMBERS[: len(ids)] and {"0", *ids}.issuperset(columns[form.head])
 
 
 def read_words(stream: BinaryIO, path: str) -> Iterator[Sentence]:
@@ -410,11 +396,8 @@ def line_faults(
         if len(row) != width or not _NUMBER.fullmatch(row[0]) or row[form.head] == BLANK:
             continue
         head = row[form.head]
-        if not _NUMBER.fullmatch(head):
-            message = f"HEAD is {shortened(head)!r}, not a number."
-            yield fault(message, line=number, word=row[0], hint=hint_of_head)
-        elif int(head) > words:
-            message = f"HEAD is {head} but the sentence has {words} word{'s' * (words != 1)}."
+        if not _NUMBER.fullmatch(head) or int(head) > words:
+            message = f"HEAD is {shortened(head) or 'empty'} but the sentence has {words} word{'s' * (words != 1)}."
             yield fault(message, line=number, word=row[0], hint=hint_of_head)
 
 
@@ -423,32 +406,23 @@ def _id_faults(
 ) -> Iterator[TreebankError]:
     """Check the IDs: words are 1, 2, 3, …; 2-3 comes before word 2; 2.1 comes after word 2."""
     last_word, last_empty, span_end = 0, 0, 0
+    hint = "" if form.is_ud else f"{form.title} has no multiword tokens or empty nodes."
     for line, identifier in ids:
-        span, empty = _RANGE.fullmatch(identifier), _EMPTY_NODE.fullmatch(identifier)
-        if identifier == str(last_word + 1):
-            last_word, last_empty = last_word + 1, 0
-        elif (span or empty) and not form.is_ud:
-            kind = "multiword tokens" if span else "empty nodes"
-            yield fault(f"ID is {identifier}, but {form.title} has no {kind}.", line=line)
-        elif span:
-            first, last = int(span[1]), int(span[2])
-            if first != last_word + 1 or first <= span_end or last <= first:
-                message = f"The multiword token {identifier} does not fit here, before word {last_word + 1}."
-                yield fault(message, line=line)
-            span_end = max(span_end, last)
-        elif empty:
-            expected = f"{last_word}.{last_empty + 1}"
-            if identifier != expected:
-                yield fault(f"The empty node {identifier} does not fit here, where {expected} is expected.", line=line)
+        word, empty = str(last_word + 1), f"{last_word}.{last_empty + 1}"
+        span = _RANGE.fullmatch(identifier)
+        first, last = (int(span[1]), int(span[2])) if span else (0, 0)
+        is_empty = _EMPTY_NODE.fullmatch(identifier) is not None
+        fits_span = form.is_ud and span_end < first == last_word + 1 < last
+        if identifier != word and not fits_span and not (form.is_ud and identifier == empty):
+            expected = empty if is_empty and form.is_ud else word
+            yield fault(f"ID is {shortened(identifier)!r}; {expected} is expected.", line=line, hint=hint)
+        if is_empty:
             last_empty += 1
-        elif _NUMBER.fullmatch(identifier):
-            is_twice = 0 < int(identifier) <= last_word
-            reason = "is used twice" if is_twice else "does not fit here"
-            yield fault(f"ID {identifier} {reason}; {last_word + 1} is expected.", line=line)
-            last_word = max(last_word, int(identifier))
+        elif span:
+            span_end = max(span_end, last)
         else:
-            yield fault(f"ID is {shortened(identifier)!r}; {last_word + 1} is expected.", line=line)
-            last_word += 1
+            number = int(identifier) if _NUMBER.fullmatch(identifier) else last_word + 1
+            last_word, last_empty = max(last_word, number), 0
     if span_end > last_word:
         message = f"A multiword token ends at word {span_end}, but the last word is {last_word}."
         yield fault(message, line=ids[-1][0])
@@ -464,8 +438,7 @@ def validate(
     first_lines: dict[str, int] = {}  # where each sent_id was first seen
     try:
         for read in read_blocks(source, format=format, on_bytes=on_bytes):
-            is_sentence = isinstance(read, Sentence) or read.has_words
-            first = first_lines.setdefault(read.sent_id, read.line) if read.sent_id and is_sentence else read.line
+            first = first_lines.setdefault(read.sent_id, read.line) if read.sent_id else read.line
             if first != read.line:
                 yield TreebankError(
                     f"The sentence at line {first} has the same sent_id.",

@@ -38,7 +38,8 @@ def set_arc(sentence: Sentence, word: int, head: int, label: str | None = None) 
     >>> set_arc(sentence, 2, 0).arcs
     Arcs(heads=(2, 0, 2), labels=('dep', 'root', 'det'))
     """
-    _check_words(sentence, word, head or word)
+    for each in (word, head or word):
+        _token_of(sentence, each)
     if head == word:
         raise sentence.error("A word cannot be its own head.", word=word, hint="Choose another word, or 0 for ROOT.")
     heads, labels = [None, *sentence.heads], ["", *sentence.labels]
@@ -124,15 +125,14 @@ def join_words(sentence: Sentence, first: int, last: int) -> Sentence:
     return _rebuilt(sentence, _numbered(sentence, rows, merged={str(word): str(top) for word in words}))
 
 
-def make_multiword(sentence: Sentence, first: int, last: int, form: str | None = None) -> Sentence:
-    """Make adjacent words one multiword token, written as in the text or with this form, which also changes it."""
+def make_multiword(sentence: Sentence, first: int, last: int) -> Sentence:
+    """Make adjacent words one multiword token, written as in the text."""
     words, rows = _checked_range(sentence, first, last), _rows(sentence)
     for word in words:
         _single_token(sentence, word, hint="Remove that multiword token first.")
         _take_notes(_row(rows, word), (*_BEFORE, *_AFTER), BLANK)
-    written = _cell(sentence, form or _written(sentence, words), first)
-    rows = _replaced(rows, first, [_range_row(sentence, words, written), _row(rows, first)])
-    return _rebuilt(sentence, rows, _rewritten(sentence, words, written))
+    token = _range_row(sentence, words, _cell(sentence, _written(sentence, words), first))
+    return _rebuilt(sentence, _replaced(rows, first, [token, _row(rows, first)]))
 
 
 def split_into_multiword(sentence: Sentence, word: int, forms: Sequence[str]) -> Sentence:
@@ -178,12 +178,10 @@ def split_sentence(sentence: Sentence, word: int) -> tuple[Sentence, Sentence]:
         new_comments = _commented(new_comments, "sent_id", f"{sentence.sent_id}-2")
     if sentence.text is not None:
         texts = [_written(sentence, half) for half in halves]
-        if span := _span(sentence, token.words):
-            texts = [sentence.text[: span[0]].rstrip(), sentence.text[span[0] :]]
         comments, new_comments = _commented(comments, "text", texts[0]), _commented(new_comments, "text", texts[1])
     first = _rebuilt(sentence, rows[:border], comments)
     second = _rebuilt(sentence, rows[border:], new_comments)
-    first = replace(first, layout=first.layout._replace(end=_newline(sentence) * 2))
+    first = replace(first, layout=first.layout._replace(end=sentence.layout.newline * 2))
     return first, replace(second, layout=second.layout._replace(start=""), line=0, number=sentence.number + 1)
 
 
@@ -208,7 +206,6 @@ def join_sentences(first: Sentence, second: Sentence) -> Sentence:
 
 def set_comment(sentence: Sentence, key: str, value: str | None) -> Sentence:
     """Set the comment `# key = value`, in its place if there is one, or remove it if the value is None."""
-    _check_comments(sentence, [key, value or ""])
     if not key.strip() or "=" in key:
         raise sentence.error(f"{key!r} cannot be the key of a comment.", hint="Write a word such as text_en.")
     return _rebuilt(sentence, _rows(sentence), _commented(sentence.comments, key.strip(), value and value.strip()))
@@ -220,9 +217,7 @@ def set_comments(sentence: Sentence, lines: Iterable[str]) -> Sentence:
     >>> set_comments(Sentence.of_words(["Yes"]), ["sent_id = s1", "", "#checked"]).comments
     ('# sent_id = s1', '#checked')
     """
-    lines = [line for line in lines if line.strip()]
-    _check_comments(sentence, lines)
-    comments = tuple([line if line.startswith("#") else f"# {line.strip()}" for line in lines])
+    comments = tuple([line if line.startswith("#") else f"# {line.strip()}" for line in lines if line.strip()])
     return _rebuilt(sentence, _rows(sentence), comments)
 
 
@@ -237,21 +232,15 @@ def _rebuilt(sentence: Sentence, rows: Sequence[_Row], comments: tuple[str, ...]
     """Return the sentence with these rows, which are numbered, and these comments in place of its own."""
     rows = _numbered(sentence, rows)
     comments = sentence.comments if comments is None else comments
+    for line in filter(_BREAK.search, comments):
+        raise sentence.error(f"The comment {line!r} contains a line break.", hint="Remove it.")
     lines = [line for line, row in enumerate(rows) if row[0].isdecimal()]
     words = tuple(lines) if len(lines) < len(rows) else range(len(rows))
     layout, n_lines = sentence.layout, len(comments) + len(rows)
     if n_lines != len(sentence.comments) + len(sentence.columns[0]):
-        layout = layout._replace(newlines=_newline(sentence) if n_lines > 1 else "\n")
+        layout = layout._replace(newlines=layout.newline if n_lines > 1 else "\n")
     columns = tuple(zip(*rows, strict=True))
     return replace(sentence, comments=comments, columns=columns, word_lines=words, layout=layout)
-
-
-def _newline(sentence: Sentence) -> str:
-    """Return the line end for new lines: that of the first line of the sentence."""
-    _, newlines, end = sentence.layout
-    if len(sentence.comments) + len(sentence.columns[0]) == 1:  # there is no line end inside of the sentence
-        return "\r\n" if "\r\n" in end else "\n"
-    return newlines if isinstance(newlines, str) else newlines[0]
 
 
 def _numbered(
@@ -300,9 +289,7 @@ def _moved_deps(deps: str, refer: Callable[[str], str | None]) -> str:
     old = deps.split("|")
     parts = [entry.partition(":") for entry in old]
     moved = [f"{new}{colon}{label}" for head, colon, label in parts if (new := refer(head)) is not None]
-    if moved == old:
-        return deps
-    moved = list(dict.fromkeys(moved))
+    moved = moved if moved == old else list(dict.fromkeys(moved))
     return "|".join(sorted(moved, key=deps_order) if old == sorted(old, key=deps_order) else moved) or BLANK
 
 
@@ -354,8 +341,11 @@ def _upward(heads: Sequence[int | None], word: int | None) -> list[int]:
 
 
 def _token_of(sentence: Sentence, word: int) -> Token:
-    _check_words(sentence, word)
-    return next(token for token in sentence.tokens() if word in token.words)
+    """Return the token of a word; raise an error if there is no such word."""
+    for token in sentence.tokens():
+        if word in token.words:
+            return token
+    raise sentence.error(f"There is no word {word}.", hint=f"The last word is {len(sentence)}.")
 
 
 def _id(words: range) -> str:
@@ -446,14 +436,9 @@ def _cell(sentence: Sentence, value: str, word: int) -> str:
     return value or BLANK
 
 
-def _check_words(sentence: Sentence, *words: int) -> None:
-    for word in words:
-        if not 1 <= word <= len(sentence):
-            raise sentence.error(f"There is no word {word}.", hint=f"The last word is {len(sentence)}.")
-
-
 def _checked_range(sentence: Sentence, first: int, last: int) -> range:
-    _check_words(sentence, first, last)
+    _token_of(sentence, first)
+    _token_of(sentence, last)
     if first >= last:
         raise sentence.error("At least two words are needed.", word=first, hint="Give the first and the last word.")
     return range(first, last + 1)
@@ -466,9 +451,3 @@ def _single_token(sentence: Sentence, word: int, *, hint: str) -> Token:
         message = f"The word is already part of the multiword token {_id(token.words)}."
         raise sentence.error(message, word=word, hint=hint)
     return token
-
-
-def _check_comments(sentence: Sentence, lines: Iterable[str]) -> None:
-    for line in lines:
-        if _BREAK.search(line):
-            raise sentence.error(f"The comment {line!r} contains a line break.", hint="Remove it.")

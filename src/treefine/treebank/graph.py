@@ -104,7 +104,12 @@ def distances_to_root(heads: Sequence[int]) -> list[int]:
 
 def non_projective_words(heads: Sequence[int]) -> set[int]:
     """Return the words whose arc spans a word that does not descend from the arc's head."""
-    below, found = _descendants(heads), set()
+    below, found = [0] * len(heads), set()  # below: the descendants of each word, as a bit set
+    for word in range(1, len(heads)):
+        above = heads[word]
+        while not below[above] & (1 << word):
+            below[above] |= 1 << word
+            above = heads[above] if above != ROOT else ROOT
     for word, head in enumerate(heads):
         low, high = min(word, head), max(word, head)
         between = (1 << high) - (1 << (low + 1)) if high > low else 0
@@ -113,26 +118,7 @@ def non_projective_words(heads: Sequence[int]) -> set[int]:
     return found
 
 
-def _descendants(heads: Sequence[int]) -> list[int]:
-    """Return the descendants of each word as a bit set, which is fast even for thousands of words."""
-    below = [0] * len(heads)
-    distances = distances_to_root(heads)
-    for word in sorted(range(1, len(heads)), key=lambda word: -distances[word]):
-        if distances[word] > 0:
-            below[heads[word]] |= below[word] | 1 << word
-            continue
-        above, seen = heads[word], {word}  # in or under a cycle: walk up until a word repeats
-        below[above] |= 1 << word
-        while above not in seen:
-            seen.add(above)
-            above = heads[above]
-            below[above] |= 1 << word
-    return below
-
-
 def changed_words(before: Graph, after: Graph) -> tuple[int, ...]:
     """Return the words whose head or label differs between two graphs over the same words."""
-    if len(before) != len(after):
-        raise ValueError(f"the graphs have {len(before)} and {len(after)} words")
     old, new = (zip(graph.heads, graph.labels, strict=True) for graph in (before, after))
     return tuple([word for word, (one, two) in enumerate(zip(old, new, strict=True)) if word and one != two])

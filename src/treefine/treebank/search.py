@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -107,14 +107,18 @@ def read_query(query: str) -> TextQuery | TreeQuery:
         if keyword not in ("pattern", "match", "request", "without"):
             raise reader.fault(f"{shortened(keyword)!r} cannot start a block.", _BLOCK_HINT, at)
         if keyword == "without":
-            without.append(_Clauses(in_block=True))
+            without.append(_Clauses(in_block=True, outer=pattern.nodes))
         reader.expect("{", "{", _BLOCK_HINT)
         while reader.take("}") is None:
             _clause(reader, without[-1] if keyword == "without" else pattern)
             if reader.take(";") is None:
                 reader.expect("}", "; or }", _CLAUSE_HINT)
                 break
-    return _tree_query(reader, pattern, without)
+    if max(len({**pattern.nodes, **each.nodes}) for each in (pattern, *without)) > _MOST_NODES:
+        raise TreefineError(f"The query has more than {_MOST_NODES} nodes.", hint="Split it into several queries.")
+    return TreeQuery(
+        tuple(pattern.nodes), pattern.in_search_order(), tuple([each.in_search_order() for each in without])
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +322,7 @@ class _Clauses:
     in_block: bool  # a word such as V is the name of a node; otherwise it is a tag
     nodes: dict[str, tuple[WordCondition, ...]] = field(default_factory=dict)
     pairs: list[PairCondition] = field(default_factory=list)
-    compared: list[tuple[str, int, tuple[WordCondition, ...]]] = field(default_factory=list)  # the int is a position
+    outer: Mapping[str, tuple[WordCondition, ...]] = field(default_factory=dict)  # in without: the nodes of the pattern
 
     def add(self, name: str, conditions: Iterable[WordCondition] = ()) -> str:
         """Declare a node if it is new, and add conditions to it."""
@@ -326,56 +330,45 @@ class _Clauses:
         self.nodes[name] = (*self.nodes.get(name, start), *conditions)
         return name
 
-    def in_search_order(self, declared: Iterable[str]) -> tuple[PatternNode, ...]:
+    def in_search_order(self) -> tuple[PatternNode, ...]:
         """Order the nodes so that most have one candidate: dependents before heads, unconnected nodes last."""
-        earlier, left, ordered = set(declared), list(self.nodes), []
+        earlier, left, ordered = {*self.outer}, list(self.nodes), []
 
-        def ready_pairs(name: str) -> list[PairCondition]:
+        def ready(name: str) -> list[PairCondition]:
             return [each for each in self.pairs if name in each[:3:2] and {*each[:3:2]} <= {*earlier, name}]
 
+        def arcs_down(name: str, pairs: Iterable[PairCondition]) -> list[PairCondition]:
+            return [each for each in pairs if each.kind == "->" and each.left == name != each.right]
+
         def priority(name: str) -> tuple[int, ...]:
-            ready, pairs = ready_pairs(name), [each for each in self.pairs if name in each[:3:2]]
-            is_head = any(each.kind == "->" and each.left == name for each in ready)
-            is_leaf = not any(each.kind == "->" and each.left == name for each in pairs)
-            return (name in earlier, is_head, len(ready), bool(pairs), is_leaf, len(self.nodes[name]))
+            pairs = ready(name)
+            return (name in earlier, len(arcs_down(name, pairs)), len(pairs), -len(arcs_down(name, self.pairs)))
 
         while left:
             name = max(left, key=priority)
             left.remove(name)
-            ready = ready_pairs(name)
+            pairs = ready(name)
+            below = [each.right for each in arcs_down(name, pairs)]
+            ordered.append(PatternNode(name, self.nodes[name], tuple(pairs), below[0] if below else None))
             earlier.add(name)
-            below = [each.right for each in ready if each.kind == "->" and each.left == name != each.right]
-            ordered.append(PatternNode(name, self.nodes[name], tuple(ready), below[0] if below else None))
         return tuple(ordered)
-
-
-def _tree_query(reader: _Reader, pattern: _Clauses, without: Sequence[_Clauses]) -> TreeQuery:
-    """Return the query after a check that all nodes are declared and that they are few."""
-    for clauses in (pattern, *without):
-        for name, position, conditions in clauses.compared:
-            if name not in clauses.nodes and name not in pattern.nodes:
-                hint = f"Add a clause such as {name} [upos=VERB] or M -> {name}."
-                raise reader.fault(f"{shortened(name)!r} is not a node.", hint, position)
-            clauses.add(name, conditions)
-        if len({**pattern.nodes, **clauses.nodes}) > _MOST_NODES:
-            raise TreefineError(f"The query has more than {_MOST_NODES} nodes.", hint="Split it into several queries.")
-    absent = tuple([clauses.in_search_order(pattern.nodes) for clauses in without])
-    return TreeQuery(tuple(pattern.nodes), pattern.in_search_order(()), absent)
 
 
 def _clause(reader: _Reader, clauses: _Clauses) -> None:
     """Read a chain of nodes, or in a block the comparison N.lemma = M.lemma or N.lemma = "go"."""
     at = reader.position
     if clauses.in_block and (name := reader.take(_VALUE_OF_NODE)) is not None:
-        key = _key(reader)
-        operator = reader.expect(_OPERATOR, "= or <>", _CLAUSE_HINT)
-        there = reader.position
+        key, operator = _key(reader), reader.expect(_OPERATOR, "= or <>", _CLAUSE_HINT)
         other = reader.take(_VALUE_OF_NODE)
-        if other is None:
-            clauses.compared.append((name, at, (_alternatives(reader, key, operator == "=", _VALUE),)))
-        else:
-            clauses.compared += [(name, at, ()), (other, there, ())]
+        for each in filter(None, (name, other)):
+            if each not in clauses.nodes and each not in clauses.outer:
+                hint = f"Add a clause such as {each} [upos=VERB] or M -> {each} before it."
+                raise reader.fault(f"{shortened(each)!r} is not a node.", hint, at)
+            clauses.add(each)
+        if other is not None:
             clauses.pairs.append(PairCondition(name, operator, other, key, _key(reader)))
+        else:
+            clauses.add(name, (_alternatives(reader, key, operator == "=", _VALUE),))
         return
     if clauses.in_block:
         reader.take(_ARC_NAME)  # the name of an arc, as in e: V -> N

@@ -7,15 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from treefine.errors import TreebankError, described
+from treefine.errors import TreebankError, described, shorten
 from treefine.treebank.graph import Arcs, Graph
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 BLANK = "_"
-_HALVES = re.compile("[\ud800-\udfff]")  # of a pair of surrogates
-_NOT_IN_CELLS = re.compile(f"[\t\n\r\0]|{_HALVES.pattern}")
+_NOT_IN_CELLS = re.compile("[\t\n\r\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +73,14 @@ class Layout(NamedTuple):
     newlines: str | tuple[str, ...] = "\n"  # between its lines; a tuple if they are mixed
     end: str = "\n\n"  # after the last line
 
+    @property
+    def newline(self) -> str:
+        """The line end for new lines."""
+        return "\r\n" if "\r\n" in (self.end or self.newlines) else "\n"
+
 
 PLAIN = Layout()
-_SHOWN = 60  # characters of the text in the repr
+SHOWN = 60  # columns of the text in the repr of a sentence
 
 
 def _column(name: str, doc: str) -> Any:
@@ -144,7 +148,7 @@ class Sentence:
 
     def __repr__(self) -> str:
         """Return the beginning of the text and the number of words, so that a list of sentences is easy to scan."""
-        return f"<Sentence {shown_text(self)!r}, {len(self)} word{'s' * (len(self) != 1)}>"
+        return f"<Sentence {shorten(own_text(self), SHOWN)!r}, {len(self)} word{'s' * (len(self) != 1)}>"
 
     def column(self, index: int | None) -> tuple[str, ...]:
         """Return one column of the words; blanks if the format does not have the column."""
@@ -238,13 +242,12 @@ class Sentence:
 
     def with_arcs(self, arcs: Arcs) -> Sentence:
         """Return the sentence with these arcs, as `with_graph` does; some words may have no head."""
-        columns = self.format
-        heads, labels = tuple([BLANK if head is None else str(head) for head in arcs.heads]), arcs.labels
-        changed = {columns.head: heads, columns.deprel: labels}
-        deps = self.column(columns.deps)
-        if columns.deps is not None and {*deps} != {BLANK}:
-            changed[columns.deps] = tuple(map(follow_tree, deps, self.column(columns.head), self.labels, heads, labels))
-        return self._with_columns(changed)
+        heads, labels = [BLANK if head is None else str(head) for head in arcs.heads], arcs.labels
+        deps = self.column(self.format.deps)
+        if {*deps} == {BLANK}:
+            return self._with_columns(head=heads, deprel=labels)
+        deps = tuple(map(follow_tree, deps, self.column(self.format.head), self.labels, heads, labels))
+        return self._with_columns(head=heads, deprel=labels, deps=deps)
 
     def with_tags(
         self,
@@ -255,13 +258,7 @@ class Sentence:
         lemma: Sequence[str] | None = None,
     ) -> Sentence:
         """Return the sentence with these tags, features and lemmas; None leaves a column as it is."""
-        if upos is not None and self.format.upos is None:
-            raise self.error(f"{self.format.title} has no column for UPOS.")
-        form = self.format
-        wanted = ((form.upos, upos), (form.xpos, xpos), (form.feats, feats), (form.lemma, lemma))
-        return self._with_columns(
-            {index: _strings(tags, "tags") for index, tags in wanted if index is not None and tags is not None}
-        )
+        return self._with_columns(upos=upos, xpos=xpos, feats=feats, lemma=lemma)
 
     def with_parse(
         self,
@@ -293,13 +290,18 @@ class Sentence:
 
     def with_misc(self, notes: Sequence[str]) -> Sentence:
         """Return the sentence with these MISC values, one per word; other lines keep theirs."""
-        if self.format.misc is None:
-            raise self.error(f"{self.format.title} has no column for MISC.")
-        return self._with_columns({self.format.misc: _strings(notes, "values")})
+        return self._with_columns(misc=notes)
 
-    def _with_columns(self, changed: dict[int, tuple[str, ...]]) -> Sentence:
+    def _with_columns(self, **changed: Sequence[str] | None) -> Sentence:
+        """Return the sentence with these cells for its words; None leaves a column as it is."""
         columns = list(self.columns)
-        for index, cells in changed.items():
+        for name, values in changed.items():
+            if values is None:
+                continue
+            index = getattr(self.format, name)
+            if index is None:
+                raise self.error(f"{self.format.title} has no column for {name.upper()}.")
+            cells = _strings(values, name)
             if len(cells) != len(self):
                 raise self.error(f"There are {len(cells)} values for {len(self)} words.", hint="Give one per word.")
             _check_cells([cell for old, cell in zip(self.column(index), cells, strict=True) if cell != old])
@@ -346,12 +348,6 @@ class Sentence:
 def own_text(sentence: Sentence) -> str:
     """Return the text of a sentence: the comment `# text` if it has one, or its tokens joined by spaces."""
     return sentence.text if sentence.text is not None else " ".join(token.form for token in sentence.tokens())
-
-
-def shown_text(sentence: Sentence) -> str:
-    """Return the text of a sentence for its repr, cut off if it is long."""
-    text = own_text(sentence)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
 class HasSentence(Protocol):
@@ -403,9 +399,8 @@ def _strings(values: object, what: str) -> tuple[str, ...]:
 def _check_cells(cells: Sequence[str]) -> None:
     if not all(cells) or _NOT_IN_CELLS.search("".join(cells)):
         cell = next(cell for cell in cells if not cell or _NOT_IN_CELLS.search(cell))
-        is_half = _HALVES.search(cell)
-        reason = "contains half a surrogate pair" if is_half else "is empty or contains a line break, tab or null"
-        raise TreebankError(f"{cell!r} cannot be a cell of a treebank: it {reason}.")
+        reason = "it is empty or contains a line break, a tab, a null or half a surrogate pair"
+        raise TreebankError(f"{cell!r} cannot be a cell of a treebank: {reason}.")
 
 
 def follow_tree(deps: str, old_head: str, old_label: str, head: str, label: str) -> str:
@@ -419,8 +414,6 @@ def follow_tree(deps: str, old_head: str, old_label: str, head: str, label: str)
     """
     if (old_head, old_label) == (head, label) or deps == BLANK:
         return deps
-    if deps == f"{old_head}:{old_label}":  # the usual case
-        return f"{head}:{label}"
     entries = deps.split("|")
     for exact in (f"{old_head}:{old_label}", *entries):
         if exact in entries and (exact + ":").startswith(f"{old_head}:{old_label}:"):
