@@ -40,10 +40,10 @@ def test_marks_keep_or_forbid_heads_and_labels(notes, decided):
     ("note", "message"),
     [
         ("keep=Arc", "keep=Arc is not a valid mark."),
-        ("NotHead=" + "9" * 5000, "is not a list of word numbers."),
+        ("NotHead=" + "9" * 5000, "is not a valid mark."),
         ("Keep=arc", "Keep=arc is not a valid mark. Write Keep=Arc"),
-        ("NotHead=", "NotHead= is not a list of word numbers."),
-        ("NotLabel=obj,", "NotLabel=obj, is not a list of labels."),
+        ("NotHead=", "NotHead= is not a valid mark."),
+        ("NotLabel=obj,", "NotLabel=obj, is not a valid mark."),
     ],
 )
 def test_an_invalid_mark_is_an_error_with_its_place(note, message):
@@ -63,7 +63,7 @@ def test_a_mark_on_a_multiword_token_is_an_error():
 
 @pytest.mark.parametrize("wrong", [{"not_labels": {1: "xcomp"}}, {"not_heads": {1: 2}}])
 def test_forbidden_values_must_be_lists(wrong):
-    with pytest.raises(TreefineError, match="of word 1 must be a list, not .*. Give a list: not_"):
+    with pytest.raises(TreefineError, match="cannot contain the dict {1: .*}. Write not_"):
         Constraints(**wrong)
 
 

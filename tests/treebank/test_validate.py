@@ -84,10 +84,8 @@ def test_all_faults_of_a_file_are_reported_in_order():
     assert faults(text) == [
         "<stream>:4: (s) ID is '5'; 2 is expected.",
         "<stream>:3: (s, word 1) HEAD is 7 but the sentence has 2 words. " + HEADS,
-        "<stream>:6: (s) The sentence at line 1 has the same sent_id. Each sent_id must be unique.",
-        "<stream>:11: (s) The sentence at line 1 has the same sent_id. Each sent_id must be unique.",
+        "<stream>:11: (s) The sentence at line 6 has the same sent_id. Each sent_id must be unique.",
         "<stream>:13: (s, word 1) # text has 'b' at character 1, but the form is 'a'.",
-        "<stream>:16: (s) The sentence at line 1 has the same sent_id. Each sent_id must be unique.",
         "<stream>:19: (s) ID is '5'; 2 is expected.",
         "<stream>:18: (s, word 1) HEAD is 7 but the sentence has 2 words. " + HEADS,
     ]

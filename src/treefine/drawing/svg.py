@@ -71,13 +71,12 @@ def arcs_of(picture: Picture) -> list[Arc]:
             continue
         head, label = graph.heads[word], graph.labels[word]
         confidence = picture.confidence[word - 1] if picture.shows_confidence and picture.confidence else None
-        if word not in changed or before is None:
-            arcs.append(Arc(word, head, label, confidence=confidence))
-        elif before.heads[word] == head:
-            arcs.append(Arc(word, head, label, "changed", before.labels[word], confidence))
-        else:
-            arcs.append(Arc(word, head, label, "changed", confidence=confidence))
-            arcs.append(Arc(word, before.heads[word], before.labels[word], "old"))
+        old_head, old_label = (before.heads[word], before.labels[word]) if before else (head, label)
+        kind: Literal["changed", "same"] = "changed" if word in changed else "same"
+        has_new_label = word in changed and old_head == head
+        arcs.append(Arc(word, head, label, kind, old_label if has_new_label else "", confidence))
+        if old_head != head:
+            arcs.append(Arc(word, old_head, old_label, "old"))
     return arcs
 
 

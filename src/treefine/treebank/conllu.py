@@ -30,8 +30,11 @@ from treefine.treebank.files import (
 from treefine.treebank.graph import find_cycles
 from treefine.treebank.sentence import BLANK, CONLLU, PLAIN, Format, HasSentence, Layout, Sentence, sentences_in
 
-CONLLX = Format("conllx", "CoNLL-X", (".conllx", ".conll"), 10)
-CONLL09 = Format("conll09", "CoNLL-2009", (".conll09", ".conll2009"), 14, True, upos=None, feats=6, head=8, deprel=10)
+CONLLX = Format("conllx", "CoNLL-X", (".conllx", ".conll"), 10, ("PHEAD", "PDEPREL"))
+_ENDS_2009 = ("FILLPRED", "PRED", "APRED")
+CONLL09 = Format(
+    "conll09", "CoNLL-2009", (".conll09", ".conll2009"), 14, _ENDS_2009, True, upos=None, feats=6, head=8, deprel=10
+)
 # The same file, with the columns of an automatic tagger (PLEMMA, PPOS, PFEAT) instead of the gold ones.
 CONLL09_PREDICTED = replace(CONLL09, name="conll09-predicted", suffixes=(), lemma=3, xpos=5, feats=7)
 FORMATS = {each.name: each for each in (CONLLU, CONLLX, CONLL09, CONLL09_PREDICTED)}
@@ -219,25 +222,19 @@ def losses(sentence: Sentence, to: Format) -> Counter[str]:
         return lost
     if not to.is_ud:
         lost["comment"] = len(sentence.comments)
-    if source.is_ud:
-        lost["multiword token"] = sum("-" in identifier for identifier in sentence.columns[0])
-        lost["empty node"] = sum("." in identifier for identifier in sentence.columns[0])
-        lost["DEPS"], lost["MISC"] = (_filled(sentence, column) for column in (source.deps, source.misc))
-    elif source.has_more_columns:
-        for kept in (source.lemma, source.xpos, source.feats, source.head, source.deprel):
-            pairs = zip(sentence.column(kept), sentence.column(kept ^ 1), strict=True)
-            lost[_NAMES_2009[kept ^ 1]] = sum(twin not in (BLANK, value) for value, twin in pairs)
-        lost["FILLPRED"], lost["PRED"] = (_filled(sentence, column) for column in (12, 13))
-        lost["APRED"] = sum(_filled(sentence, column) for column in range(14, len(sentence.columns)))
-    else:
-        lost["PHEAD"], lost["PDEPREL"] = (_filled(sentence, column) for column in (8, 9))
+    lost["multiword token"] = sum("-" in identifier for identifier in sentence.columns[0])
+    lost["empty node"] = sum("." in identifier for identifier in sentence.columns[0])
+    for kept in (
+        (source.lemma, source.xpos, source.feats, source.head, source.deprel) if source.has_more_columns else ()
+    ):
+        pairs = zip(sentence.column(kept), sentence.column(kept ^ 1), strict=True)
+        lost[_NAMES_2009[kept ^ 1]] = sum(twin not in (BLANK, value) for value, twin in pairs)
+    for column in range(source.width - 2, len(sentence.columns)):
+        name = source.last_columns[min(column - source.width + 2, len(source.last_columns) - 1)]
+        lost[name] += sum(cell != BLANK for cell in sentence.column(column))
     if to.upos is None:
         lost["UPOS"] = sum(u not in (BLANK, tag) for u, tag in zip(sentence.upos, _only_tag(sentence), strict=True))
     return +lost
-
-
-def _filled(sentence: Sentence, column: int | None) -> int:
-    return sum(cell != BLANK for cell in sentence.column(column))
 
 
 def texts_in_file(sentences: Iterable[Sentence], *, is_start: bool = True) -> Iterator[str]:
@@ -438,22 +435,16 @@ def validate(
     first_lines: dict[str, int] = {}  # where each sent_id was first seen
     try:
         for read in read_blocks(source, format=format, on_bytes=on_bytes):
+            if isinstance(read, Unreadable):
+                yield from read.faults
+                continue
             first = first_lines.setdefault(read.sent_id, read.line) if read.sent_id else read.line
             if first != read.line:
-                yield TreebankError(
-                    f"The sentence at line {first} has the same sent_id.",
-                    hint="Each sent_id must be unique.",
-                    path=name_of(source),
-                    line=read.line,
-                    sent_id=read.sent_id,
-                    sentence=read.number,
-                )
-            if isinstance(read, Sentence):
-                yield from cell_faults(read)
-                yield from tree_faults(read, needs_one_root=read.format.is_ud)
-                yield from text_faults(read)
-            else:
-                yield from read.faults
+                message = f"The sentence at line {first} has the same sent_id."
+                yield read.error(message, hint="Each sent_id must be unique.")
+            yield from cell_faults(read)
+            yield from tree_faults(read, needs_one_root=read.format.is_ud)
+            yield from text_faults(read)
     except TreebankError as error:  # the rest of the file cannot be read
         yield error
 

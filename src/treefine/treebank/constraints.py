@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -15,6 +16,7 @@ from treefine.treebank.sentence import BLANK, HasSentence, Sentence
 Keep = Literal["marked", "given", "nothing"]
 _KEEP, _NOT_HEAD, _NOT_LABEL = "Keep", "NotHead", "NotLabel"  # marks in MISC
 _MARKS = (_KEEP, _NOT_HEAD, _NOT_LABEL)
+_NUMBERS = re.compile("[0-9]{1,9}(,[0-9]{1,9})*")
 _KEPT = {"Arc": (True, True), "Head": (True, False), "Label": (False, True)}  # head, label
 _LOWER = tuple(map(str.lower, _MARKS))
 _HINT = (
@@ -47,16 +49,12 @@ class Constraints:
             hint = f"Write {name}={example}, with words numbered from 1."
             if not isinstance(by_word, Mapping):
                 raise TreefineError(f"{name} must be a dictionary, not {described(by_word)}.", hint=hint)
-            what = name.removeprefix("not_").removesuffix("s")
+            is_value = is_whole_number if "heads" in name else _is_label
             for word, value in by_word.items():
-                if not is_whole_number(word):
-                    raise TreefineError(f"{name} has {described(word)} where it needs a word number.", hint=hint)
-                if name.startswith("not_") and (isinstance(value, str) or not isinstance(value, Collection)):
-                    listed = f"Give a list: {name}={{{word}: [{value!r}]}}."
-                    raise TreefineError(f"{name} of word {word} must be a list, not {value!r}.", hint=listed)
-                for each in value if name.startswith("not_") else (value,):
-                    if not (is_whole_number(each) if what == "head" else each and isinstance(each, str)):
-                        raise TreefineError(f"{name} of word {word}: {described(each)} is not a {what}.", hint=hint)
+                is_list = isinstance(value, Collection) and not isinstance(value, str)
+                is_valid = is_whole_number(word) and is_list == name.startswith("not_")
+                if not is_valid or not all(map(is_value, value if is_list else (value,))):
+                    raise TreefineError(f"{name} cannot contain {described({word: value})}.", hint=hint)
 
     @classmethod
     def of(cls, given: object) -> Constraints:
@@ -159,6 +157,10 @@ def label_warning(sentence: Sentence, constraints: Constraints, known: Collectio
     return found and sentence.error(found.message, word=found.word, hint=found.warning(known))
 
 
+def _is_label(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
 FREE = Constraints()
 
 
@@ -184,34 +186,32 @@ def marks_of(sentence: Sentence) -> Constraints:
     together = "" if misc is None else "|".join(set(sentence.columns[misc])).lower()
     if misc is None or not any(name in together for name in _LOWER):
         return FREE
-    for line in sorted({*range(len(sentence.columns[misc]))} - {*sentence.word_lines}):
-        note = sentence.columns[misc][line]
-        if any(mark.partition("=")[0].lower() in _LOWER for mark in note.split("|")):
-            hint = "Mark the words themselves."
-            raise sentence.error(f"{note} is on the line of a multiword token or empty node.", line=line, hint=hint)
     heads, labels = dict[int, int](), dict[int, str]()
     not_heads, not_labels = dict[int, tuple[int, ...]](), dict[int, tuple[str, ...]]()
-    for word, (head, label, note) in enumerate(zip(*sentence.arcs, sentence.column(misc), strict=True), start=1):
-        for mark in note.split("|"):
-            name, _, value = mark.partition("=")
-            values = tuple(value.split(","))
-            if name.lower() in _LOWER and (name not in _MARKS or (name == _KEEP and value not in _KEPT)):
-                raise sentence.error(f"{mark} is not a valid mark.", word=word, hint=_HINT)
-            if name == _KEEP:
-                keeps_head, keeps_label = _KEPT[value]
-                if (keeps_head and head is None) or (keeps_label and label == BLANK):
-                    what = "head, but HEAD" if keeps_head and head is None else "label, but DEPREL"
-                    raise sentence.error(f"The mark keeps the {what} is blank.", word=word, hint="Fill it in.")
-                if keeps_head and head is not None:
-                    heads[word] = head
-                if keeps_label:
-                    labels[word] = label
-            elif name == _NOT_HEAD:
-                if not all(each.isascii() and each.isdecimal() and len(each) < 10 for each in values):
-                    raise sentence.error(f"{mark} is not a list of word numbers.", word=word, hint=_HINT)
-                not_heads[word] = tuple(map(int, values))
-            elif name == _NOT_LABEL:
-                if not all(values):
-                    raise sentence.error(f"{mark} is not a list of labels.", word=word, hint=_HINT)
-                not_labels[word] = values
+    words = {line: word for word, line in enumerate(sentence.word_lines, start=1)}
+    marks = [(line, mark) for line, note in enumerate(sentence.columns[misc]) for mark in note.split("|")]
+    for line, mark in marks:
+        name, _, value = mark.partition("=")
+        if name.lower() not in _LOWER:
+            continue
+        if line not in words:
+            hint = "Mark the words themselves."
+            raise sentence.error(f"{mark} is on the line of a multiword token or empty node.", line=line, hint=hint)
+        word = words[line]
+        head, label = sentence.heads[word - 1], sentence.labels[word - 1]
+        if name == _KEEP and value in _KEPT:
+            keeps_head, keeps_label = _KEPT[value]
+            if (keeps_head and head is None) or (keeps_label and label == BLANK):
+                what = "head, but HEAD" if keeps_head and head is None else "label, but DEPREL"
+                raise sentence.error(f"The mark keeps the {what} is blank.", line=line, hint="Fill it in.")
+            if keeps_head and head is not None:
+                heads[word] = head
+            if keeps_label:
+                labels[word] = label
+        elif name == _NOT_HEAD and _NUMBERS.fullmatch(value):
+            not_heads[word] = tuple(map(int, value.split(",")))
+        elif name == _NOT_LABEL and all(value.split(",")):
+            not_labels[word] = tuple(value.split(","))
+        else:
+            raise sentence.error(f"{mark} is not a valid mark.", line=line, hint=_HINT)
     return Constraints(heads, labels, not_heads, not_labels)

@@ -25,6 +25,7 @@ class Format:
     title: str
     suffixes: tuple[str, ...]
     width: int  # columns per line; CoNLL-2009 adds one for each predicate of the sentence
+    last_columns: tuple[str, ...]  # those that other formats lack, from the last but one
     has_more_columns: bool = False
     is_ud: bool = False  # comments, multiword tokens, empty nodes, and exactly one root
     form: int = 1
@@ -38,7 +39,7 @@ class Format:
     misc: int | None = None
 
 
-CONLLU = Format("conllu", "CoNLL-U", (".conllu",), 10, is_ud=True, deps=8, misc=9)
+CONLLU = Format("conllu", "CoNLL-U", (".conllu",), 10, ("DEPS", "MISC"), is_ud=True, deps=8, misc=9)
 
 
 @dataclass(frozen=True, slots=True)
