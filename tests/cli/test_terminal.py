@@ -66,8 +66,8 @@ def test_verbose_prints_the_model_and_the_formats_and_quiet_nothing(text_model, 
 )
 def test_no_bar_appears(stream, delay, may_show):
     with progress("Reading", 100, stream=stream, delay=delay, may_show=may_show) as advance:
+        time.sleep(0.02)
         advance(30)
-        time.sleep(0.1)
 
     assert stream.getvalue() == ""
 
@@ -76,9 +76,9 @@ def test_a_bar_shows_bytes_and_sentences_per_second():
     stream = Terminal()
 
     with progress("Parsing", 4_000_000, stream=stream, delay=0.01, in_bytes=True) as advance:
+        time.sleep(0.02)
         advance(3_000_000)
         advance(sentences=50)
-        time.sleep(0.3)
         advance(sentences=50)
 
     assert "3.0/4.0 MB" in stream.getvalue()

@@ -28,16 +28,32 @@ def asked():
     return requests_of(tiny_parser(), sample(30), 5, "conllu")
 
 
+async def until_open(server, number, asking):
+    """Wait until a number of requests is open."""
+    while (
+        f'treefine_open_requests{{model="tiny"}} {number}.0' not in (await asyncio.to_thread(server.get, "/metrics"))[1]
+    ):
+        assert not asking.done(), "all requests were answered"
+        await asyncio.sleep(0.01)
+
+
 def all_are_right(answers, expected):
     return all(each.status == 200 and trees_in(each.body.decode()) == expected[each.number] for each in answers)
 
 
 def test_rejected_clients_are_served_after_retry_after(server, asked):
     requests, expected = asked
-    numbered = list(enumerate(requests)) * QUEUE
+    long_requests, long_expected = requests_of(tiny_parser(), sample(30) * 2 * QUEUE, 60, "conllu")
 
-    answers = asyncio.run(ask_all(server.port, iter(numbered), clients=3 * QUEUE, retries=True))
+    async def ask():
+        filling = asyncio.create_task(ask_all(server.port, iter(enumerate(long_requests)), clients=QUEUE))
+        await until_open(server, QUEUE, filling)
+        answers = await ask_all(server.port, iter(enumerate(requests)), clients=2, retries=True)
+        return await filling, answers
 
+    filled, answers = asyncio.run(ask())
+
+    assert all_are_right(filled, long_expected)
     assert all_are_right(answers, expected)
     assert sum((each.refusals for each in answers), Counter())["503"] > 0
     assert sum(each.without_retry_after for each in answers) == 0
@@ -65,9 +81,7 @@ def test_open_requests_are_answered_before_the_server_exits_on_sigterm(server):
 
     async def ask():
         asking = asyncio.create_task(ask_all(server.port, iter(enumerate(requests)), clients=6))
-        while 'treefine_open_requests{model="tiny"} 6.0' not in (await asyncio.to_thread(server.get, "/metrics"))[1]:
-            assert not asking.done(), "all requests were answered before SIGTERM"
-            await asyncio.sleep(0.01)
+        await until_open(server, 6, asking)
         server.send(signal.SIGTERM)
         return time.perf_counter(), await asking
 
