@@ -20,7 +20,7 @@ WordVectors = Float[Tensor, "batch word width"]
 _Value = TypeVar("_Value", bound="OnDevice")
 
 
-def sent(values: Tensor | Sequence[int], device: torch.device) -> Tensor:
+def to_device(values: Tensor | Sequence[int], device: torch.device) -> Tensor:
     """Return the values on a device. The copy to a GPU is asynchronous, so the host does not wait for it."""
     tensor = values if isinstance(values, Tensor) else torch.tensor(values, dtype=torch.int64)
     if device.type == "cuda" and tensor.device.type == "cpu":
@@ -54,7 +54,7 @@ class OnDevice:
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             if isinstance(value, Tensor):
-                moved[field.name] = sent(value, device)
+                moved[field.name] = to_device(value, device)
             elif isinstance(value, OnDevice):
                 moved[field.name] = value.to(device)
         return replace(self, **moved)  # type: ignore[type-var]
@@ -282,16 +282,16 @@ class PieceInputs(OnDevice):
         row_counts = tuple(self.row_counts[number] for number in sentences)
         lengths = tuple(self.row_lengths[row] for row in kept)
         device = self.pieces.device
-        rows, width = sent(kept, device), padded_length(max(lengths), self.padded_to, self.pieces.shape[1])
-        chosen = sent(sentences, device)
+        rows, width = to_device(kept, device), padded_length(max(lengths), self.padded_to, self.pieces.shape[1])
+        chosen = to_device(sentences, device)
         new_starts = np.cumsum([0, *row_counts])[:-1]
-        shift = sent([int(new_starts[i] - starts[number]) for i, number in enumerate(sentences)], device)
+        shift = to_device([int(new_starts[i] - starts[number]) for i, number in enumerate(sentences)], device)
         return PieceInputs(
             self.pieces[rows, :width],
             self.words[rows, :width],
             self.is_first[rows, :width],
             self.is_piece[rows, :width],
-            sent(torch.from_numpy(np.repeat(np.arange(len(sentences)), row_counts)), device),
+            to_device(torch.from_numpy(np.repeat(np.arange(len(sentences)), row_counts)), device),
             self.word_rows[chosen, :n_words] + shift[:, None],
             self.word_pieces[chosen, :n_words],
             lengths,
@@ -357,7 +357,7 @@ class Batch(OnDevice):
     def select(self, sentences: Sequence[int]) -> Batch:
         """Return some of the sentences, without needless padding."""
         lengths = tuple(self.lengths[number] for number in sentences)
-        rows = sent(sentences, self.is_word.device)
+        rows = to_device(sentences, self.is_word.device)
         n_words = max(lengths) + 1
         allowed = None if self.allowed is None else self.allowed.select(rows, n_words)
         evidence = None if self.evidence is None else self.evidence.select(rows, n_words)

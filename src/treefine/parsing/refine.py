@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from treefine.model.batch import Arriving, Batch, Graphs, sent
+from treefine.model.batch import Arriving, Batch, Graphs, to_device
 from treefine.model.scorer import Scores, best_tag
 from treefine.parsing.decode import Decoder, LabelScores, WordMask, dependents, labelled
 
@@ -100,7 +100,7 @@ def refine(
         if not moving:
             return
         if len(moving) < len(batch):
-            rows = sent(moving, graphs.heads.device)
+            rows = to_device(moving, graphs.heads.device)
             batch = batch.select(moving)
             sentences = tuple(sentences[row] for row in moving)
             graphs = graphs.select(rows, batch.n_words)

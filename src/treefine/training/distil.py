@@ -19,7 +19,7 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 from treefine import fast
 from treefine.config import BATCH_PIECES, Precision
 from treefine.errors import TreefineError
-from treefine.model.batch import Graphs, sent
+from treefine.model.batch import Graphs, to_device
 from treefine.model.folder import fetch, load_model
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import best_tag
@@ -110,7 +110,9 @@ class Targets:
         wide = is_word[..., None, None, None]
         ids, probabilities = (torch.from_numpy(table[words] * wide) for table in (self.ids, self.probabilities))
         share = torch.from_numpy(self.shares[numbers])[:, None]
-        return TargetBatch(sent(ids, device).long(), sent(probabilities, device).float(), sent(share, device))
+        return TargetBatch(
+            to_device(ids, device).long(), to_device(probabilities, device).float(), to_device(share, device)
+        )
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ def mean_parses(
 
 def _labels(step: BatchStep, heads: Int[Tensor, "batch word"]) -> Float[Tensor, "batch word label"]:
     """Return the label scores of a step for these heads of the whole batch."""
-    return step.scores.labels(heads[sent(step.sentences, heads.device), : step.batch.n_words])
+    return step.scores.labels(heads[to_device(step.sentences, heads.device), : step.batch.n_words])
 
 
 def _mean(runs: Sequence[Sequence[BatchStep]], max_steps: int, scores_of: Callable[[BatchStep], Tensor]) -> _Table:
@@ -246,7 +248,7 @@ def _mean(runs: Sequence[Sequence[BatchStep]], max_steps: int, scores_of: Callab
         table = torch.zeros_like(total)
         for step in steps:
             probabilities = scores_of(step).float().softmax(-1)
-            rows, (_, n_words, n_choices) = sent(step.sentences, whole.device), probabilities.shape
+            rows, (_, n_words, n_choices) = to_device(step.sentences, whole.device), probabilities.shape
             table[step.t - 1 :, rows, :n_words, :n_choices] = probabilities
         total += table
     return total / len(runs)

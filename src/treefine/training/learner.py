@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine import fast
 from treefine.errors import TreefineError
-from treefine.model.batch import Arriving, Batch, Graphs, padded, sent
+from treefine.model.batch import Arriving, Batch, Graphs, padded, to_device
 from treefine.model.parser_model import ParserModel
 from treefine.model.vocabulary import NO_HEAD, UNSEEN, flat_arcs, inputs_of
 from treefine.parsing.batches import batches
@@ -52,7 +52,7 @@ class GoldBatch:
         """Return the gold graphs and tags of some sentences, cut to `n_words`."""
         if len(sentences) == len(self.graphs.heads):
             return self
-        rows = sent(sentences, self.graphs.heads.device)
+        rows = to_device(sentences, self.graphs.heads.device)
         tags = None if self.tags is None else self.tags[rows, :n_words]
         targets = None if self.targets is None else self.targets.select(rows, n_words)
         return GoldBatch(self.graphs.select(rows, n_words), tags, targets)
@@ -221,7 +221,7 @@ class Learner:
             device = self.processes.device
             batch = masked(batch.to(device), self.recipe.training.masking, self.mask_piece)
             with torch.autocast(device.type, dtype=self.dtype, enabled=self.dtype != torch.float32):
-                logits = self.scoring_model.sentence_end_logits(batch, sent(tags, device))
+                logits = self.scoring_model.sentence_end_logits(batch, to_device(tags, device))
             torch.autograd.backward(end_loss(logits, ours) * len(ours) / len(windows))
         self.processes.sum_gradients(self.optimiser.parameters)
         self.optimiser.update(progress)
@@ -240,7 +240,7 @@ class Learner:
         read = self.inputs.inputs(numbers)
         if read is None:
             return None
-        settings, tags = self.model.settings.tags, sent(read, self.processes.device)
+        settings, tags = self.model.settings.tags, to_device(read, self.processes.device)
         if settings.source == "predicted":
             share, n_columns = self.recipe.training.given_tags, len(settings.columns)
             is_shown = torch.tensor([column in settings.given for column in settings.columns], device=tags.device)
@@ -263,7 +263,7 @@ class Learner:
     def _gold(self, numbers: Sequence[int]) -> GoldBatch:
         device = self.processes.device
         known = self.inputs.inputs(numbers) if self.model.tagger is not None else None
-        tags = None if known is None else sent(known[..., : self.inputs.n_columns], device)
+        tags = None if known is None else to_device(known[..., : self.inputs.n_columns], device)
         targets = None if self.targets is None else self.targets.of_batch(numbers, device)
         return GoldBatch(self.inputs.graphs(numbers).to(device), tags, targets)
 

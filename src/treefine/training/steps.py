@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from treefine.errors import TreefineError
-from treefine.model.batch import ARC, HEAD, LABEL, Allowed, Batch, Graphs, sent
+from treefine.model.batch import ARC, HEAD, LABEL, Allowed, Batch, Graphs, to_device
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
 from treefine.model.vocabulary import UNSEEN
@@ -27,7 +27,7 @@ def input_tags(model: ParserModel, sentences: Sequence[Sentence], device: torch.
     """Return what a model reads of the words besides their pieces when it parses: given columns, case, treebank."""
     settings = model.settings.tags
     tags = model.tag_inputs(sentences, read=settings.columns if settings.source == "given" else settings.given)
-    return None if tags is None else sent(tags, device)
+    return None if tags is None else to_device(tags, device)
 
 
 def no_memory(sentences: Sequence[Sentence], number: int) -> TreefineError:
@@ -124,7 +124,7 @@ class Decisions:
         graphs, n_words = step.graphs, step.batch.n_words
         if step.t > 1 or graphs.decided is None:
             return step.batch, graphs
-        rows = sent(step.sentences, graphs.heads.device)
+        rows = to_device(step.sentences, graphs.heads.device)
         gold = self.gold.select(rows, n_words)
         is_wrong = ~graphs.same_words(gold) & dependents(step.batch.is_word)
         place = torch.arange(n_words, device=rows.device)
