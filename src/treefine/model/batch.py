@@ -28,8 +28,8 @@ def to_device(values: Tensor | Sequence[int], device: torch.device) -> Tensor:
     return tensor.to(device)
 
 
-class Arriving:
-    """An asynchronous copy of some values to the host: started now, read later.
+class AsyncCopy:
+    """A copy of some values to the host that is started now and read later.
 
     Reading waits for the copy but not for later GPU work, so the GPU stays busy while the host reads.
     """

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from treefine.model.batch import Arriving, Batch, Graphs, to_device
+from treefine.model.batch import AsyncCopy, Batch, Graphs, to_device
 from treefine.model.scorer import Scores, best_tag
 from treefine.parsing.decode import Decoder, LabelScores, WordMask, dependents, labelled
 
@@ -87,13 +87,13 @@ def refine(
             has_new_tags = is_new.flatten(1).any(1)
         expected = None if stability is None else stability(scores, batch, is_same)
         converged, leaves = stopping(is_same, has_new_tags, expected, stop_above=stop_above)
-        arriving = Arriving(leaves)  # read after the caller has queued more GPU work, such as an update
+        arriving = AsyncCopy(leaves)  # read after the caller has queued more GPU work, such as an update
         step = BatchStep(t, sentences, batch, scores, refined, tags, converged, (leaves & stops) | (t == max_steps))
         yield step
         graphs = refined
         if correct is not None:
             batch, graphs = correct(step)
-            arriving = Arriving(leaves & graphs.same_words(refined).all(1))  # a corrected sentence continues
+            arriving = AsyncCopy(leaves & graphs.same_words(refined).all(1))  # a corrected sentence continues
         if not stops or t == max_steps:
             continue
         moving = [row for row, is_done in enumerate(arriving.read().tolist()) if not is_done]

@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine import fast
 from treefine.errors import TreefineError
-from treefine.model.batch import Arriving, Batch, Graphs, padded, to_device
+from treefine.model.batch import AsyncCopy, Batch, Graphs, padded, to_device
 from treefine.model.parser_model import ParserModel
 from treefine.model.vocabulary import NO_HEAD, UNSEEN, flat_arcs, inputs_of
 from treefine.parsing.batches import batches
@@ -210,7 +210,7 @@ class Learner:
         if settings.update == "sum":
             self.processes.sum_gradients(optimiser.parameters)
             optimiser.update(progress)
-        arriving = Arriving(summed)
+        arriving = AsyncCopy(summed)
         return lambda: self.processes.total(float(arriving.read())) / max(1, n_words)
 
     def learn_sentence_ends(self, windows: Sequence[TextWindow], progress: float) -> None:
