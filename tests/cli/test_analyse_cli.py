@@ -67,7 +67,7 @@ def test_without_an_output_a_summary_of_all_treebanks_is_printed():
     assert result.stderr == ""
     assert summary == f"all together: 10 sentences, {sum(map(len, sample(10))):,} words, rule conll18"
     headings = [line.partition(":")[0] for line in result.stdout.splitlines() if "rule conll18" in line]
-    assert headings == ["all together", "a", "b"]
+    assert headings == ["all together", "a.conllu", "b.conllu"]
     assert result.stdout.count("LAS by dependency length") == 1
     assert {"old", "new"} <= set(result.stdout.split())
 
@@ -93,7 +93,7 @@ ONE_WORD = "1\ta\t_\t_\t_\t_\t{}\t{}\t_\t_\n\n"
     ("arguments", "message"),
     [
         ("gold", "There is no system to analyse. Name one or more files after GOLD, or add --model."),
-        ("gold nowhere", "nowhere: There is no such folder."),
+        ("gold nowhere", "nowhere: No such file or directory."),
         ("gold moved.conllu", "moved.conllu: This is a file, but gold is a folder. Give only files, or only folders"),
         ("gold half", "half/b.conllu: There is no such file to match gold/b.conllu."),
         ("gold.conllu moved.conllu -o r.csv", "r.csv: analyse cannot write this kind of file. Choose a file name that"),

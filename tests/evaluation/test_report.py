@@ -88,9 +88,9 @@ def test_scores_start_with_the_metric_and_the_best_group_is_bold():
     page = page_of(report_page(analysed({"A": [WRONG_HEAD] * 30, "B": gold, "C": [SUBTYPE] * 30}, gold=gold), "x"))
 
     (header, *rows), pairs, *_ = tables(page)
-    assert header[:6] == ["system", "LAS", "difference", "error reduction", "p", "UAS"]
-    assert rows[0][:6] == ["A", "66.67", "", "", "", "66.67"]
-    assert rows[1][:4] == ["B", "100.00", "+33.33", "+100.0%"]
+    assert header[:7] == ["system", "LAS", "difference", "RER", "p (rand.)", "p (boot.)", "UAS"]
+    assert rows[0][:7] == ["A", "66.67", "", "", "", "", "66.67"]
+    assert rows[1][:4] == ["B", "100.00", "+33.33", "+100.00%"]
     assert float(rows[1][4]) < 0.01
     scores = next(page.iter("table"))
     assert [row.find("th").text for row in scores.find("tbody") if row.find("td/strong") is not None] == ["B", "C"]

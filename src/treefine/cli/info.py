@@ -20,7 +20,7 @@ from treefine.cli.options import JSON
 from treefine.cli.terminal import print_json
 from treefine.config import LAYOUT
 from treefine.cores import quota_cores, usable_cores, use_threads
-from treefine.errors import TreefineError, visible
+from treefine.errors import visible
 from treefine.evaluation.tables import Table
 from treefine.model.bundled import about, bundled_models
 from treefine.version import __version__
@@ -113,13 +113,7 @@ def _devices() -> dict[str, Any]:
     import torch
 
     from treefine import fast
-    from treefine.model.folder import load_model
-    from treefine.parsing.plan import resolved_precision
 
-    models = {}
-    for name, folder in bundled_models().items():
-        with suppress(TreefineError, OSError):  # a damaged model still has its line in the list of models
-            models[name] = load_model(folder)
     devices = {}
     names = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
     for name in [*names, *(["mps"] if torch.backends.mps.is_available() else [])]:
@@ -133,7 +127,6 @@ def _devices() -> dict[str, Any]:
             values["compute_capability"] = f"{known.major}.{known.minor}"
             values["triton_kernels"] = fast.has_kernels(device)  # warns with the reason if there are none
             values["triton"] = version_of("triton")
-        values["precision"] = {name: resolved_precision(None, model, device) for name, model in models.items()}
         devices[name] = values
     return devices
 

@@ -99,16 +99,12 @@ def _prepared(recipe: str, start: str, train: Sequence[str], dev: str, changes: 
     """Check the recipe that the user named, or the one that fine-tunes a model."""
     from treefine.training.prepare import fine_tuning_recipe, prepare
 
-    if not start and (train or dev):
-        raise TreefineError("--train and --dev need --from.", hint="Name the model to fine-tune, such as --from multi.")
-    if start and recipe:
-        hint = f"Leave one of them out, or add --set encoder.fine_tune_from={start} to the recipe."
-        raise TreefineError("A recipe and --from cannot be combined.", hint=hint)
-    if start and not (train and dev):
-        raise TreefineError("--from needs a treebank to train on and a dev set.", hint="Name --train and --dev.")
-    if not (recipe or start):
-        raise TreefineError("Name a recipe, or a model to fine-tune with --from.", hint="See treefine train --help.")
-    return prepare(recipe, changes) if recipe else prepare(fine_tuning_recipe(start, train, dev, changes))
+    if recipe and not (start or train or dev):
+        return prepare(recipe, changes)
+    if not recipe and start and train and dev:
+        return prepare(fine_tuning_recipe(start, train, dev, changes))
+    message = "Name either a recipe, or a model with --from and treebanks with --train and --dev."
+    raise TreefineError(message, hint="To fine-tune with a recipe, set encoder.fine_tune_from in it.")
 
 
 def new_recipe_command(

@@ -155,24 +155,16 @@ def validate_command(
     Checks columns, IDs, heads, cycles, roots, duplicate sent_id values, and whether the text matches the words. Prints
     one line per error: `path:line: (sent_id, word) message`. The exit code is 1 if there is any error.
     """
-    faults: list[TreefineError] = []
-
-    def report(fault: TreefineError) -> None:
-        faults.append(fault)
-        if not as_json:
-            typer.echo(str(fault))
-
-    paths = []
+    faults, paths = list[TreefineError](), list[str]()
     for each in files:
-        try:
-            named = files_named(each, TREEBANK_SUFFIXES, may_be_any=format is not None)
-            paths += [path for path, _ in named] or [each]
-        except TreefineError as error:  # a folder without treebanks
-            report(error)
+        named = files_named(each, TREEBANK_SUFFIXES, may_be_any=format is not None)
+        paths += [path for path, _ in named] or [each]
     with progress("Reading", total_size(*paths)) as advance:
         for path in paths:
             for fault in validate(path, format=format, on_bytes=advance):
-                report(fault)
+                faults.append(fault)
+                if not as_json:
+                    typer.echo(str(fault))
     if as_json:
         print_json([{name: getattr(fault, name) for name in _FAULT_FIELDS} for fault in faults])
     say(f"{count(len(paths), 'file')}, {count(len(faults), 'error') if faults else 'no errors'}")
@@ -326,25 +318,14 @@ def find_treebanks(gold: str, systems: Mapping[str, str], *, format: str | None 
             raise TreefineError(f"This is a file, but {other} is a folder.", hint=hint, path=path)
     files = {}  # by folder: its treebanks, by their paths in it
     for folder in kinds:
-        if not Path(folder).is_dir():
-            raise TreebankError("There is no such folder.", path=folder)
         listed = files_in(folder, TREEBANK_SUFFIXES, may_be_any=format is not None)
         files[folder] = {str(Path(path).relative_to(folder)): path for path, _ in listed}
-    faults = []
     for path in systems.values():
         for name in sorted(files[gold].keys() ^ files[path].keys()):
             there, missing = (gold, path) if name in files[gold] else (path, gold)
             message = f"There is no such file to match {Path(there, name)}."
-            faults.append(TreebankError(message, path=str(Path(missing, name))))
-    if faults:
-        raise faults[0] if len(faults) == 1 else TreefineError("\n".join(map(str, faults)))
-    stems = {name: _stem(path) for name, path in files[gold].items()}
-    is_short = len(set(stems.values())) == len(stems)
+            raise TreebankError(message, path=str(Path(missing, name)))
     return [
-        TreebankFiles(
-            stems[name] if is_short else visible(name),
-            path,
-            {system: files[place][name] for system, place in systems.items()},
-        )
+        TreebankFiles(visible(name), path, {system: files[place][name] for system, place in systems.items()})
         for name, path in files[gold].items()
     ]

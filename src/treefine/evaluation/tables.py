@@ -87,11 +87,8 @@ def confusion_table(confusions: Counter[tuple[str, str]], *, kind: str = "", mos
     return Table((f"gold {kind}".rstrip(), f"system {kind}".rstrip(), "times"), rows)
 
 
-def comparison_table(comparison: Comparison, *, digits: int = 2) -> Table:
-    """Return one row per system, compared with the first; the systems that tie for the best score are bold.
-
-    `digits` is the number of decimals of the relative error reduction (RER).
-    """
+def comparison_table(comparison: Comparison) -> Table:
+    """Return one row per system, compared with the first; the systems that tie for the best score are bold."""
     first = next(iter(comparison.scores))
     rows: list[Line] = []
     for name, score in comparison.scores.items():
@@ -101,7 +98,7 @@ def comparison_table(comparison: Comparison, *, digits: int = 2) -> Table:
             reduction = relative_error_reduction(before, score)
             cells = (
                 f"{100 * (score - before):+.2f}",
-                None if reduction is None else f"{100 * reduction:+.{digits}f}%",
+                None if reduction is None else f"{100 * reduction:+.2f}%",
                 f"{difference.randomisation:.4f}",
                 f"{difference.bootstrap:.4f}",
             )

@@ -187,23 +187,15 @@ def _error_view(analysis: Analysis) -> dict[str, Any]:
 
 def _scores_table(analysis: Analysis) -> Table:
     """Return the scores of each system, starting with the compared metric and the differences from the first system."""
-    metric, note, bold = analysis.metric, "All scores are F1 in %.", frozenset[tuple[int, int]]()
-    header: tuple[str, ...] = ("system", metric)
-    rows: list[Line] = [(name, _percent(scores[metric].f1)) for name, scores in analysis.scores.items()]
-    if comparison := analysis.comparison:
-        compared = comparison_table(comparison, digits=1)
-        header += ("difference", "error reduction", "p")
-        rows, bold = [row[: len(header)] for row in compared.rows], compared.bold
-        note += (
-            f" Bold: the best {metric} and all that do not differ significantly from it (approximate randomisation over"
-            f" sentences, {comparison.samples:,} samples, α = {comparison.alpha:g}). Each system is compared with the"
-            f" first: difference in {metric}, share of the first system's errors removed, and the probability p of a"
-            " difference this large by chance."
-        )
-    others = [each for each in analysis.main_metrics if each != metric]
+    rows: tuple[Line, ...] = tuple((name, _percent(of[analysis.metric].f1)) for name, of in analysis.scores.items())
+    table = Table(("system", analysis.metric), rows, note="All scores are F1 in %.")
+    if analysis.comparison:
+        table = comparison_table(analysis.comparison)
+        table = replace(table, note=table.note.replace("*", "Bold", 1))
+    others = [each for each in analysis.main_metrics if each != analysis.metric]
     more = [[_percent(scores[each].f1) for each in others] for scores in analysis.scores.values()]
-    rows = [(*row, *cells) for row, cells in zip(rows, more, strict=True)]
-    return Table((*header, *others), tuple(rows), "Scores", note, bold=bold)
+    rows = tuple((*row, *cells) for row, cells in zip(table.rows, more, strict=True))
+    return replace(table, title="Scores", header=(*table.header, *others), rows=rows)
 
 
 def _pairs_table(comparison: Comparison) -> Table:
