@@ -92,14 +92,14 @@ ONE_WORD = "1\ta\t_\t_\t_\t_\t{}\t{}\t_\t_\n\n"
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("gold", "There is no system to analyse. Name one or more files after GOLD, or add --model."),
+        ("gold", "There must be either systems or a model to analyse. Name SYSTEM files, or --model."),
         ("gold nowhere", "nowhere: No such file or directory."),
         ("gold moved.conllu", "moved.conllu: This is a file, but gold is a folder. Give only files, or only folders"),
         ("gold half", "half/b.conllu: There is no such file to match gold/b.conllu."),
         ("gold.conllu moved.conllu -o r.csv", "r.csv: analyse cannot write this kind of file. Choose a file name that"),
         ("in.json in.json -o in.json", "in.json: The output would overwrite an input. Choose a different output file."),
         ("gold.conllu moved.conllu --steps 2", "--steps needs --model. Add --model, or leave out --steps."),
-        ("gold.conllu moved.conllu --model en", "--model cannot be combined with SYSTEM files. Leave out one of them."),
+        ("gold.conllu moved.conllu --model en", "There must be either systems or a model to analyse."),
         ("unlabelled.conllu --model rngtr", "unlabelled.conllu: The gold file has no labels. Use a labelled treebank:"),
         ("gold.conllu --model syntr", "syntr: This model does not refine, so there are no steps to analyse. Parse"),
         ("gold.conllu --model rngtr --steps 1", "There is nothing to compare: one step, and no initial trees."),

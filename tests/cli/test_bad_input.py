@@ -36,11 +36,11 @@ NO_SCORE = {
     ),
 }
 SCORER = {  # what the official scorer rejects or reads in another way
-    "bom": ("\ufeff" + GOOD, 1, "starts with a byte order mark"),
-    "start": ("\n" + GOOD, 2, "starts with a blank line"),
-    "gap": (GOOD + "\n", 1, "two blank lines in a row"),
+    "bom": ("\ufeff" + GOOD, 1, "starts with a byte order mark or a blank line"),
+    "start": ("\n" + GOOD, 2, "starts with a byte order mark or a blank line"),
+    "gap": (GOOD + "\n", 1, "not exactly one blank line after the sentence"),
     "return": (GOOD.replace("\tb\t", "\tb\r\t"), 1, "a carriage return within a line"),
-    "open": (GOOD[:-1], 1, "no blank line after the last sentence"),
+    "open": (GOOD[:-1], 1, "not exactly one blank line after the sentence"),
 }
 
 

@@ -58,13 +58,7 @@ def test_each_step_has_scores_and_the_share_of_errors_it_removes(counted):
     assert total_reduction(las) == 0.75
     assert uas == steps_of(8, (8, 8, 8), (6, 6, 7))
     assert counted.steps == range(3)
-
-
-def test_by_default_a_sentence_whose_tree_stays_has_converged(counted):
-    explicit = refinement_of(GOLD, STEPS, first=0, converged=[0, 2])
-
-    assert counted.converged == (0, 1)
-    assert explicit.converged == (0, 2)
+    assert counted.converged == (0, 1)  # sentences whose tree stays
 
 
 def test_corrected_sentences_end_right_and_spoiled_sentences_start_right(counted):
@@ -153,21 +147,10 @@ def test_several_treebanks_together_count_as_one_treebank(one, other):
     assert together([counted(*one), counted(*other)], name="both") == whole
 
 
-def test_a_model_with_fewer_steps_keeps_its_last_trees(counted):
-    shorter = refinement_of(GOLD, STEPS[:2], first=0)
-
-    both = together([counted, shorter], name="both")
-
-    assert correct_at(both.attachment["LAS"]) == [8, 12, 13]
-    assert both.converged == (
-        0,
-        3,
-    )  # in the step that the shorter model does not make, all its sentences have converged
-
-
-def test_models_with_and_without_initial_parses_cannot_be_counted_together(counted):
-    with pytest.raises(ValueError, match="initial parse"):
-        together([counted, refinement_of(GOLD, STEPS, first=1)], name="both")
+@pytest.mark.parametrize(("steps", "first"), [(STEPS, 1), (STEPS[:2], 0)])
+def test_models_with_other_steps_cannot_be_counted_together(counted, steps, first):
+    with pytest.raises(ValueError, match="other steps"):
+        together([counted, refinement_of(GOLD, steps, first=first)], name="both")
 
 
 def test_labels_are_ranked_by_total_reduction_without_rare_labels(counted):

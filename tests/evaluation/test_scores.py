@@ -64,13 +64,6 @@ def test_more_text_on_one_side_is_an_error(gold, system, message):
     assert str(error.value) == f"{message} {hint}"
 
 
-WORD = "{}\t{}\t_\t_\t_\t_\t{}\t{}\t_\t_\n"
-CLITICS = (
-    "# sent_id = s1\n# text = ab c\n1-2\tab" + "\t_" * 8 + "\n" + WORD.format(1, "a", 0, "root")
-    + WORD.format(2, "b", 1, "x") + "2.1\tnull" + "\t_" * 8 + "\n" + WORD.format(3, "c", 1, "x") + "\n"
-)  # fmt: skip
-
-
 # The rules of the CoNLL-X, Penn and CoNLL-2009 scorers, compared with NLTK, Perl and manual counts
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
     from treefine.parsing.results import TimedSteps
 
+_Report: TypeAlias = "tuple[str, str, Callable[[], Iterable[str]], list[dict[str, Any]]]"  # title, text, page, JSON
 _OF_MODEL = ("initial", "max_steps", "tags", "device")  # parser options that --model takes
 
 
@@ -81,26 +82,35 @@ def analyse_command(
     converged; errors removed by dependency type and projectivity; run time; and the number of parameters. A page also
     draws sentences that were corrected and sentences that were spoiled.
     """
-    outputs, chosen = outputs or [], options.set_options
+    if (model is None) == (not systems) or (names and not systems):
+        raise TreefineError(
+            "There must be either systems or a model to analyse.", hint="Name SYSTEM files, or --model."
+        )
+    if model is None and (options.set_options or threads):
+        flag = OPTIONS[next(iter(options.set_options))].flag if options.set_options else "--threads"
+        raise TreefineError(f"{flag} needs --model.", hint=f"Add --model, or leave out {flag}.")
+    outputs = outputs or []
     reads = [gold, *(systems or ()), *([options.initial] if isinstance(options.initial, str) else [])]
     _check_outputs(outputs, reads, force=force)
-    if model is not None:
-        if systems or names:
-            other = "SYSTEM files" if systems else "--names"
-            raise TreefineError(f"--model cannot be combined with {other}.", hint="Leave out one of them.")
+    if model is None:
+        named = system_names(systems or (), names)
+        title, text, page, values = _files_report(gold, named, rule=rule, format=format, examples=examples)
+    else:
         use_threads(threads)
-        _analyse_model(gold, model, options, outputs, rule=rule, format=format, examples=examples)
-        return
-    for flag in (*[OPTIONS[name].flag for name in chosen], *["--threads"] * (threads is not None)):
-        raise TreefineError(f"{flag} needs --model.", hint=f"Add --model, or leave out {flag}.")
-    if not systems:
-        raise TreefineError("There is no system to analyse.", hint="Name one or more files after GOLD, or add --model.")
-    _analyse_files(gold, system_names(systems, names), outputs, rule=rule, format=format, examples=examples)
+        title, text, page, values = _model_report(gold, model, options, rule=rule, format=format, examples=examples)
+    if not outputs:
+        typer.echo(text)
+    for output in outputs:
+        with open_output(output) as stream:
+            if Path(output).suffix.lower() == ".html":
+                stream.writelines(part.encode() for part in page())
+            else:
+                content = {"title": title, "treebanks": values}
+                stream.write((json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
 
 
-def _analyse_files(
-    gold: str, systems: Mapping[str, str], outputs: Sequence[str], *, rule: str, format: str | None, examples: int
-) -> None:
+def _files_report(gold: str, systems: Mapping[str, str], *, rule: str, format: str | None, examples: int) -> _Report:
+    """Analyse the errors of systems."""
     from treefine.evaluation.analysis import report  # loads numpy and jinja2
     from treefine.evaluation.analysis.errors import analyse, read_parsed
 
@@ -114,23 +124,14 @@ def _analyse_files(
             say(line)
     analyses = analyse(treebanks, examples=examples)
     title = f"{', '.join(systems)} against {visible(gold) if gold != '-' else 'standard input'}"
-    if not outputs:
-        typer.echo(report.analysis_text(analyses))
-    page, values = partial(report.report_page, analyses, title), [*map(report.analysis_values, analyses)]
-    _write_reports(outputs, title, page, values)
+    page = partial(report.report_page, analyses, title)
+    return title, report.analysis_text(analyses), page, [*map(report.analysis_values, analyses)]
 
 
-def _analyse_model(
-    gold: str,
-    model: str,
-    options: ParserOptions,
-    outputs: Sequence[str],
-    *,
-    rule: str,
-    format: str | None,
-    examples: int,
-) -> None:
-    """Parse the gold words with the model; write a report of each step to the outputs, or print a summary."""
+def _model_report(
+    gold: str, model: str, options: ParserOptions, *, rule: str, format: str | None, examples: int
+) -> _Report:
+    """Parse the gold words with the model, and analyse each step."""
     from treefine.evaluation.analysis import report
     from treefine.evaluation.analysis.errors import TOGETHER
     from treefine.evaluation.analysis.refinement import refinement_of, sum_costs, together
@@ -160,24 +161,15 @@ def _analyse_model(
             if len(timed.trees) < 2:
                 hint = "Increase --steps, or give initial trees with --initial."
                 raise TreefineError("There is nothing to compare: one step, and no initial trees.", hint=hint)
-            counted = refinement_of(
-                sentences,
-                timed.trees,
-                first=timed.first,
-                name=each.name,
-                rule=rule,
-                converged=timed.converged,
-                predicts_tags=timed.predicts_tags,
-            )
+            counted = refinement_of(sentences, timed.trees, first=timed.first, name=each.name, rule=rule)
+            counted = replace(counted, converged=tuple(timed.converged))
             results.append((counted, _costs_of(parser, timed)))
     if len(results) > 1:
         counts, costs = zip(*results, strict=True)
         results.insert(0, (together(counts, name=TOGETHER), sum_costs(costs)))
     title = f"Refinement of {Path(gold).name if gold != '-' else 'standard input'} by {Path(model).name}"
-    if not outputs:
-        typer.echo(report.refinement_text(results))
     page = partial(report.refinement_page, results, title, examples=examples)
-    _write_reports(outputs, title, page, [*starmap(report.refinement_values, results)])
+    return title, report.refinement_text(results), page, [*starmap(report.refinement_values, results)]
 
 
 def _read_gold(path: str, rule: str, format: str | None) -> list[Sentence]:
@@ -206,19 +198,6 @@ def _costs_of(parser: Parser, timed: TimedSteps) -> Costs:
         timed.seconds,
         timed.sentences,
     )
-
-
-def _write_reports(
-    outputs: Sequence[str], title: str, page: Callable[[], Iterable[str]], values: list[dict[str, Any]]
-) -> None:
-    """Write each output in the format of its extension: a page, or the values of each treebank as JSON."""
-    for output in outputs:
-        with open_output(output) as stream:
-            if Path(output).suffix.lower() == ".html":
-                stream.writelines(part.encode() for part in page())
-            else:
-                content = {"title": title, "treebanks": values}
-                stream.write((json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
 
 
 def _check_outputs(outputs: Sequence[str], inputs: Sequence[str], *, force: bool) -> None:

@@ -129,18 +129,15 @@ def _checked(treebank: Treebank, read: Read, *, needs_trees: bool, needs_layout:
 
 def _check_like_official_scorer(sentence: Sentence) -> None:
     start, _, end = sentence.layout
-    rejected = "which the official scorer rejects"
-    if start.startswith("\ufeff"):
-        raise sentence.error(f"The file starts with a byte order mark, {rejected}.", hint="Remove it.")
+    rejected = "which the official scorer rejects or reads in another way"
     if start:
-        raise sentence.error(f"The file starts with a blank line, {rejected}.", hint="Remove it.")
-    if end.count("\n") > 2:
-        message = "There are two blank lines in a row, which the official scorer reads as a sentence without words."
-        raise sentence.error(message, hint="Remove one.")
-    if end.count("\n") < 2:
-        raise sentence.error(f"There is no blank line after the last sentence, {rejected}.", hint="Add one.")
+        message = f"The file starts with a byte order mark or a blank line, {rejected}."
+        raise sentence.error(message, hint="Remove it.")
+    if end.count("\n") != 2:
+        message = f"There is not exactly one blank line after the sentence, {rejected}."
+        raise sentence.error(message, hint="Add or remove blank lines.")
     if any("\r" in cell for column in (sentence.comments, *sentence.columns) for cell in column):
-        message = "There is a carriage return within a line, which the official scorer reads as a line end."
+        message = f"There is a carriage return within a line, {rejected}."
         raise sentence.error(message, hint="Remove it.")
 
 

@@ -283,7 +283,6 @@ class TimedSteps:
     initial_seconds: float
     seconds: tuple[float, ...]  # for t = 1 … T: scores, graphs and trees; t = 1 includes the split into pieces
     sentences: tuple[int, ...]  # how many sentences were refined in t = 1 … T
-    predicts_tags: bool  # if so, a sentence that lacks tags cannot converge in t = 1
 
 
 def timed_steps(
@@ -327,7 +326,6 @@ def timed_steps(
         initial_seconds,
         tuple(seconds),
         tuple(refined),
-        plan.predicts_tags,
     )
 
 

@@ -1,4 +1,4 @@
-"""Our CoNLL 2018 scores equal those of the official script, udtools and udapi on real, corrupted and damaged files."""
+"""Our CoNLL 2018 scores equal those of the official script, udtools and udapi on real and corrupted files."""
 
 import random
 
@@ -9,11 +9,9 @@ from tests.evaluation.test_official import sample, text_of
 from tests.support.data import DATA, ud_files
 from tests.support.generated import file_pairs
 from tests.support.oracles import (
-    RefusedError,
     change_cells,
     change_labels,
     corrupt,
-    damage,
     move_heads,
     official,
     ours,
@@ -37,20 +35,6 @@ def test_corrupted_treebanks_score_as_in_the_official_scripts(path):
         assert ours(gold, system) == expected, f"seed {seed}"
         assert ours(system, gold) == official(system, gold), f"seed {seed}, reversed"
         assert udtools(gold, system) == expected, f"seed {seed}"
-
-
-def test_our_scorer_and_the_official_script_agree_on_many_damaged_files():
-    lines = (DATA / "constructs.conllu").read_text().split("\n")
-    text = "\n".join(line for line in lines if not line.startswith("1.1\t"))  # the script of 2018 rejects it
-
-    for seed in range(150, 600):
-        damaged = damage(text, seed)
-        for gold in (text, damaged):
-            try:
-                found = ours(gold, damaged)
-            except RefusedError:
-                continue
-            assert found == official(gold, damaged), f"seed {seed}"
 
 
 @settings(max_examples=50)

@@ -56,7 +56,6 @@ class Refinement:
     converged: tuple[int, ...]  # sentences that each step after the first trees left unchanged
     corrected: tuple[Example, ...] = ()  # wrong at first and completely right at the end, the shortest first
     spoiled: tuple[Example, ...] = ()  # completely right at first and wrong at the end, the shortest first
-    predicts_tags: bool = False  # whether t = 1 predicts tags for t = 2; then sentences without tags converge later
 
     @property
     def steps(self) -> range:
@@ -87,13 +86,10 @@ def refinement_of(
     first: int,
     name: str = "",
     rule: str = "conll18",
-    converged: Sequence[int] | None = None,
-    predicts_tags: bool = False,
 ) -> Refinement:
     """Count the right words in the trees of each step; `trees[0]` is t = `first`. A word without a head is wrong.
 
-    `converged` has the number of sentences that each step after the first trees left unchanged. Without it, a sentence
-    has converged if its tree is that of the previous step.
+    A sentence has converged if its tree is that of the previous step.
     """
     is_ud = rule_of(rule).is_ud
     words = load_words(gold, is_ud=is_ud)
@@ -101,8 +97,6 @@ def refinement_of(
     marks = [all_marks(pair, rule=rule, metrics=STEP_METRICS) for pair in pairs]
     of_labels = [scores_by_label(pair, each["LAS"]) for pair, each in zip(pairs, marks, strict=True)]
     kinds = PROPERTIES["tree projectivity"](words)
-    if converged is None:
-        converged = [sum(map(Arcs.__eq__, *two)) for two in pairwise(trees)]
 
     def scores(metric: str, chosen: Sequence[bool]) -> Steps:
         """Count the chosen words; gold and system have the same words."""
@@ -128,10 +122,9 @@ def refinement_of(
             for label in sorted({label for each in of_labels for label in each})
         },
         {kind: scores("LAS", [kind == each for each in kinds]) for kind in ("non-projective", "projective")},
-        tuple(converged),
+        tuple([sum(map(Arcs.__eq__, *two)) for two in pairwise(trees)]),
         _shortest_first(corrected),
         _shortest_first(spoiled),
-        predicts_tags,
     )
 
 
@@ -154,21 +147,17 @@ def step_pair(gold: WordColumns, trees: Sequence[Arcs], *, is_ud: bool) -> Align
 
 
 def together(refinements: Sequence[Refinement], *, name: str) -> Refinement:
-    """Add the counts of several treebanks; a model with fewer steps keeps its last trees."""
-    if len({each.first for each in refinements}) != 1:
-        raise ValueError("refinements with an initial parse and without one cannot be counted together")
-    n_trees = max(len(each.steps) for each in refinements)
+    """Add the counts of several treebanks or models with the same steps."""
+    if len({each.steps for each in refinements}) != 1:
+        raise ValueError("refinements with other steps cannot be counted together")
 
     def added(of_kind: str) -> dict[str, Steps]:
         total: dict[str, Steps] = {}
         for each in refinements:
             for kind, scores in getattr(each, of_kind).items():
-                steps = scores + scores[-1:] * (n_trees - len(scores))
-                total[kind] = tuple(map(add, total[kind], steps)) if kind in total else steps
+                total[kind] = tuple(map(add, total[kind], scores)) if kind in total else scores
         return dict(sorted(total.items()))
 
-    # All sentences have converged after the last step of a model.
-    converged = [(*each.converged, *[each.n_sentences] * (n_trees - len(each.steps))) for each in refinements]
     return Refinement(
         name,
         refinements[0].first,
@@ -176,10 +165,9 @@ def together(refinements: Sequence[Refinement], *, name: str) -> Refinement:
         added("attachment"),
         added("labels"),
         added("projectivity"),
-        tuple(map(sum, zip(*converged, strict=True))),
+        tuple(map(sum, zip(*[each.converged for each in refinements], strict=True))),
         _shortest_first(example for each in refinements for example in each.corrected),
         _shortest_first(example for each in refinements for example in each.spoiled),
-        any(each.predicts_tags for each in refinements),
     )
 
 

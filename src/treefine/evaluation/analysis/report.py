@@ -373,13 +373,9 @@ def _attachment_table(refinement: Refinement) -> Table:
     note = (
         f"UAS and LAS in % after each step; t = {refinement.first}: {first}. REL is the share of the previous LAS "
         f"errors that a step removed (Eq. 8); the last column is the share of the errors at t = {refinement.first} "
-        "that all steps removed. A sentence has converged when a step leaves its graph unchanged; later steps skip it."
+        "that all steps removed. A sentence has converged when a step leaves its graph unchanged; later steps skip it. "
+        "If t = 1 predicts tags, t = 2 reads them, so a sentence without tags cannot converge before t = 2."
     )
-    if refinement.predicts_tags and refinement.first == 0:
-        note += (
-            " The first step also predicts the tags that the file does not give, and the second step reads them. A "
-            "sentence with predicted tags cannot converge before t = 2, even if its graph stays unchanged."
-        )
     return Table(("", *_step_names(refinement), "all steps"), tuple(rows), "Refinement by step", note)
 
 
@@ -445,7 +441,6 @@ def refinement_values(refinement: Refinement, costs: Costs) -> dict[str, Any]:
         "sentences": refinement.n_sentences,
         **counted,
         "converged": list(refinement.converged),
-        "predicts_tags": refinement.predicts_tags,
         "corrected": [example.gold.sent_id or example.gold.number for example in refinement.corrected],
         "spoiled": [example.gold.sent_id or example.gold.number for example in refinement.spoiled],
         "costs": asdict(costs),
