@@ -27,7 +27,7 @@ def test_the_summary_has_the_changes_the_most_frequent_labels_and_the_steps(run_
     assert sum((a.label, b.label) == (old, new) for a, b in words) == int(number)
     assert re.search(r", and \d+ more$", printed["old and new label"])
     n_open = sum(not each.converged for each in refiner.stream(damaged(sample(10))))
-    assert re.search(rf"{10 * n_open}\.0% not within \d+ steps$", printed["converged"])
+    assert re.search(rf"{10 * n_open}\.0% not within \d+ steps", printed["converged"])
     assert sum(float(percent) for percent in re.findall(r"([\d.]+)%", printed["converged"])) == pytest.approx(100)
 
 
