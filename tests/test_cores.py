@@ -50,8 +50,6 @@ def test_users_and_applications_that_have_loaded_torch_keep_their_environment(mo
 
 
 NESTED = "0::/user.slice/app.service\n"
-V1 = "4:memory:/docker/a\n3:cpu,cpuacct:/docker/a\n0::/\n"
-V1_FOLDER = "cpu,cpuacct/docker/a"
 
 
 @pytest.mark.parametrize(
@@ -61,8 +59,6 @@ V1_FOLDER = "cpu,cpuacct/docker/a"
         ("0::/\n", {"cpu.max": "max 100000\n"}, None),
         (NESTED, {"user.slice/app.service/cpu.max": "300000 100000\n", "user.slice/cpu.max": "200000 100000\n"}, 2.0),
         (NESTED, {"cpu.max": "100000 50000\n"}, 2.0),  # a container that sees its own cgroup as the root
-        (V1, {"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4.0),
-        (V1, {f"{V1_FOLDER}/cpu.cfs_{name}_us": "150000\n" for name in ("quota", "period")}, 1.0),
         (None, {"cpu.max": "100000 100000\n"}, 1.0),
     ],
 )

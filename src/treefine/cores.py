@@ -66,12 +66,8 @@ def on_all_cores(work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> li
     if n_workers < 2:
         return [work(task) for task in tasks]
     with ThreadPoolExecutor(n_workers, initializer=_set_here, initargs=(n_threads // n_workers,)) as workers:
-        running = [workers.submit(copy_context().run, work, task) for task in tasks]
-        try:
-            return [each.result() for each in running]
-        finally:
-            for each in running:  # after an error, do not start the others
-                each.cancel()
+        contexts = [copy_context() for _ in tasks]
+        return list(workers.map(lambda context, task: context.run(work, task), contexts, tasks))
 
 
 @contextmanager
@@ -150,31 +146,22 @@ def usable_cores() -> int:
 def quota_cores(cgroups: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> float | None:
     """Return the CPU quota of this process in cores, or None without a limit.
 
-    Every cgroup (version 1 or 2) from the root to that of this process can have a quota; the smallest one applies. A
-    line of /proc/self/cgroup names a cgroup, such as 0::/user.slice/a.service. In a container, the path can be that of
-    the host; folders that do not exist here have no quota.
+    Every cgroup from the root to that of this process can have a quota; the smallest one applies. A line of
+    /proc/self/cgroup names a cgroup, such as 0::/user.slice/a.service. In a container, the path can be that of the
+    host; folders that do not exist here have no quota. Version 1 of cgroups is not supported.
     """
-    lines = ["0::/", "0:cpu:/"]
+    quotas, places = [_quota(cgroups)], list[Path]()
     with suppress(OSError):
-        lines += membership.read_text().splitlines()
-    quotas = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        parts = [part for part in path.split("/") if part not in ("", "..")]
-        for root in {"cpu", controllers} if controllers else {"", "unified"}:
-            quotas += [_quota(cgroups.joinpath(root, *parts[:depth])) for depth in range(len(parts) + 1)]
+        places = [Path(line.removeprefix("0::/")) for line in membership.read_text().splitlines() if line[:2] == "0:"]
+    for place in places:
+        quotas += [_quota(cgroups / folder) for folder in (place, *place.parents)]
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def _quota(folder: Path) -> float | None:
     """Return the quota of one cgroup in cores, or None."""
     try:
-        if (folder / "cpu.max").is_file():
-            quota, period = (folder / "cpu.max").read_text().split()
-        else:
-            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-        return round(int(quota) / int(period), 2) if int(quota) > 0 else None
+        quota, period = (folder / "cpu.max").read_text().split()
+        return round(int(quota) / int(period), 2)
     except (OSError, ValueError, ZeroDivisionError):  # no such cgroup, or "max"
         return None

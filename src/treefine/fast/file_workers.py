@@ -9,21 +9,20 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar, cast
 
-from tokenizers import Tokenizer
-
-from treefine.config import MOST_WORDS, Column, TagSettings, named_columns
+from treefine.config import Column, TagSettings, named_columns
 from treefine.cores import usable_cores
 from treefine.errors import TreebankError, TreefineError
 from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pack
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import Vocabulary
-from treefine.parsing.initial import Renamed, empty, given, renamed
+from treefine.parsing.initial import InitialParser, Renamed, empty, given
 from treefine.treebank.conllu import (
     FORMATS,
     Stretch,
@@ -50,47 +49,6 @@ _HINT = "Is there enough memory? Use --workers 0 to parse without workers."
 
 _Parse = Callable[[Iterable[Sentence]], Iterator[Sentence]]  # Parser.stream_trees, for what the engine does not support
 _Value = TypeVar("_Value")
-
-
-@dataclass(frozen=True)
-class WorkerSettings:
-    """The settings of the parser that a worker needs."""
-
-    tokenizer: str  # as JSON
-    special: Mapping[str, str]  # the special pieces of the tokenizer: Subwords.settings
-    vocabulary: Vocabulary
-    tags: TagSettings  # of the model
-    read_columns: tuple[Column, ...]
-    needed_columns: tuple[Column, ...]  # those of them that the model cannot predict
-    reads_arcs: bool  # whether parsing starts from the arcs of the file
-    names: Mapping[str, str] | None = None  # how to rename the labels of those arcs
-    reads_marks: bool = True  # whether Keep= marks are respected
-    most_words: int = MOST_WORDS  # a longer sentence is parsed in parts
-    replaces_tags: bool = False
-    treebank: str = ""  # of all sentences, for a model of several
-
-    @classmethod
-    def of(cls, parser: Parser) -> WorkerSettings | None:
-        """Return the settings for this parser, or None if it reads more than a packed part holds."""
-        model, plan, initial = parser.model, parser.plan(), parser.initial
-        names = initial.names if isinstance(initial, Renamed) else None
-        initial = initial.initial if isinstance(initial, Renamed) else initial
-        if initial not in (empty, given) or plan.keep == "given" or plan.trust or plan.language.guesses:
-            return None  # a worker sees only parts of a file
-        return cls(
-            model.subwords.tokenizer.to_str(),
-            model.subwords.settings,
-            model.vocabulary,
-            model.settings.tags,
-            read_columns=plan.read_columns,
-            needed_columns=plan.needed_columns,
-            reads_arcs=initial is given,
-            names=names,
-            reads_marks=plan.keep == "marked",
-            most_words=plan.most_words,
-            replaces_tags=plan.replaces_tags,
-            treebank=plan.language.named,
-        )
 
 
 class FilePart(NamedTuple):
@@ -143,41 +101,65 @@ class PackedPart(NamedTuple):
 WrittenPart = tuple[str, str]  # the first sentence and the others
 
 
+@dataclass(frozen=True)
 class Scribe:
-    """A reader and writer of file parts, in a worker."""
+    """A reader and writer of file parts, in a worker, with all that it needs of the parser."""
 
-    def __init__(self, settings: WorkerSettings) -> None:
-        self._settings = settings
-        self._subwords = Subwords(Tokenizer.from_str(settings.tokenizer), settings.special)
-        self._initial = renamed(given, settings.vocabulary.labels, settings.names)
+    subwords: Subwords
+    vocabulary: Vocabulary
+    tags: TagSettings  # of the model
+    read_columns: tuple[Column, ...]
+    needed_columns: tuple[Column, ...]  # those of them that the model cannot predict
+    initial: InitialParser | None  # None if parsing starts from an empty graph
+    reads_marks: bool  # whether Keep= marks are respected
+    most_words: int  # a longer sentence is parsed in parts
+    replaces_tags: bool
+    treebank: str  # of all sentences, for a model of several
+
+    @classmethod
+    def of(cls, parser: Parser) -> Scribe | None:
+        """Return the scribe for this parser, or None if it reads more than a packed part holds."""
+        model, plan, initial = parser.model, parser.plan(), parser.initial
+        source = initial.initial if isinstance(initial, Renamed) else initial
+        if source not in (empty, given) or plan.keep == "given" or plan.trust or plan.language.guesses:
+            return None  # a worker sees only parts of a file
+        return cls(
+            model.subwords,
+            model.vocabulary,
+            model.settings.tags,
+            plan.read_columns,
+            plan.needed_columns,
+            initial=None if source is empty else cast(InitialParser, initial),
+            reads_marks=plan.keep == "marked",
+            most_words=plan.most_words,
+            replaces_tags=plan.replaces_tags,
+            treebank=plan.language.named,
+        )
 
     def read(self, part: FilePart) -> PackedPart:
         """Read a part up to its first fault, and pack its sentences."""
-        settings, sentences, bypasses_engine = self._settings, list[Sentence](), False
+        sentences, bypasses_engine = list[Sentence](), False
         fault, warnings = None, dict[str, TreebankError]()
         try:
             for sentence in part.sentences():
-                if settings.needed_columns and (warning := missing_tags(sentence, settings.needed_columns)):
+                if self.needed_columns and (warning := missing_tags(sentence, self.needed_columns)):
                     warnings.setdefault("tags", warning)
-                if settings.reads_marks and (constraints := marks_of(sentence)):
+                if self.reads_marks and (constraints := marks_of(sentence)):
                     bypasses_engine = True
-                    if warning := label_warning(sentence, constraints, settings.vocabulary.labels):
+                    if warning := label_warning(sentence, constraints, self.vocabulary.labels):
                         warnings.setdefault("labels", warning)
-                bypasses_engine = bypasses_engine or len(sentence) > settings.most_words
-                sentences.append(replace(sentence, treebank=settings.treebank))
+                bypasses_engine = bypasses_engine or len(sentence) > self.most_words
+                sentences.append(replace(sentence, treebank=self.treebank))
         except TreebankError as error:
             fault = error
-        arcs = list(self._initial(sentences)) if settings.reads_arcs else None
-        own = self._subwords, settings.vocabulary, settings.tags
-        packed = pack(sentences, *own, read=settings.read_columns, arcs=arcs)
+        arcs = None if self.initial is None else list(self.initial(sentences))
+        packed = pack(sentences, self.subwords, self.vocabulary, self.tags, read=self.read_columns, arcs=arcs)
         return PackedPart(packed, fault, warnings, bypasses_engine)
 
     def write(self, block: _Block, trees: PackedTrees) -> WrittenPart:
         """Write the sentences of a block with their trees."""
-        settings = self._settings
-        sentences = (replace(sentence, treebank=settings.treebank) for sentence in block.sentences())
-        found = filled(sentences, trees, settings.vocabulary, settings.tags, replaces_tags=settings.replaces_tags)
-        return block.text(found)
+        sentences = (replace(sentence, treebank=self.treebank) for sentence in block.sentences())
+        return block.text(filled(sentences, trees, self.vocabulary, self.tags, replaces_tags=self.replaces_tags))
 
 
 def missing_tags(sentence: Sentence, columns: Sequence[Column]) -> TreebankError | None:
@@ -196,9 +178,9 @@ def default_workers() -> int:
 class WorkerPool:
     """A pool of workers, with one waiting thread per worker."""
 
-    def __init__(self, settings: WorkerSettings, n_workers: int) -> None:
+    def __init__(self, scribe: Scribe, n_workers: int) -> None:
         self.ahead = 2 * n_workers + 1  # how many parts to read ahead
-        self.workers = [WorkerProcess(Scribe, settings, hint=_HINT) for _ in range(n_workers)]
+        self.workers = [WorkerProcess(copy, scribe, hint=_HINT) for _ in range(n_workers)]
         self._threads = ThreadPoolExecutor(n_workers)
         self._idle: SimpleQueue[WorkerProcess] = SimpleQueue()
         for worker in self.workers:
@@ -253,9 +235,9 @@ class FileParser:
         """
         if workers is None:
             workers = default_workers() if (size or 0) > _FROM_SIZE else 0
-        if not workers or parser.engine is None or (settings := WorkerSettings.of(parser)) is None:
+        if not workers or parser.engine is None or (scribe := Scribe.of(parser)) is None:
             return None
-        return cls(WorkerPool(settings, workers), parser.engine, parser.stream_trees)
+        return cls(WorkerPool(scribe, workers), parser.engine, parser.stream_trees)
 
     def __enter__(self) -> FileParser:
         return self

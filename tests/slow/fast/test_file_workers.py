@@ -21,7 +21,7 @@ from tests.test_package import loaded_by
 from treefine.config import TagSettings
 from treefine.errors import TreebankError, TreefineError
 from treefine.fast.engine import Engine
-from treefine.fast.file_workers import FileParser, FilePart, FileReport, Scribe, WorkerPool, WorkerSettings
+from treefine.fast.file_workers import FileParser, FilePart, FileReport, Scribe, WorkerPool
 from treefine.fast.packed_encoder import Room
 from treefine.parsing.initial import from_file, given, renamed
 from treefine.parsing.parser import Parser
@@ -45,8 +45,8 @@ class NoPool:
 
     ahead = 3
 
-    def __init__(self, settings):
-        self._scribe = Scribe(settings)
+    def __init__(self, scribe):
+        self._scribe = scribe
 
     def submit(self, method, *arguments):
         done = Future()
@@ -56,8 +56,8 @@ class NoPool:
 
 def file_parser(parser, n_workers=0, rooms=ROOMS):
     """Return a FileParser with an engine on a CPU; without workers, this process reads and writes."""
-    settings = WorkerSettings.of(parser)
-    pool = WorkerPool(settings, n_workers) if n_workers else NoPool(settings)
+    scribe = Scribe.of(parser)
+    pool = WorkerPool(scribe, n_workers) if n_workers else NoPool(scribe)
     return FileParser(pool, Engine(packed_plan(parser), rooms), parser.stream_trees)
 
 
@@ -242,7 +242,7 @@ def test_a_killed_worker_is_a_one_line_error_and_the_others_end():
     ids=["decided", "file", "trust", "parser"],
 )
 def test_a_parser_that_reads_more_than_pieces_and_arcs_has_no_workers(parser):
-    assert WorkerSettings.of(parser) is None
+    assert Scribe.of(parser) is None
     assert FileParser.of(parser, 2, None) is None
 
 
