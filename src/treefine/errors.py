@@ -82,10 +82,6 @@ class ModelError(TreefineError):
 class LongSentenceWarning(UserWarning):
     """A sentence is too long to be parsed as a whole, so it is parsed in parts."""
 
-    def __init__(self, place: TreefineError) -> None:
-        self.place = place  # the message as an error, with the place of the sentence
-        super().__init__(str(place))
-
 
 class UnknownLabelWarning(UserWarning):
     """A constraint has a label that the model does not know."""
@@ -217,15 +213,12 @@ def wrapped(text: str, limit: float, *, width: Callable[[str], float] = cells) -
             continue
         if line:
             lines.append(line)
-        line = word
-        while len(line) > most_characters or width(line) > limit:
-            end = min(len(line), most_characters)
-            while end > 1 and width(line[:end]) > limit:
-                end -= 1
-            if end == len(line):
-                break  # one character that is wider than the limit
-            lines.append(line[:end])
-            line = line[end:]
+        line = ""
+        for character in word:
+            if line and (len(line) >= most_characters or width(line + character) > limit):
+                lines.append(line)
+                line = ""
+            line += character
     return [*lines, line] if line else lines
 
 

@@ -69,7 +69,7 @@ def test_what_is_not_utf8_is_reported_with_line_and_byte(run, source, content, b
         f"in.txt:2: Byte 0x{byte} is not UTF-8. Convert it to UTF-8: iconv -f {hint} -t UTF-8."
     )
     assert failed(run, "caf\udce9 open").startswith("Byte 0xe9 in the text is not UTF-8. Set the terminal to UTF-8")
-    assert failed(run, "half \ud83d a pair").startswith("'\\ud83d' in the text is not UTF-8.")
+    assert failed(run, "half \ud83d a pair").startswith("The text is not UTF-8.")
 
 
 def test_all_bad_inputs_are_reported_before_work_starts(run):

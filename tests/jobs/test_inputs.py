@@ -172,13 +172,13 @@ def test_a_treebank_called_txt_is_a_treebank_unless_the_user_says_otherwise(tmp_
     assert find_inputs(["a.txt"], kind="text") == [Input("a.txt", kind="text")]
 
 
-@pytest.mark.parametrize(("name", "kind"), [("t.json", "JSON"), ("T.PDF.gz", "PDF")])
-def test_a_file_that_is_not_plain_text_is_refused_unless_the_user_chooses_a_format(corpus, name, kind):
+@pytest.mark.parametrize("name", ["t.json", "T.PDF.gz"])
+def test_a_file_that_is_not_plain_text_is_refused_unless_the_user_chooses_a_format(corpus, name):
     path = f"corpus/{name}"
     Path(path).write_bytes(b"{}")
 
     for argument in (path, f"corpus/*.{name.partition('.')[2]}"):
-        with pytest.raises(TreefineError, match=f"^{path}: This is {kind}, not text. Put its text into a .txt file"):
+        with pytest.raises(TreefineError, match=f"^{path}: This is not plain text. Put its text into a .txt file"):
             find_inputs([argument])
     with pytest.raises(TreefineError, match="not a treebank"):
         find_inputs([path], may_be_text=False)

@@ -42,15 +42,9 @@ _FIRST_WORD = re.compile(rb"(?:1|1-[0-9]+|0\.1)\t")  # a word, multiword token o
 _FILE_LIKE = re.compile(r"[^./\\\s]\.[A-Za-z][A-Za-z0-9]{0,9}\Z")
 _PATH = re.compile(r"/|\.[A-Za-z0-9]+\Z")
 _MAGIC = re.compile(r"[*?]|\[[^/]+\]")
-_NOT_TEXT = {  # by suffix
-    **dict.fromkeys((".json", ".jsonl"), "JSON"),
-    **dict.fromkeys((".csv", ".tsv", ".parquet", ".xlsx"), "a table"),
-    **dict.fromkeys((".html", ".htm"), "HTML"),
-    **dict.fromkeys((".svg", ".png", ".jpg"), "a picture"),
-    **dict.fromkeys((".doc", ".docx", ".odt"), "a document of a word processor"),
-    ".pdf": "PDF",
-    ".zip": "a zip archive",
-}
+_NOT_TEXT = frozenset(
+    ".json .jsonl .csv .tsv .parquet .xlsx .html .htm .svg .png .jpg .doc .docx .odt .pdf .zip".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +75,7 @@ def find_inputs(
     may_be_text: bool = True,
     output: str = "",
 ) -> list[Input]:
-    """Return the inputs that the arguments name; raise a single error that lists all invalid arguments.
+    """Return the inputs that the arguments name.
 
     An argument is a file, a folder, or a pattern that matches files. Otherwise it is a text, unless it looks like a
     file name. `output` is not read if it is in one of the folders. Without arguments, the input is standard input.
@@ -95,27 +89,21 @@ def find_inputs(
     texts = (".txt",) if may_be_text else ()
     suffixes = texts if kind is not None and may_be_text else (*texts, *TREEBANK_SUFFIXES)
     inputs: list[Input] = []
-    faults = []
     for argument in arguments or ["-"]:
-        try:
-            if is_text:
-                inputs.append(_text(argument, kind))
-            elif files := files_named(argument, suffixes, may_be_any=kind is not None, output=output):
-                inputs += [_file(path, kind, may_be_text, subfolder) for path, subfolder in files]
-            elif argument == "-":
-                inputs.append(Input("-", kind=kind))
-            elif os.path.exists(argument):  # noqa: PTH110 - Path.exists raises if the name is too long
-                inputs.append(_file(argument, kind, may_be_text))
-            elif may_be_text and not _is_like_file(argument):
-                inputs.append(_text(argument, kind))
-            else:
-                hints = (nearest_file(argument), "To parse this as text, add --text." * may_be_text)
-                what = "No file matches this pattern." if is_pattern(argument) else "There is no such file."
-                faults.append(TreefineError(what, hint=" ".join(filter(None, hints)), path=argument))
-        except TreefineError as error:
-            faults.append(error)
-    if faults:
-        raise faults[0] if len(faults) == 1 else TreefineError("\n".join(map(str, faults)))
+        if is_text:
+            inputs.append(_text(argument, kind))
+        elif files := files_named(argument, suffixes, may_be_any=kind is not None, output=output):
+            inputs += [_file(path, kind, may_be_text, subfolder) for path, subfolder in files]
+        elif argument == "-":
+            inputs.append(Input("-", kind=kind))
+        elif os.path.exists(argument):  # noqa: PTH110 - Path.exists raises if the name is too long
+            inputs.append(_file(argument, kind, may_be_text))
+        elif may_be_text and not _is_like_file(argument):
+            inputs.append(_text(argument, kind))
+        else:
+            hints = (nearest_file(argument), "To parse this as text, add --text." * may_be_text)
+            what = "No file matches this pattern." if is_pattern(argument) else "There is no such file."
+            raise TreefineError(what, hint=" ".join(filter(None, hints)), path=argument)
     return inputs
 
 
@@ -133,25 +121,23 @@ def _is_like_file(argument: str) -> bool:
 
 
 def _text(argument: str, kind: InputKind | None) -> Input:
-    if odd := re.search("[\ud800-\udfff]", argument):  # how Python represents a byte that is not UTF-8
-        byte = ord(odd[0]) - 0xDC00
-        what = f"Byte 0x{byte:02x}" if 0x80 <= byte <= 0xFF else ascii(odd[0])
-        raise TreefineError(f"{what} in the text is not UTF-8.", hint="Set the terminal to UTF-8, or use a file.")
+    if any("\ud800" <= each <= "\udfff" for each in argument):  # how Python represents a byte that is not UTF-8
+        raise TreefineError("The text is not UTF-8.", hint="Set the terminal to UTF-8, or use a file.")
     return Input("", argument, kind or "text")
 
 
 def _file(path: str, kind: InputKind | None, may_be_text: bool, subfolder: str = "") -> Input:
     """Return a file as input. Look into one whose name may be wrong: .txt or .tsv may contain a treebank."""
     source = Input(path, kind=kind or kind_by_name(path), subfolder=subfolder)
-    what = _NOT_TEXT.get(suffix_of(path))
-    if kind is not None or not (source.kind == "text" or what) or not Path(path).is_file():  # a pipe is read once
+    is_odd = suffix_of(path) in _NOT_TEXT
+    if kind is not None or not (source.kind == "text" or is_odd) or not Path(path).is_file():  # a pipe is read once
         return source
     with suppress(TreefineError), open_input(path) as stream:  # the reader will report what is wrong
         source = replace(source, kind=_kind_of_content(stream))
-    if what is None or source.is_treebank:
+    if not is_odd or source.is_treebank:
         return source
     hint = "Put its text into a .txt file, or add --from text." if may_be_text else "To read it, add --from conllu."
-    raise TreefineError(f"This is {what}, not {'text' if may_be_text else 'a treebank'}.", hint=hint, path=path)
+    raise TreefineError(f"This is not {'plain text' if may_be_text else 'a treebank'}.", hint=hint, path=path)
 
 
 def kind_by_name(path: str) -> InputKind | None:

@@ -124,7 +124,6 @@ class OutputFile:
     path: str  # or - for standard output
     shape: Shape
     form: Format | None = None  # format of a treebank; None if each sentence keeps its format
-    is_in_folder: bool = False  # one of several outputs; --resume skips the finished ones
 
     def can_be_resumed(self, options: OutputOptions) -> bool:
         """Return whether the output is a file in which an incomplete last sentence can be detected."""
@@ -161,7 +160,7 @@ def plan_outputs(inputs: Sequence[Input], options: OutputOptions) -> list[Output
         is_resumed = options.resume and part_of(file.path).exists()
         check_output(file.path, reads, () if options.resume else own, force=options.force or is_resumed)
         if file.can_be_resumed(options) and not (options.resume or options.force):
-            check_leftover(file.path, is_json=file.shape == "json")
+            check_leftover(file.path)
     if options.changes is not None:
         if options.resume:
             message = "--changes cannot be combined with --resume: it would miss the sentences of the earlier run."
@@ -204,7 +203,7 @@ def _files_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None)
             message = f"Two inputs have the same output file: {files[path].inputs[0].name}, {source.name}."
             hint = "Write them to different folders, reading one of them at a time."
             raise TreefineError(message, hint=hint, path=path)
-        files[path] = OutputFile((source,), path, shape or "conllu", form, is_in_folder=True)
+        files[path] = OutputFile((source,), path, shape or "conllu", form)
     try:
         for path in files:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -254,9 +253,8 @@ def _check_options(file: OutputFile, options: OutputOptions) -> None:
         hint = "Leave out one of them, or add --format json, which supports both."
     elif options.k > 1 and title:
         message, hint = f"{title} cannot hold several trees per sentence.", "Write CoNLL-U, or leave out --k."
-    elif options.resume and not file.can_be_resumed(options) and not file.is_in_folder:
-        message = "--resume cannot continue this kind of output."
-        hint = "Write a treebank or JSON to a file, write to a folder, or leave out --resume or, for a treebank, --k."
+    elif options.resume and file.path == "-":
+        message, hint = "--resume cannot continue this output.", "Write to a file or a folder with -o."
     if message:
         raise TreefineError(message, hint=hint)
     if file.shape == "parquet":
@@ -310,8 +308,8 @@ class Sink:
 
     stream: BinaryIO
     encoding: str = "utf-8"
+    is_stdout: bool = False  # flush after each sentence
     is_terminal: bool = False  # escape control characters of the input
-    is_flushed: bool = False  # flush after each sentence
     skip: int = 0  # sentences already written
 
     def write(self, text: str) -> None:
@@ -319,20 +317,17 @@ class Sink:
         if self.is_terminal:
             text = _BETWEEN_SEPARATORS.sub(lambda found: visible(found[0]), text)
         self.stream.write(text.encode(self.encoding, "backslashreplace"))
-        if self.is_flushed:
+        if self.is_stdout:
             self.stream.flush()
 
 
 @contextmanager
 def open_whole(path: str, shape: Shape) -> Iterator[Sink]:
     """Open an output that cannot be resumed; standard output gets drawings in the encoding of the terminal."""
+    is_stdout, is_drawn = path == "-", path == "-" and shape == "tree"
     with open_output(path) as stream:
-        if path != "-":
-            yield Sink(stream)
-        elif shape == "tree":
-            yield Sink(stream, pen_for_stdout().encoding, is_flushed=True)
-        else:
-            yield Sink(stream, is_terminal=sys.stdout.isatty(), is_flushed=True)
+        encoding = pen_for_stdout().encoding if is_drawn else "utf-8"
+        yield Sink(stream, encoding, is_stdout, is_terminal=is_stdout and not is_drawn and sys.stdout.isatty())
 
 
 def drop_stdout() -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from treefine.errors import AlignmentError, TreefineError, count
+from treefine.errors import AlignmentError, TreefineError
 from treefine.treebank.files import COMPRESSED, linked_file, not_written, open_locked, open_output
 
 
@@ -82,7 +82,13 @@ def open_part(target: str | os.PathLike[str], *, is_json: bool, is_resumed: bool
     keeps its complete sentences; without it, the file is overwritten.
     """
     path, name = part_of(target), os.fspath(target)
-    file = _locked(path, name)
+    try:
+        file = open_locked(path)
+    except OSError as error:
+        raise not_written(error.strerror or str(error), name) from error
+    if file is None:
+        hint = "Wait until it ends, or stop it and continue with --resume."
+        raise TreefineError("Another run is writing this file.", hint=hint, path=name)
     try:
         last = _last_sentence(file, is_json=is_json) if is_resumed else None
         if last is None:
@@ -104,15 +110,11 @@ def open_part(target: str | os.PathLike[str], *, is_json: bool, is_resumed: bool
             file.close()
 
 
-def check_leftover(target: str, *, is_json: bool) -> None:
-    """Raise an error if an interrupted run has left a part file with sentences, which a new run would discard."""
+def check_leftover(target: str) -> None:
+    """Raise an error if an interrupted run has left a part file, which a new run would discard."""
     path = part_of(target)
-    if not path.is_file():
-        return
-    with _locked(path, target) as file:
-        last = _last_sentence(file, is_json=is_json)
-    if last is not None:
-        message = f"{path.name} has {count(last.number, 'sentence')} of an interrupted run."
+    if path.is_file() and path.stat().st_size:
+        message = f"{path.name} has the sentences of an interrupted run."
         raise TreefineError(message, hint="Add --resume to continue it, or --force to start over.", path=target)
 
 
@@ -124,18 +126,6 @@ def _next_step(file: BinaryIO, path: Path) -> str:
         return f"The finished sentences are in {path.name}. To continue, run again with --resume."
     path.unlink(missing_ok=True)
     return ""
-
-
-def _locked(path: Path, name: str) -> BinaryIO:
-    """Open the part file and lock it for this process."""
-    try:
-        file = open_locked(path)
-    except OSError as error:
-        raise not_written(error.strerror or str(error), name) from error
-    if file is None:
-        hint = "Wait until it ends, or stop it and continue with --resume."
-        raise TreefineError("Another run is writing this file.", hint=hint, path=name)
-    return file
 
 
 def _last_sentence(file: BinaryIO, *, is_json: bool) -> _LastSentence | None:

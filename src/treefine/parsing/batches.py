@@ -266,7 +266,7 @@ def in_parts(plan: Plan, whole: ParseInput, work: Work[Any]) -> Any:
     sentence, words = whole.sentence, word_ranges(whole.sentence, plan.most_words)
     message = f"The sentence has {len(sentence):,} words and is parsed in {len(words)} parts."
     place = sentence.error(message, hint="Only the roots of the parts are connected.")
-    warnings.warn(LongSentenceWarning(place), stacklevel=2)
+    warnings.warn(str(place), LongSentenceWarning, stacklevel=2)
     if plan.k > 1:
         raise sentence.error(f"The sentence has more than {plan.most_words:,} words, so k must be 1 (--k 1).")
     results = [work(plan, [_part(whole, each)])[0] for each in words]
