@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, replace
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from treefine.config import COLUMNS
@@ -29,6 +30,7 @@ _COLUMNS = (
     *("old_head", "old_label", "head", "label", "before", "after", "step"),
     *(f"{old}{column}" for column in COLUMNS for old in ("old_", "")),
 )
+_PLACE, _TAGS = _COLUMNS.index("word"), _COLUMNS.index("old_upos")  # the columns before these name the sentence, an arc
 _MOST = 8  # most frequent labels printed per kind; the file of --changes has all of them
 _MOST_ON_PAGE = 24
 _COUNTED = {  # rows of the summary with a number, and the words after it
@@ -206,11 +208,7 @@ def _frame(kind: str, changes: Changes) -> tuple[str, str]:
 
 
 def _tsv(parse: Parse, changes: Sequence[Change]) -> str:
-    rows = (
-        [BLANK if value in (None, "") else visible(str(value)) for value in row.values()]
-        for row in _rows(parse, changes)
-    )
-    return "".join("\t".join(row) + "\n" for row in rows)
+    return "".join("\t".join(map(_cell, row.values())) + "\n" for row in _rows(parse, changes))
 
 
 def _json(parse: Parse, changes: Sequence[Change]) -> str:
@@ -226,20 +224,18 @@ def _rows(parse: Parse, changes: Sequence[Change]) -> Iterator[dict[str, Any]]:
         yield dict(zip(_COLUMNS, (*place, *values), strict=True))
 
 
+def _cell(value: object) -> str:
+    return BLANK if value in (None, "") else visible(str(value))
+
+
 def _html(parse: Parse, changes: Sequence[Change]) -> str:
     """Return a section with the number, text and place of a sentence, its tree, and a table of its changes."""
     sentence = parse.sentence
     place = f"{sentence.path}:{sentence.line}" + (f" ({sentence.sent_id})" if sentence.sent_id else "")
-    names = ("", "word", "old arc", "confidence", "new arc", "confidence", "from step", "tags")
-    rows = ["".join(f'<th scope="col">{name}</th>' for name in names)]
-    for change in changes:
-        before = "" if change.before is None else f"{change.before:.2f}"
-        old, new = _arc(parse, change.old_head, change.old_label), _arc(parse, change.head, change.label)
-        step = "tree" if change.step is None else str(change.step)
-        new_columns = [each for each in COLUMNS if getattr(change, f"has_new_{each}")]
-        tags = ", ".join(f"{getattr(change, f'old_{each}')} → {getattr(change, each)}" for each in new_columns)
-        cells = (str(change.word), change.form, old, before, new, f"{change.after:.2f}", step, tags)
-        rows.append("".join(f'<td dir="auto">{safe_html(value)}</td>' for value in cells))
+    columns = _COLUMNS[_PLACE:] if any(change.has_new_tag for change in changes) else _COLUMNS[_PLACE:_TAGS]
+    rows = ["".join(f'<th scope="col">{name}</th>' for name in columns)]
+    for row in _rows(parse, changes):
+        rows.append("".join(f'<td dir="auto">{escape(_cell(row[name]))}</td>' for name in columns))
     table = "\n".join(f"<tr>{row}</tr>" for row in rows)
     return (
         # Number the section like the sentence, because unchanged sentences are left out.
@@ -249,9 +245,3 @@ def _html(parse: Parse, changes: Sequence[Change]) -> str:
         f'<div class="scroll" tabindex="0" role="group" aria-label="Changes">'
         f"<table>\n{table}\n</table></div>\n</section>\n"
     )
-
-
-def _arc(parse: Parse, head: int | None, label: str) -> str:
-    if head is None:
-        return "no arc"
-    return f"{head} {parse.forms[head - 1] if head else 'ROOT'}: {'no label' if label == BLANK else label}"
