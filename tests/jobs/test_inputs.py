@@ -135,7 +135,7 @@ def test_the_output_is_not_an_input(corpus):
 @pytest.mark.parametrize(
     ("pattern", "found"),
     [
-        ("corpus/a.?xt", {"corpus/a.txt": ""}),
+        ("corpus/a.t*", {"corpus/a.txt": ""}),
         ("corpus/**/*.conll[ux]", {"corpus/a.conllu": "", "corpus/b/x.conllx": "b"}),
         ("*/*/x*", {"corpus/b/x.conllx": "corpus/b"}),
         ("corpus/*", {"corpus/README.md": "", "corpus/a.conllu": "", "corpus/a.txt": ""}),

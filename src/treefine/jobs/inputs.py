@@ -40,8 +40,7 @@ InputKind = Literal["text", "lines", "words", TreebankKind]
 TEXT_CHUNK = 1 << 16  # bytes of a text that are read at a time
 _FIRST_WORD = re.compile(rb"(?:1|1-[0-9]+|0\.1)\t")  # a word, multiword token or empty node
 _FILE_LIKE = re.compile(r"[^./\\\s]\.[A-Za-z][A-Za-z0-9]{0,9}\Z")
-_PATH = re.compile(r"/|\.[A-Za-z0-9]+\Z")
-_MAGIC = re.compile(r"[*?]|\[[^/]+\]")
+_MAGIC = re.compile(r"[*?[]")
 _NOT_TEXT = frozenset(
     ".json .jsonl .csv .tsv .parquet .xlsx .html .htm .svg .png .jpg .doc .docx .odt .pdf .zip".split()
 )
@@ -102,7 +101,7 @@ def find_inputs(
             inputs.append(_text(argument, kind))
         else:
             hints = (nearest_file(argument), "To parse this as text, add --text." * may_be_text)
-            what = "No file matches this pattern." if is_pattern(argument) else "There is no such file."
+            what = "No file matches this pattern." if "*" in argument else "There is no such file."
             raise TreefineError(what, hint=" ".join(filter(None, hints)), path=argument)
     return inputs
 
@@ -169,21 +168,12 @@ def files_named(
         return []
     if os.path.isdir(argument):  # noqa: PTH112 - Path.is_dir raises if the name is too long
         return files_in(argument, suffixes, may_be_any=may_be_any, output=output)
-    if not is_pattern(argument) or os.path.lexists(argument):  # a file may have such a name
+    if "*" not in argument or os.path.lexists(argument):  # a file may have such a name
         return []
     start = Path(_MAGIC.split(argument, maxsplit=1)[0] + "x").parent  # the folder before the first * ? or [
     is_recursive = not any(map(str.isspace, argument))  # a text such as /**/ must not search the whole disk
     paths = sorted(map(Path, glob.glob(argument, recursive=is_recursive)))  # noqa: PTH207 - it may be an absolute path
     return [(str(path), _subfolder(path, start)) for path in paths if _is_input(path, output)]
-
-
-def is_pattern(argument: str) -> bool:
-    """Return whether the argument may be a pattern: it has a *, or it has ? or [ ] and looks like a path.
-
-    >>> [is_pattern(argument) for argument in ("*.txt", "a/[ab].txt", "day?.txt", "Why?", "[sic]")]
-    [True, True, True, False, False]
-    """
-    return "*" in argument or bool(_MAGIC.search(argument) and _PATH.search(argument))
 
 
 def files_in(

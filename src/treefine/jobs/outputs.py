@@ -268,13 +268,11 @@ def check_output(path: str, reads: Collection[object], own: Collection[object] =
     """
     if path == "-":
         return
-    target, folder, other = Path(path), linked_file(path).parent, "Choose a different output file"
+    target, other = Path(path), "Choose a different output file"
     if target.is_dir():
         raise TreebankError("This is a directory.", hint="Name a file to write.", path=path)
-    if not folder.is_dir():
+    if not linked_file(path).parent.is_dir():
         raise not_written("No such file or directory", path)
-    if not os.access(folder, os.W_OK) and (target.is_file() or not target.exists()):
-        raise not_written("Permission denied", path)
     check_compression(path)
     if (file := identity(path)) in reads and not (force and file in own):
         hint = f"{other}, or replace the treebank with --force." if file in own else f"{other}."
@@ -295,11 +293,9 @@ def check_table(path: str) -> None:
 
 def identity(path: str) -> object:
     """Return a value that is the same for all paths of a file, even if it does not exist yet."""
-    try:
-        status = Path(path).stat()
-    except OSError:
-        return os.path.realpath(path)
-    return status.st_dev, status.st_ino
+    with suppress(OSError):
+        return (status := Path(path).stat()).st_dev, status.st_ino
+    return os.path.realpath(path)
 
 
 @dataclass
@@ -348,11 +344,7 @@ class Pen(NamedTuple):
 def pen_for_stdout() -> Pen:
     """Use colour on a terminal unless NO_COLOR or TERM=dumb is set, and ASCII if the encoding lacks box characters."""
     encoding = sys.stdout.encoding or "utf-8"
-    try:
-        _BOXES.encode(encoding)
-        ascii_only = False
-    except UnicodeEncodeError:
-        ascii_only = True
+    ascii_only = _BOXES.encode(encoding, "replace").decode(encoding) != _BOXES
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     width = max(shutil.get_terminal_size().columns, 20) if sys.stdout.isatty() else None
     return Pen(encoding, sys.stdout.isatty() and not is_plain, ascii_only, width)
