@@ -21,7 +21,7 @@ from tests.support.shapes import start_checks
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine.config import COLUMNS, TagSettings
-from treefine.parsing.initial import given, renamed
+from treefine.parsing.initial import input_trees, renamed
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import write_treebank
 
@@ -111,8 +111,8 @@ def run_refine(refine_model, tmp_path, monkeypatch):
 @pytest.fixture
 def refiner(refine_model):
     """Return the parser that `treefine refine` builds from the model."""
-    loaded = Parser.from_pretrained(refine_model, initial=given, device="cpu")
-    names = renamed(given, loaded.model.vocabulary.labels)
+    loaded = Parser.from_pretrained(refine_model, initial=input_trees, device="cpu")
+    names = renamed(input_trees, loaded.model.vocabulary.labels)
     return loaded.using(initial=names, max_steps=loaded.max_steps)
 
 

@@ -11,7 +11,7 @@ from tests.support.data import DATA
 from tests.support.tiny import sample, tiny_model
 from treefine import Constraints, read_treebank
 from treefine.config import RelationSettings, TagSettings
-from treefine.parsing.initial import given
+from treefine.parsing.initial import input_trees
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import validate, write_treebank
 
@@ -39,7 +39,7 @@ def models(saved, tmp_path, monkeypatch):
     [
         ("parse", [], {}),
         *(("parse", ["--initial", name], {"initial": name}) for name in ("syntr", "in.conllu")),
-        ("refine", ["--steps", 1], {"initial": given, "max_steps": 1}),
+        ("refine", ["--steps", 1], {"initial": input_trees, "max_steps": 1}),
         (
             "parse",
             ["--steps", 2, "--tags", "none", "--batch-pieces", 50, "--projective"],

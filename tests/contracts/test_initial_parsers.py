@@ -5,7 +5,7 @@ import pytest
 from tests.support.tiny import sample, tiny_model
 from treefine.config import RelationSettings
 from treefine.errors import AlignmentError
-from treefine.parsing.initial import empty, from_file, from_parser, given, renamed
+from treefine.parsing.initial import empty, from_file, from_parser, input_trees, renamed
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import write_treebank
 
@@ -20,7 +20,9 @@ def initial(request, tmp_path_factory):
         write_treebank(sample(N_SENTENCES), path)
         return from_file(str(path))
     if request.param in ("empty", "given", "renamed"):
-        return {"empty": empty, "given": given, "renamed": renamed(given, ("dep",), {"obj": "dep"})}[request.param]
+        return {"empty": empty, "given": input_trees, "renamed": renamed(input_trees, ("dep",), {"obj": "dep"})}[
+            request.param
+        ]
     model = {"syntr": lambda: tiny_model(relations=RelationSettings(graph="none")), "rngtr": tiny_model}[
         request.param
     ]()

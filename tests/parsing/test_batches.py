@@ -14,7 +14,7 @@ from treefine.config import MOST_WORDS, TagSettings
 from treefine.cores import torch_threads
 from treefine.parsing.batches import batches, parse_inputs, run, word_ranges
 from treefine.parsing.confidence import Confidence
-from treefine.parsing.initial import given as given_arcs
+from treefine.parsing.initial import input_trees
 from treefine.parsing.results import parses, trees
 from treefine.treebank.constraints import Constraints
 
@@ -186,7 +186,7 @@ def test_a_sentence_of_the_maximum_length_is_parsed_as_a_whole():
 
 def test_the_parts_read_the_initial_arcs_that_stay_within_them():
     tree = Graph.of_words([0, *range(1, 20)], ["root", *["obj"] * 19])
-    (parse,) = results(parses, [LONG.with_graph(tree)], initial=given_arcs, trust=1000)
+    (parse,) = results(parses, [LONG.with_graph(tree)], initial=input_trees, trust=1000)
 
     starts = [words[0] for words in word_ranges(LONG, MOST)]
     assert [head for word, head in enumerate(parse.heads, start=1) if word not in starts] == [

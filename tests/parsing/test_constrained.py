@@ -10,8 +10,7 @@ from tests.support.generated import random_heads
 from tests.support.tiny import sample, tiny_model, tiny_parser
 from treefine import Parser, Sentence, TreebankError
 from treefine.config import DecodeSettings, RelationSettings
-from treefine.parsing.initial import given as given_arcs
-from treefine.parsing.initial import renamed
+from treefine.parsing.initial import input_trees, renamed
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.graph import Arcs
 
@@ -128,7 +127,7 @@ def test_a_kept_label_of_another_scheme_is_read_by_its_known_name_and_does_not_c
     sentence = marked(["_", "_", "Keep=Arc", "_", "_"], labels=("det", "amod", "dobj", "root", "punct"))
     known = marked(["_", "_", "Keep=Arc", "_", "_"], labels=("det", "amod", "obj", "root", "punct"))
     labels = parser.model.vocabulary.labels
-    refining = parser.using(initial=renamed(given_arcs, labels))
+    refining = parser.using(initial=renamed(input_trees, labels))
 
     (parse,) = refining.stream([sentence])
 

@@ -13,8 +13,7 @@ from tests.support.tiny import sample, short, tiny_model, tiny_parser
 from treefine import Constraints, Graph, Parses, Sentence, TreefineError
 from treefine.config import DecodeSettings, RelationSettings
 from treefine.errors import AlignmentError
-from treefine.parsing.initial import from_file, renamed
-from treefine.parsing.initial import given as given_arcs
+from treefine.parsing.initial import from_file, input_trees, renamed
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import write_treebank
 from treefine.treebank.graph import Arcs
@@ -64,8 +63,8 @@ def test_the_last_step_says_whether_the_sentence_has_converged(max_steps):
 
 def test_steps_are_four_from_an_empty_graph_three_from_another_and_one_without_graphs():
     assert PARSER.max_steps == 4
-    assert PARSER.using(initial=given_arcs).max_steps == 3
-    assert PARSER.using(initial=given_arcs).using(initial="empty").max_steps == 4
+    assert PARSER.using(initial=input_trees).max_steps == 3
+    assert PARSER.using(initial=input_trees).using(initial="empty").max_steps == 4
     assert PARSER.using(max_steps=2).using(tags="none").max_steps == 2
     assert SYNTR.max_steps == 1
 

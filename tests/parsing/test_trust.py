@@ -9,7 +9,7 @@ from tests.support.tiny import sample, short, tiny_model
 from treefine import Parser, TreefineError
 from treefine.config import RelationSettings
 from treefine.parsing import batches, trust
-from treefine.parsing.initial import empty, given
+from treefine.parsing.initial import empty, input_trees
 from treefine.parsing.trust import Choices, estimated_weight
 
 PARSER = Parser(tiny_model(), device="cpu", max_steps=3)
@@ -31,7 +31,7 @@ def other_trees(sentences=GOLD, seed=2):
 
 
 def test_no_trust_leaves_the_scores_alone():
-    without = PARSER.using(initial=given)  # a function whose trees a user did not supply as such
+    without = PARSER.using(initial=input_trees)  # a function whose trees a user did not supply as such
 
     assert PARSER.using(initial=empty, trust=3).plan().trust == ()
     assert PARSER.using(initial="given", trust=0).plan().trust == ()

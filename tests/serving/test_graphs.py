@@ -7,7 +7,7 @@ import pytest
 from tests.support.tiny import sample, tiny_parser
 from treefine import Graph
 from treefine.parsing.confidence import Confidence
-from treefine.parsing.initial import given as own
+from treefine.parsing.initial import input_trees
 from treefine.parsing.parse import Parse
 from treefine.segmenter.cut import Segmented
 from treefine.serving.app import graphs_of
@@ -61,7 +61,7 @@ def test_the_graphs_are_the_initial_one_each_step_and_the_tree_if_it_differs(ini
     assert len(places) == 1
 
 
-@pytest.mark.parametrize("initial", ["empty", own], ids=["empty", "given"])
+@pytest.mark.parametrize("initial", ["empty", input_trees], ids=["empty", "given"])
 def test_the_graphs_have_the_arcs_and_confidences_of_each_step(initial):
     parser = tiny_parser(initial=initial)
     found = [Segmented(each, spans_in(own_text(each), each)) for each in sample(5)]

@@ -22,7 +22,7 @@ from treefine.errors import TreebankError, TreefineError
 from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pack
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import Vocabulary
-from treefine.parsing.initial import InitialParser, Renamed, empty, given
+from treefine.parsing.initial import InitialParser, Renamed, empty, input_trees
 from treefine.treebank.conllu import (
     FORMATS,
     Stretch,
@@ -121,7 +121,7 @@ class Scribe:
         """Return the scribe for this parser, or None if it reads more than a packed part holds."""
         model, plan, initial = parser.model, parser.plan(), parser.initial
         source = initial.initial if isinstance(initial, Renamed) else initial
-        if source not in (empty, given) or plan.keep == "given" or plan.trust or plan.language.guesses:
+        if source not in (empty, input_trees) or plan.keep == "given" or plan.trust or plan.language.guesses:
             return None  # a worker sees only parts of a file
         return cls(
             model.subwords,

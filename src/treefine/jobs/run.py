@@ -299,11 +299,11 @@ def _review_line(parse: Parse) -> str:
 
 def load_parser(model: str, options: ParserOptions, label_map: str | None = None) -> Parser:
     """Load the parser of a run; translate the labels of its initial trees to those of the model."""
-    from treefine.parsing.initial import empty, given, renamed
+    from treefine.parsing.initial import empty, input_trees, renamed
     from treefine.parsing.parser import Parser
 
     if options.initial == "given":
-        options = replace(options, initial=given)  # its labels are renamed below
+        options = replace(options, initial=input_trees)  # its labels are renamed below
     parser = Parser.from_pretrained(model, **options.set_options)
     if parser.initial is empty or isinstance(parser.initial, Parser):
         if label_map is not None:

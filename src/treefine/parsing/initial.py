@@ -24,7 +24,7 @@ def empty(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
         yield Arcs((None,) * len(sentence), (BLANK,) * len(sentence))
 
 
-def given(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
+def input_trees(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
     """Yield the heads and labels in the sentences. A word whose HEAD is blank has no arc."""
     for sentence in sentences:
         yield sentence.arcs
@@ -38,7 +38,7 @@ def from_parser(parse: Callable[[Iterable[Sentence]], Iterator[Sentence]]) -> In
 def _from_parser(
     parse: Callable[[Iterable[Sentence]], Iterator[Sentence]], sentences: Iterable[Sentence]
 ) -> Iterator[Arcs]:
-    return given(parse(sentences))
+    return input_trees(parse(sentences))
 
 
 @dataclass(frozen=True)
@@ -103,14 +103,14 @@ def parsers_in(initial: InitialParser) -> tuple[InitialParser, ...]:
     return () if initial is empty else (initial,)
 
 
-def is_given(initial: InitialParser) -> bool:
+def reads_input_trees(initial: InitialParser) -> bool:
     """Return whether the initial parse, or the first of several, is the sentences' own trees."""
-    return _without_names(initial.sources[0] if isinstance(initial, SeveralParsers) else initial) is given
+    return _without_names(initial.sources[0] if isinstance(initial, SeveralParsers) else initial) is input_trees
 
 
 def is_of_others(initial: InitialParser) -> bool:
     """Return whether an initial parser reads trees that a user supplied: those of the input, or those of a file."""
-    return is_given(initial) or isinstance(_without_names(initial), FromFile)
+    return reads_input_trees(initial) or isinstance(_without_names(initial), FromFile)
 
 
 def _without_names(initial: InitialParser) -> InitialParser:

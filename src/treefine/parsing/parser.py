@@ -23,7 +23,7 @@ from treefine.model.bundled import ABOUT, about, bundled_models, find_model, mod
 from treefine.model.folder import load_model, new_folder, push_folder, write_model
 from treefine.model.parser_model import ParserModel
 from treefine.parsing.batches import fitted_weights, parse_inputs, run
-from treefine.parsing.initial import InitialParser, SeveralParsers, empty, from_file, from_parser, given, renamed
+from treefine.parsing.initial import InitialParser, SeveralParsers, empty, from_file, from_parser, input_trees, renamed
 from treefine.parsing.options import (
     ConstraintsLike,
     Initial,
@@ -258,7 +258,7 @@ class Parser:
         names = None if label_map is None else label_map_of(label_map, known)
         trust = None if isinstance(own.trust, list | tuple) else own.trust  # a list is for several parsers
         kept = {"max_steps": own.max_steps, "stop_above": own.stop_above, "trust": trust}
-        refiner = self.using(**kept | options | {"initial": renamed(given, known, names)})
+        refiner = self.using(**kept | options | {"initial": renamed(input_trees, known, names)})
         return refiner.parse(several[0] if is_one else several, constraints=constraints)  # type: ignore[arg-type]
 
     def fit_trust(self, sentences: Iterable[Words], gold: Iterable[Sentence | HasSentence]) -> tuple[float, ...]:
@@ -463,7 +463,7 @@ class Parser:
         if isinstance(one, Parser) or callable(one):
             return one
         if one == "given":
-            return renamed(given, self.model.vocabulary.labels)
+            return renamed(input_trees, self.model.vocabulary.labels)
         path = Path(one)
         if path.is_dir() and os.fspath(one):
             return Parser.from_pretrained(path, device=self.options.device, batch_pieces=self.options.batch_pieces)

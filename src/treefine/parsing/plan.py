@@ -33,7 +33,7 @@ from treefine.model.scorer import Scores
 from treefine.model.vocabulary import Vocabulary, language_of
 from treefine.parsing.constrained import allowed_of, with_decisions
 from treefine.parsing.decode import Decoder, dependents, made_trees
-from treefine.parsing.initial import InitialParser, empty, is_given, is_of_others, parsers_in
+from treefine.parsing.initial import InitialParser, empty, is_of_others, parsers_in, reads_input_trees
 from treefine.parsing.options import ParserOptions, Trust
 from treefine.parsing.refine import BatchStep, Tags, expected_stability, refine, stable_scores
 from treefine.segmenter.language import SAMPLE, code_of, identify, table
@@ -107,7 +107,7 @@ class Plan:
             predicts_tags=tags != "none" and settings.tags.source == "predicted",
             read_columns=read,
             needed_columns=tuple(column for column in read if column not in settings.tags.predicted),
-            replaces_tags=options.tags == "predicted" and is_given(initial),
+            replaces_tags=options.tags == "predicted" and reads_input_trees(initial),
             decoder=Decoder.of(model, is_projective=bool(options.is_projective)),
             keep=options.keep or "marked",
             k=options.k or 1,

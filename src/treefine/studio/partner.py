@@ -74,12 +74,12 @@ class Partner:
         if self._is_closed:
             return
         try:
-            from treefine.parsing.initial import given, renamed  # the parser loads torch as well
+            from treefine.parsing.initial import input_trees, renamed  # the parser loads torch as well
 
             parser = self._load_model(name)
             if parser.model.settings.reads_graph:
                 known = parser.model.vocabulary.labels
-                parser = parser.using(initial=renamed(given, known), trust=0.0, keep="nothing")
+                parser = parser.using(initial=renamed(input_trees, known), trust=0.0, keep="nothing")
             list(parser.stream([["."] * 20]))  # the first parse is slow
         except Exception as error:  # whatever is wrong with the model, the studio works without it
             self.fault = str(error) or type(error).__name__

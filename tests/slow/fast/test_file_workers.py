@@ -23,7 +23,7 @@ from treefine.errors import TreebankError, TreefineError
 from treefine.fast.engine import Engine
 from treefine.fast.file_workers import FileParser, FilePart, FileReport, Scribe, WorkerPool
 from treefine.fast.packed_encoder import Room
-from treefine.parsing.initial import from_file, given, renamed
+from treefine.parsing.initial import from_file, input_trees, renamed
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import cut_treebank, format_of, read_treebank, texts_in_file
 from treefine.treebank.sentence import BLANK
@@ -33,9 +33,11 @@ TREEBANKS = ["en_ewt-sample.conllu", "constructs.conllu", "layout.conllu", "penn
 TAGS = TagSettings(source="predicted", columns=("upos", "xpos"))
 TAGGING = Parser(sure_of_tags(tiny_model(tags=TAGS)), max_steps=2, device="cpu")
 READING = Parser(tiny_model(), max_steps=2, device="cpu")  # reads the tags of the sentences
-REFINING = READING.using(initial=given, max_steps=2, trust=0)
-MAPPED = REFINING.using(initial=renamed(given, READING.model.vocabulary.labels, {"det": "punct"}), max_steps=2, trust=0)
-RETAGGING = TAGGING.using(initial=given, max_steps=2, tags="predicted", trust=0)
+REFINING = READING.using(initial=input_trees, max_steps=2, trust=0)
+MAPPED = REFINING.using(
+    initial=renamed(input_trees, READING.model.vocabulary.labels, {"det": "punct"}), max_steps=2, trust=0
+)
+RETAGGING = TAGGING.using(initial=input_trees, max_steps=2, tags="predicted", trust=0)
 WRONG_HEAD = GOOD.replace("\t2\tx", "\t3\tx").encode()
 MARK = "1\tGo\t_\tVERB\t_\t_\t2\tobj\t_\tKeep=Arc\n2\tnow\t_\tADV\t_\t_\t0\troot\t_\t_\n\n"
 
@@ -236,7 +238,7 @@ def test_a_killed_worker_is_a_one_line_error_and_the_others_end():
     [
         READING.using(keep="given"),
         READING.using(initial=from_file("x.conllu")),
-        READING.using(initial=given),  # with trust
+        READING.using(initial=input_trees),  # with trust
         READING.using(initial=READING),
     ],
     ids=["decided", "file", "trust", "parser"],

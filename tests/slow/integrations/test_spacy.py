@@ -22,8 +22,7 @@ from tests.support.tiny_app import tiny_parser_of_two
 from tests.support.tiny_segmenter import ODD
 from treefine import TreefineError, read_treebank
 from treefine.integrations.spacy import split_sentences, to_conllu
-from treefine.parsing.initial import given as given_arcs
-from treefine.parsing.initial import renamed
+from treefine.parsing.initial import input_trees, renamed
 from treefine.parsing.parser import Parser
 from treefine.treebank.graph import Graph
 from treefine.treebank.raw_text import text_of
@@ -284,8 +283,8 @@ def test_the_trees_of_another_parser_are_the_initial_graph(refine_model):
     assert [each.heads for each in written] == [(2, 0, 2), (3, 3, 0)]
     known = [("nsubj", "root", "obj"), ("nsubj:pass", "aux:pass", "root")]  # the labels by their names in UD
     assert [each.labels for each in component.parser.initial(written)] == known
-    parser = Parser.from_pretrained(refine_model, initial=given_arcs, device="cpu")
-    parser = parser.using(initial=renamed(given_arcs, parser.model.vocabulary.labels), max_steps=1)
+    parser = Parser.from_pretrained(refine_model, initial=input_trees, device="cpu")
+    parser = parser.using(initial=renamed(input_trees, parser.model.vocabulary.labels), max_steps=1)
     expected = [(each.heads, each.labels) for each in parser.stream_trees(written)]
 
     component(doc)

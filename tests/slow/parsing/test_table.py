@@ -10,7 +10,7 @@ from tests.support.commands import damaged
 from tests.support.data import DATA
 from tests.support.tiny import sample
 from treefine import Sentence, TreefineError, read_treebank
-from treefine.parsing.initial import given as given_trees
+from treefine.parsing.initial import input_trees
 from treefine.parsing.table import Content, record_batches, to_table
 
 TEXT = "Dogs bark. Don't you\n\nhear them?  "
@@ -79,7 +79,7 @@ def test_the_table_of_a_treebank_has_the_cells_of_its_words(name):
 def test_the_initial_trees_are_included_on_request(nlp):
     before = [*damaged(sample(6)), Sentence.of_words(["no", "tree"])]
 
-    table = to_table(nlp.using(initial=given_trees).stream(before), initial=True)
+    table = to_table(nlp.using(initial=input_trees).stream(before), initial=True)
 
     assert table["initial_head"].to_pylist() == [head for each in before for head in each.heads]
     assert table["initial_label"].to_pylist() == [label for each in before for label in each.labels]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from treefine import Graph, Parser, Sentence, TreefineError
-from treefine.parsing.initial import given
+from treefine.parsing.initial import input_trees
 
 TREES_FORMAT = 1
 WordNumbers = NDArray[np.int64]
@@ -137,7 +137,7 @@ def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
         initial = [Graph.of_words([head or 0 for head in arcs.heads], arcs.labels) for arcs in parser.initial(gold)]
     if initial:
         parses = [sentence.with_graph(graph) for sentence, graph in zip(gold, initial, strict=True)]
-        parser = parser.using(initial=lambda _: given(parses), max_steps=parser.max_steps)
+        parser = parser.using(initial=lambda _: input_trees(parses), max_steps=parser.max_steps)
     steps = [[step.tree for step in steps] for _, steps in parser.stream_steps(gold)]
     trees = [[own[min(t, len(own)) - 1] for own in steps] for t in range(1, parser.max_steps + 1)]
     if initial and all(graph.is_tree for graph in initial):  # the scorer rejects other graphs
