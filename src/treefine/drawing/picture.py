@@ -23,7 +23,7 @@ class Picture:
     tokens: tuple[Token, ...] = ()  # from `Sentence.tokens`; only multiword tokens are drawn
     title: str = ""
     caption: str = ""  # above the title, on several lines if it is long; usually the text of the sentence
-    before_name: str = ""  # the name of `before` if it is not the previous step, such as "gold"
+    comparison_name: str = ""  # the name of `before` if it is not the previous step, such as "gold"
     shows_confidence: bool = False  # next to each label in an SVG, not only in a tooltip
     unattached: frozenset[int] = frozenset()  # words drawn without an arc, whatever the graph says
     lemmas: tuple[str, ...] = ()  # in a drawing as text and in a table, not in an SVG

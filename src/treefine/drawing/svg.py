@@ -278,7 +278,7 @@ def _arc(arc: Arc, ends: tuple[float, float], height: float, ground: float, titl
 def _describe(arc: Arc, picture: Picture) -> str:
     head = picture.forms[arc.head - 1] if arc.head else "ROOT"
     text = f"{picture.forms[arc.word - 1]} ← {head}: {arc.label}"
-    before = picture.before_name or "before"
+    before = picture.comparison_name or "before"
     if arc.kind == "old":
         return f"{text} ({before})"
     if arc.old_label:

@@ -121,7 +121,7 @@ def _notes(picture: Picture) -> list[str]:
     """Return the note for each word's arc: its old value if it changed, and whether it is in a cycle."""
     notes: list[list[str]] = [[] for _ in range(len(picture.forms) + 1)]
     if picture.before is not None:
-        name = picture.before_name or "was"
+        name = picture.comparison_name or "was"
         for word in picture.changed:
             notes[word].append(f"* {name}: {picture.before.heads[word]} {picture.before.labels[word]}")
     for cycle in find_cycles(picture.graph.heads) if picture.graph else []:

@@ -299,7 +299,9 @@ def _entry(each: SentenceDifference, analysis: Analysis) -> tuple[str, Markup]:
         else:
             title += "; its words differ from gold"
         tokens = tuple(sentence.tokens())
-        picture = Picture(sentence.forms, (), sentence.graph, counted, tokens=tokens, title=title, before_name="gold")
+        picture = Picture(
+            sentence.forms, (), sentence.graph, counted, tokens=tokens, title=title, comparison_name="gold"
+        )
         pictures.append(picture)
     return shown, Markup(tree_figure(pictures, "Gold and systems"))
 
