@@ -81,17 +81,17 @@ def evaluate_command(
             agreed = agreement_of_pairs(chain.from_iterable(sentence_pairs(*map(read, each)) for each in files))
         else:
             pairs = chain.from_iterable(stretches(*each, is_ud=rule_of(rule).is_ud, read=read) for each in files)
-            found = evaluate_stretches(pairs, rule=rule, labels=labels, confusions=bool(confusions))
+            scored = evaluate_stretches(pairs, rule=rule, labels=labels, confusions=bool(confusions))
     values: dict[str, Any]
     if agreement:
         values, shown = {"first": gold, "second": system, **agreed.to_dict()}, [agreed.to_text(confusions=confusions)]
     else:
-        values = {"gold": gold, "system": system, "rule": rule, "scores": tables.scores_json(found.scores)}
-        shown = [tables.score_table(found.scores)]
+        values = {"gold": gold, "system": system, "rule": rule, "scores": tables.scores_json(scored.scores)}
+        shown = [tables.score_table(scored.scores)]
         if labels:
-            values["labels"] = tables.scores_json(found.by_label)
-            shown.append(tables.score_table(found.by_label, title="Label"))
-        confused = {"label": found.label_confusions, "head": found.head_confusions} if confusions else {}
+            values["labels"] = tables.scores_json(scored.by_label)
+            shown.append(tables.score_table(scored.by_label, title="Label"))
+        confused = {"label": scored.label_confusions, "head": scored.head_confusions} if confusions else {}
         for kind, counted in confused.items():
             values[f"confused_{kind}s"] = tables.confusion_table(counted, most=confusions).to_records()
             shown.append(tables.confusion_table(counted, kind=kind, most=confusions).to_text())

@@ -147,20 +147,20 @@ def draw_curves(
         totals = counts.sum(axis=0, dtype=np.float64).astype(int).tolist()
         bands = _f1_bands(counts, samples=samples, seed=seed).tolist()
         curves[system] = tuple(
-            Point(gold, found, correct, system_correct=right, value=kind, low=low, high=high)
-            for kind, (gold, found, correct, right), (low, high) in zip(shown, totals, bands, strict=True)
+            Point(gold, system, correct, system_correct=right, value=kind, low=low, high=high)
+            for kind, (gold, system, correct, right), (low, high) in zip(shown, totals, bands, strict=True)
         )
     return curves
 
 
 def _counts_by_kind(
-    pair: AlignedWords, found: Marks, kinds_of_words: Sequence[Sequence[Value]], kinds: Sequence[Value]
+    pair: AlignedWords, marks: Marks, kinds_of_words: Sequence[Sequence[Value]], kinds: Sequence[Value]
 ) -> NDArray[np.float32]:
     """Count gold, system, gold correct and system correct words by gold sentence and kind. [sentence, kind, 4]."""
     number = {kind: index for index, kind in enumerate(kinds)}
     ours, theirs = (np.array([number.get(kind, -1) for kind in each], dtype=int) for each in kinds_of_words)
     gold_sentences, system_sentences = sentence_of_each_word(pair)
-    in_gold, in_system, right = (np.array(each, dtype=bool) for each in (found.gold, found.system, found.correct))
+    in_gold, in_system, right = (np.array(each, dtype=bool) for each in (marks.gold, marks.system, marks.correct))
     of_right = gold_sentences[right]  # a right word is drawn with its gold sentence
     columns = (
         (gold_sentences[in_gold], ours[in_gold]),

@@ -230,19 +230,19 @@ def evaluate_stretches(
     """Return the scores of all stretches together, and on request those of each label and the confusions."""
     total = Evaluation()
     for pair in pairs:
-        found = all_marks(pair, rule=rule)
-        _add_scores(total.scores, all_scores(pair, found, rule=rule))
+        marks = all_marks(pair, rule=rule)
+        _add_scores(total.scores, all_scores(pair, marks, rule=rule))
         if labels:
-            _add_scores(total.by_label, scores_by_label(pair, found["LAS"]))
+            _add_scores(total.by_label, scores_by_label(pair, marks["LAS"]))
         if confusions:
-            total.label_confusions.update(label_confusions(pair, found["LAS"]))
-            total.head_confusions.update(head_confusions(pair, found["UAS"]))
+            total.label_confusions.update(label_confusions(pair, marks["LAS"]))
+            total.head_confusions.update(head_confusions(pair, marks["UAS"]))
     total.by_label = dict(sorted(total.by_label.items(), key=lambda item: (-item[1].gold, item[0])))
     return total
 
 
-def _add_scores(total: dict[str, Score], found: Mapping[str, Score]) -> None:
-    for name, score in found.items():
+def _add_scores(total: dict[str, Score], scores: Mapping[str, Score]) -> None:
+    for name, score in scores.items():
         total[name] = total[name] + score if name in total else score
 
 
@@ -262,21 +262,21 @@ def all_marks(pair: AlignedWords, *, rule: str = "conll18", metrics: Sequence[st
     metrics = metrics or chosen.metrics
     kinds = {kind for metric in metrics for kind in AGREEMENTS[metric]}
     agreements = agreements_of(pair, kinds)
-    found = {}
+    marks = {}
     for metric in metrics:
         gold = _counted(pair.gold, chosen, metric)
         # If words are paired by number, the gold file decides what is punctuation.
         system = gold if chosen.is_left_out else _counted(pair.system, chosen, metric)
         agreeing = [gold, *[agreements[kind] for kind in AGREEMENTS[metric]]]
-        found[metric] = Marks(gold, system, [*map(all, zip(*agreeing, strict=True))])
-    return found
+        marks[metric] = Marks(gold, system, [*map(all, zip(*agreeing, strict=True))])
+    return marks
 
 
-def all_scores(pair: AlignedWords, found: Mapping[str, Marks], *, rule: str = "conll18") -> dict[str, Score]:
+def all_scores(pair: AlignedWords, marks: Mapping[str, Marks], *, rule: str = "conll18") -> dict[str, Score]:
     """Return the scores of the rule's official scorer, then exact match of sentences: UEM (heads), LEM (labels too)."""
     scores = segmentation_scores(pair) if rule_of(rule).is_ud else {}
-    scores |= {metric: _score(pair, each) for metric, each in found.items()}
-    return scores | {"UEM": _exact_match(pair, found["UAS"]), "LEM": _exact_match(pair, found["LAS"])}
+    scores |= {metric: _score(pair, each) for metric, each in marks.items()}
+    return scores | {"UEM": _exact_match(pair, marks["UAS"]), "LEM": _exact_match(pair, marks["LAS"])}
 
 
 def segmentation_scores(pair: AlignedWords) -> dict[str, Score]:
@@ -301,30 +301,30 @@ def _counted(words: WordColumns, rule: Rule, metric: str) -> list[bool]:
     return [True] * len(words)
 
 
-def _score(pair: AlignedWords, found: Marks) -> Score:
-    gold, unaligned = sum(found.gold), [*compress(pair.system_of, found.gold)].count(UNALIGNED)
-    return Score(gold, sum(found.system), sum(found.correct), aligned=gold - unaligned)
+def _score(pair: AlignedWords, marks: Marks) -> Score:
+    gold, unaligned = sum(marks.gold), [*compress(pair.system_of, marks.gold)].count(UNALIGNED)
+    return Score(gold, sum(marks.system), sum(marks.correct), aligned=gold - unaligned)
 
 
-def _exact_match(pair: AlignedWords, found: Marks) -> Score:
+def _exact_match(pair: AlignedWords, marks: Marks) -> Score:
     """Return the score of whole sentences: right if the system has the same sentence and words, all of them right."""
     gold_spans, system_spans = pair.gold.sentence_spans, pair.system.sentence_spans
     system_words = dict(zip(system_spans, map(len, pair.system.sentence_words()), strict=True))
     correct = 0
     for span, words in zip(gold_spans, pair.gold.sentence_words(), strict=True):
-        counted, right = found.gold[words.start : words.stop], found.correct[words.start : words.stop]
+        counted, right = marks.gold[words.start : words.stop], marks.correct[words.start : words.stop]
         correct += system_words.get(span) == len(words) and sum(counted) == sum(right)
     return Score(len(gold_spans), len(system_spans), correct)
 
 
 def scores_by_value(
-    pair: AlignedWords, found: Marks, gold_values: Sequence[_Value], system_values: Sequence[_Value]
+    pair: AlignedWords, marks: Marks, gold_values: Sequence[_Value], system_values: Sequence[_Value]
 ) -> dict[_Value, Score]:
     """Return the score of each value: recall of gold words with it, precision of system words; frequent ones first."""
-    gold, system = Counter(compress(gold_values, found.gold)), Counter(compress(system_values, found.system))
-    correct = Counter(compress(gold_values, found.correct))
-    system_correct = Counter(system_values[word] for word in compress(pair.system_of, found.correct))
-    pairs = zip(compress(gold_values, found.gold), compress(pair.system_of, found.gold), strict=True)
+    gold, system = Counter(compress(gold_values, marks.gold)), Counter(compress(system_values, marks.system))
+    correct = Counter(compress(gold_values, marks.correct))
+    system_correct = Counter(system_values[word] for word in compress(pair.system_of, marks.correct))
+    pairs = zip(compress(gold_values, marks.gold), compress(pair.system_of, marks.gold), strict=True)
     aligned = Counter(value for value, system_word in pairs if system_word != UNALIGNED)
     return {
         value: Score(gold[value], system[value], correct[value], aligned[value], system_correct[value])
@@ -332,23 +332,23 @@ def scores_by_value(
     }
 
 
-def scores_by_label(pair: AlignedWords, found: Marks) -> dict[str, Score]:
+def scores_by_label(pair: AlignedWords, marks: Marks) -> dict[str, Score]:
     """Return the score of each label, from the marks of LAS; the most frequent gold label comes first."""
-    scores = scores_by_value(pair, found, pair.gold.labels, pair.system.labels)
+    scores = scores_by_value(pair, marks, pair.gold.labels, pair.system.labels)
     return {label: replace(score, system_correct=None) for label, score in scores.items()}  # right words: same label
 
 
-def label_confusions(pair: AlignedWords, found: Marks) -> Counter[tuple[str, str]]:
+def label_confusions(pair: AlignedWords, marks: Marks) -> Counter[tuple[str, str]]:
     """Count the words with a wrong label, by gold label (first) and system label (second), over aligned words."""
     ours, theirs = pair.gold.labels, pair.system.labels
     return Counter(
         (ours[g], theirs[s])
         for g, s in enumerate(pair.system_of)
-        if found.gold[g] and s != UNALIGNED and ours[g] != theirs[s]
+        if marks.gold[g] and s != UNALIGNED and ours[g] != theirs[s]
     )
 
 
-def head_confusions(pair: AlignedWords, found: Marks) -> Counter[tuple[str, str]]:
+def head_confusions(pair: AlignedWords, marks: Marks) -> Counter[tuple[str, str]]:
     """Count wrong heads, from the marks of UAS, by the tag (UPOS or XPOS) or ROOT of the gold and the system's head."""
     ours, theirs = (
         ["ROOT" if head == AT_ROOT else tags[head] for head in words.heads]
@@ -357,5 +357,5 @@ def head_confusions(pair: AlignedWords, found: Marks) -> Counter[tuple[str, str]
     return Counter(
         (ours[g], theirs[s])
         for g, s in enumerate(pair.system_of)
-        if found.gold[g] and s != UNALIGNED and not found.correct[g]
+        if marks.gold[g] and s != UNALIGNED and not marks.correct[g]
     )

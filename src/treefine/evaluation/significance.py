@@ -130,10 +130,10 @@ def count_files(
     return {name: np.concatenate(each) for name, each in counts.items()}
 
 
-def sentence_counts(pair: AlignedWords, found: Marks) -> Counts:
+def sentence_counts(pair: AlignedWords, marks: Marks) -> Counts:
     """Count the gold, system and correct words of each gold sentence; a system word counts where its text starts."""
     ours, theirs = sentence_of_each_word(pair)
-    columns = ((ours, found.gold), (theirs, found.system), (ours, found.correct))
+    columns = ((ours, marks.gold), (theirs, marks.system), (ours, marks.correct))
     n_sentences = len(pair.gold.sentences)
     return np.stack([np.bincount(of, weights=marks, minlength=n_sentences) for of, marks in columns], axis=1)
 
