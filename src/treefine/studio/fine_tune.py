@@ -6,12 +6,12 @@ few corrected sentences lack most of them, so here the model keeps its own, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+import os
+from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 
-from treefine.config import ConfidenceSettings, ModelSettings
 from treefine.model.parser_model import ParserModel
 from treefine.parsing.initial import empty
 from treefine.parsing.parser import Parser
@@ -32,7 +32,7 @@ from treefine.training.recipe import (
     TreebankSettings,
 )
 from treefine.treebank.schemes import read_as
-from treefine.treebank.sentence import BLANK, Sentence
+from treefine.treebank.sentence import Sentence
 
 _DECIDED_SHARE = 0.25  # of the sentences: with decided arcs, so that the model keeps the ability to read them
 
@@ -41,6 +41,8 @@ class FineTuner:
     """A model that learns from corrected sentences, epoch by epoch."""
 
     def __init__(self, request: FineTuneRequest) -> None:
+        if hasattr(os, "nice"):
+            os.nice(10)  # others come first
         self.request, settings = request, request.settings
         self.start = self._loaded(request.model)
         self.model = with_labels(self.start.model, (label for each in request.train for label in each.labels))
@@ -52,14 +54,11 @@ class FineTuner:
         recipe = Recipe(
             TreebankSettings(("corrected",), ("held-back",), unnamed=0.0),  # the files are not read
             PretrainedSettings(fine_tune_from=request.model),
-            ours.relations,
-            TagTraining(**asdict(ours.tags)),
-            ours.scorer,
-            ours.decode,
-            InitialSettings(decided_share=_DECIDED_SHARE) if ours.relations.decided else InitialSettings(),
-            RefineSettings(max_steps=plan.max_steps if ours.reads_graph else 1),
-            OptimiserSettings(settings.learning_rate, settings.encoder_learning_rate, eps=1e-8, warmup=0.1),
-            TrainingSettings(self.epochs, batch_pieces=settings.batch_pieces, masking=0.1, seed=1),
+            tags=TagTraining(refined=ours.tags.refined),
+            initial=InitialSettings(decided_share=_DECIDED_SHARE * ours.relations.decided),
+            refine=RefineSettings(max_steps=plan.max_steps if ours.reads_graph else 1),
+            optimiser=OptimiserSettings(settings.learning_rate, settings.encoder_learning_rate, eps=1e-8, warmup=0.1),
+            training=TrainingSettings(self.epochs, batch_pieces=settings.batch_pieces, masking=0.1, seed=1),
         )
         freeze_sentence_ends(self.model)
         graphs = TrainingGraphs(sentences, parses, recipe.initial)
@@ -76,13 +75,12 @@ class FineTuner:
     def compared(self) -> LearningState:
         """Calibrate and save the new model, and compare it with the present one on the words of the held-back trees."""
         parser, request = self._parser(), self.request
-        self.model.settings = recalibrated(parser, request.held_back)
+        settings = self.model.settings  # a model is too sure after reading few sentences several times
+        confidence = calibrated(parser, request.held_back, sentences=settings.confidence)
+        self.model.settings = replace(settings, confidence=confidence, calibration={})
         notes = f"Fine-tuned from {request.model} on {len(request.train):,} corrected sentences by treefine annotate."
         parser.save(request.output, dtype=torch.float16, notes=notes)
-        words = []
-        for sentence in request.held_back:
-            blank = [BLANK] * len(sentence)
-            words.append(sentence.with_tags(upos=blank, xpos=blank, feats=blank, lemma=blank))
+        words = [Sentence.of_words(sentence.forms) for sentence in request.held_back]
         present, new = (self._loaded(name).stream_trees(words) for name in (request.present, str(request.output)))
         return compared(request.held_back, present, new, most_p=request.settings.most_p)
 
@@ -93,23 +91,6 @@ class FineTuner:
 
     def _loaded(self, name: str) -> Parser:
         return Parser.from_pretrained(name, device="cpu", keep="nothing", language=self.request.language or None)
-
-
-def recalibrated(parser: Parser, held_back: Sequence[Sentence]) -> ModelSettings:
-    """Return the settings of the model with temperatures of heads and labels that fit the held-back sentences.
-
-    A model is too sure of itself after it has read a few sentences several times. The rest of the calibration stays:
-    whole sentences are too few to fit it, and nobody may have checked the tags.
-    """
-    settings = parser.model.settings
-    codes = {each.treebank for each in parser.plan().language.of_sentences(held_back)} & settings.calibration.keys()
-
-    def adapted(old: ConfidenceSettings) -> ConfidenceSettings:
-        return replace(old, arc_temperature=new.arc_temperature, label_temperature=new.label_temperature)
-
-    new = calibrated(parser, held_back, sentences=settings.confidence)
-    calibration = {code: adapted(old) if code in codes else old for code, old in settings.calibration.items()}
-    return replace(settings, confidence=adapted(settings.confidence), calibration=calibration)
 
 
 def freeze_sentence_ends(model: ParserModel) -> None:
@@ -135,11 +116,10 @@ def with_labels(model: ParserModel, labels: Iterable[str]) -> ParserModel:
     wider = ParserModel(model.settings, replace(model.vocabulary, labels=(*known, *new)), model.subwords)
     old_weights, weights = model.state_dict(), wider.state_dict()
     for name, weight in weights.items():
-        old_names, names = row_names(name, model), row_names(name, wider)
-        for row, each in enumerate(names or ()):
-            kind, space, label = each.rpartition(" ")
-            if old_names and names and each not in old_names:
-                names[row] = kind + space + similar[label]
-        copy_rows(weight, old_weights[name], names, old_names)
+        names = row_names(name, wider)
+        if names is not None:  # such as "nsubj" or "up decided nsubj"
+            pairs = [each.rpartition(" ") for each in names]
+            names = [kind + space + similar.get(label, label) for kind, space, label in pairs]
+        copy_rows(weight, old_weights[name], names, row_names(name, model))
     wider.load_state_dict(weights)
     return wider.eval()
