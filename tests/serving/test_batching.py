@@ -107,7 +107,7 @@ def test_a_failing_request_does_not_affect_others(monkeypatch, caplog):
 
 
 def test_a_long_request_is_cut_into_slices_and_does_not_block_a_short_one(monkeypatch):
-    monkeypatch.setattr(batching, "SLICE_WORK", 60)
+    monkeypatch.setattr(batching, "JOB_WORK", 60)
     monkeypatch.setattr(batching, "BATCH_WORK", 1)
     order = []
     with model_server() as server:
@@ -226,9 +226,9 @@ def test_a_request_that_nobody_waits_for_stops_before_the_next_step_or_block(mon
     with model_server(parser=parser) as server:
 
         def hang_up(*_):
-            for ticket in batching._CURRENT.get():  # none during the warm-up
+            for job in batching._CURRENT.get():  # none during the warm-up
                 calls.append(where)
-                ticket.answer.cancel()
+                job.answer.cancel()
 
         network = parser.running if where == "steps" else parser.segmenter.network
         hook = network.register_forward_pre_hook(hang_up)

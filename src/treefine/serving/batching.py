@@ -1,8 +1,8 @@
 """The models of a server: each parses the requests of many clients in batches, here or in worker processes.
 
-A request waits as a `Ticket` in one queue. A batch has a `Slice` of each of the first tickets with the same options. A
-ticket with sentences that no slice has goes back to the end of the queue. The file has five parts: metrics, tickets,
-the parser of a worker, the server of one model, and the models of a server.
+A request waits as a `Job` in one queue. A batch has sentences of the first jobs with the same options; a job with more
+sentences goes back to the end of the queue. The file has five parts: metrics, jobs, the parser of a worker, the server
+of one model, and the models of a server.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from contextlib import ExitStack, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
-from itertools import islice
+from itertools import chain
 from operator import attrgetter
 from threading import Condition, Thread
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
@@ -41,17 +41,16 @@ from treefine.treebank.sentence import Sentence
 from treefine.worker_process import WorkerDiedError, WorkerProcess
 
 BATCH_WORK = 12_000  # some seconds; see `limits.work_of`
-SLICE_WORK = 3_000  # of one request, so that a long request does not block short ones
+JOB_WORK = 3_000  # of one request in a batch, so that a long request does not block short ones
 LARGE_REQUEST = 20_000  # characters; longer requests are read and written in another thread
 MOST_FAILURES = 3  # the model counts as failed after this many unexpected failures in a row
 _MOST_LARGE = 2  # large requests per model that are read or written at once; the rest wait
-_MOST_GATHERS = 10  # a batch waits at most this many gathering times while more requests keep coming
 _N_VARIANTS = 8  # parsers with different options kept in memory; on a GPU each has its own buffers
 _GIVE_BACK_SECONDS = 5  # between two times at which free memory is given back, which takes some 20 ms
 
 _Value = TypeVar("_Value")
 _logger = logging.getLogger("treefine.serving")
-_options_of = attrgetter("request.result", "request.options")  # tickets of one batch agree in these
+_options_of = attrgetter("request.result", "request.options", "request.language")  # jobs of one batch agree in these
 
 
 class ServerMetrics:
@@ -80,61 +79,56 @@ class ServerMetrics:
         return generate_latest(self._registry)
 
 
-class Slice(NamedTuple):
-    """The sentences of a request that one batch parses."""
+class Taken(NamedTuple):
+    """A sentence in a batch."""
 
-    ticket: Ticket
-    number: int  # among the slices of the request, from 0
-    segmented: list[Segmented]
-    constraints: list[Constraints]
+    job: Job
+    number: int  # in the request, from 1
+    segmented: Segmented
+    constraints: Constraints
 
 
 @dataclass(eq=False)
-class Ticket:
-    """A request in the queue, and the results of those of its slices that are parsed."""
+class Job:
+    """A request in the queue, and the results of those of its sentences that are parsed."""
 
     request: ParseRequest
     answer: Future[list[Any]] = field(default_factory=Future)  # also done if the client has gone
     segmented: Iterator[Segmented] | None = None  # the sentences still to come; None before the first is segmented
-    n_taken: int = 0  # sentences of all slices
-    n_slices: int = 0
+    n_taken: int = 0
     is_all_taken: bool = False
-    results: dict[int, list[Any]] = field(default_factory=dict)  # by the number of the slice
+    results: dict[int, Any] = field(default_factory=dict)  # by the number of the sentence
 
-    def take(self, parser: Parser, most_work: int, limits: ServerLimits) -> tuple[Slice, int]:
+    def take(self, parser: Parser, most_work: int, limits: ServerLimits) -> tuple[list[Taken], int]:
         """Return sentences until there is enough work, but at least one, and their work."""
-        request, work, taken = self.request, 0, Slice(self, self.n_slices, [], [])
-        self.n_slices += 1  # before `is_all_taken` is set: another thread may have parsed all earlier slices
+        request, work, taken = self.request, 0, []
         if self.segmented is None:
             self.segmented = request.segment(parser)
         while work < most_work and not self.answer.done():
             segmented = next(self.segmented, None)
             if segmented is None:
-                self.is_all_taken = True
                 if beyond := [number for number in request.constraints if not 1 <= number <= self.n_taken]:
                     only = count(self.n_taken, "sentence")
                     message = f"There are constraints for sentence {beyond[0]:,}, but only {only}."
                     raise TreefineError(message, hint="Sentences are counted from 1.")
+                self.is_all_taken = True
                 break
             self.n_taken += 1
             constraints = request.constraints_of(self.n_taken, segmented.sentence)
             request.check(self.n_taken, segmented.sentence, constraints, limits)
-            taken.segmented.append(segmented)
-            taken.constraints.append(constraints)
+            taken.append(Taken(self, self.n_taken, segmented, constraints))
             work += request.work_of(len(segmented.sentence))
         return taken, work
 
-    def add(self, number: int, results: list[Any]) -> None:
-        """Add the results of a slice, and answer if all slices are parsed and the client is still waiting."""
-        self.results[number] = results
-        if self.is_all_taken and len(self.results) == self.n_slices:
-            in_order = [result for number in range(self.n_slices) for result in self.results[number]]
+    def finish(self) -> None:
+        """Answer if all sentences are parsed and the client is still waiting."""
+        if self.is_all_taken and len(self.results) == self.n_taken:
             with suppress(InvalidStateError):  # the client may leave at this moment
-                self.answer.set_result(in_order)
+                self.answer.set_result([self.results[number] for number in sorted(self.results)])
 
 
 # The requests that the current thread, or the thread that started it, is segmenting or parsing.
-_CURRENT: ContextVar[Sequence[Ticket]] = ContextVar("current", default=())
+_CURRENT: ContextVar[Sequence[Job]] = ContextVar("current", default=())
 
 
 class UnwantedError(Exception):
@@ -211,7 +205,7 @@ class ModelServer:
             lambda treebank: shared.using(language=treebank or default) if treebank or default else shared
         )
         self._condition = Condition()  # guards the next four
-        self._queue: deque[Ticket] = deque()  # requests with sentences that no worker has taken
+        self._queue: deque[Job] = deque()  # requests with sentences that no worker has taken
         self._n_open = 0  # requests that wait or are being parsed
         self._open_size = 0  # their characters
         self._is_stopping = False
@@ -304,18 +298,18 @@ class ModelServer:
 
     async def parse(self, request: ParseRequest) -> list[Any]:
         """Return the results for all sentences of a request; `request.result` says what they are."""
-        ticket = Ticket(request)
+        job = Job(request)
         self.check_room(request.size)
         self._note_open(1, request.size)
         with self._condition:
-            self._queue.append(ticket)
+            self._queue.append(job)
             self._condition.notify_all()
         try:
-            return await asyncio.wrap_future(ticket.answer)
+            return await asyncio.wrap_future(job.answer)
         finally:
             self._note_open(-1, -request.size)
             with self._condition, suppress(ValueError):  # the client has gone; a worker may have the request
-                self._queue.remove(ticket)
+                self._queue.remove(job)
 
     def _note_open(self, n_requests: int, size: int) -> None:
         with self._condition:
@@ -327,39 +321,39 @@ class ModelServer:
 
     def _run(self, parser: _AnyBatchParser) -> None:
         """Parse batch after batch until the server stops and nothing waits."""
-        while tickets := self._next_tickets():
+        while jobs := self._next_jobs():
             try:
-                self._parse_batch(tickets, parser)
+                self._parse_batch(jobs, parser)
             except Exception as error:  # unexpected, but it must not end the thread
-                for ticket in tickets:
-                    self._fail(ticket, error)
+                for job in jobs:
+                    self._fail(job, error)
 
-    def _next_tickets(self) -> list[Ticket]:
+    def _next_jobs(self) -> list[Job]:
         """Wait for requests, and for more that can join them; return none if the server stops and none is left.
 
         The requests have the same options. A worker leaves the other workers their part.
         """
-        with self._condition:
-            while self._condition.wait_for(lambda: self._queue or self._is_stopping) and self._queue:
-                until, n_before = monotonic() + _MOST_GATHERS * self.limits.gather, 0
-                while len(self._queue) > n_before and not self._is_stopping and monotonic() < until:
-                    n_before = len(self._queue)
-                    if self._queue[0].n_slices == 0:
-                        self._condition.wait(self.limits.gather)
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._queue or self._is_stopping)
+                if not self._queue:
+                    return []
+                is_new = self._queue[0].segmented is None
+            if is_new and not self._is_stopping:
+                sleep(self.limits.gather)
+            with self._condition:
                 if self._queue:  # otherwise another worker has taken all
                     same = [each for each in self._queue if _options_of(each) == _options_of(self._queue[0])]
-                    tickets = same[: -(-self._n_open // self._n_workers)]
-                    self._queue = deque(each for each in self._queue if each not in tickets)
-                    return tickets
-        return []
+                    jobs = same[: -(-self._n_open // self._n_workers)]
+                    self._queue = deque(each for each in self._queue if each not in jobs)
+                    return jobs
 
-    def _parse_batch(self, tickets: Sequence[Ticket], parser: _AnyBatchParser) -> None:
+    def _parse_batch(self, jobs: Sequence[Job], parser: _AnyBatchParser) -> None:
         started = monotonic()
         if self.parser.segmenter is not None:
-            for treebank in {each.request.language for each in tickets}:
-                self._segment_together([each for each in tickets if each.request.language == treebank], treebank)
-        parsed = list(self._parse(self._take(tickets), parser))
-        sentences = [each.sentence for part, _ in parsed for each in part.segmented]
+            self._segment_together(jobs)
+        parsed = self._parse(self._take(jobs), parser)
+        sentences = [each.segmented.sentence for each, _ in parsed]
         if sentences:  # counted before the answers, so that a client that asks for the metrics finds its request there
             seconds = monotonic() - started
             n_characters = sum(len(form) + 1 for sentence in sentences for form in sentence.forms)
@@ -368,91 +362,91 @@ class ModelServer:
             self._metrics.batch_seconds.labels(self.name).observe(seconds)
             self._metrics.sentences.labels(self.name).inc(len(sentences))
             self._metrics.words.labels(self.name).inc(sum(map(len, sentences)))
-        for part, results in parsed:
-            part.ticket.add(part.number, results)
+        for each, result in parsed:
+            each.job.results[each.number] = result
+        for job in jobs:
+            job.finish()
 
-    def _segment_together(self, tickets: Sequence[Ticket], treebank: str) -> None:
+    def _segment_together(self, jobs: Sequence[Job]) -> None:
         """Segment the short texts of several requests at once, which is faster; long ones are segmented piecemeal."""
         texts = {
-            each: each.request.text
-            for each in tickets
-            if each.segmented is None and each.request.text is not None
-            if len(each.request.text) <= STRIDE and not each.request.has_lines
+            job: job.request.text
+            for job in jobs
+            if job.segmented is None and job.request.text is not None
+            if len(job.request.text) <= STRIDE and not job.request.has_lines
         }
         if len(texts) > 1:
             _CURRENT.set(list(texts))
             with suppress(Exception):  # then each text is segmented separately, and only the faulty one fails
-                segmented = self._parser_for(treebank).segment_all(list(texts.values()))
-                for ticket, sentences in zip(texts, segmented, strict=True):
-                    ticket.segmented = iter(sentences)
+                segmented = self._parser_for(jobs[0].request.language).segment_all(list(texts.values()))
+                for job, sentences in zip(texts, segmented, strict=True):
+                    job.segmented = iter(sentences)
 
-    def _take(self, tickets: Sequence[Ticket]) -> list[Slice]:
+    def _take(self, jobs: Sequence[Job]) -> list[Taken]:
         """Take sentences from the requests until there is enough work for a batch; the rest stays in the queue."""
-        slices: list[Slice] = []
-        unfinished: list[Ticket] = []
-        waiting, work = deque(tickets), 0
+        batch: list[Taken] = []
+        unfinished: list[Job] = []
+        waiting, work = deque(jobs), 0
         while waiting and work < BATCH_WORK:
-            ticket = waiting.popleft()
-            if ticket.answer.done():
-                continue
-            _CURRENT.set([ticket])
-            most_work = SLICE_WORK
+            job = waiting.popleft()
+            _CURRENT.set([job])
+            most_work = JOB_WORK
             if self._n_open < self._n_workers:  # the idle workers take the rest; 20 words have about 100 characters
-                all_work = 1 + ticket.request.work_of(20) * ticket.request.size // 100
-                most_work = min(SLICE_WORK, -(-all_work // self._n_workers))
+                all_work = 1 + job.request.work_of(20) * job.request.size // 100
+                most_work = min(JOB_WORK, -(-all_work // self._n_workers))
             try:
-                taken, taken_work = ticket.take(self._parser_for(ticket.request.language), most_work, self.limits)
+                taken, taken_work = job.take(self._parser_for(job.request.language), most_work, self.limits)
             except UnwantedError:
                 continue
             except Exception as error:
-                self._fail(ticket, error)
+                self._fail(job, error)
                 continue
-            slices.append(taken)
+            batch += taken
             work += taken_work
-            if not ticket.is_all_taken:
-                unfinished.append(ticket)
+            if not job.is_all_taken and not job.answer.done():
+                unfinished.append(job)
         with self._condition:
             self._queue = deque([*waiting, *self._queue, *unfinished])
             self._condition.notify_all()
-        return slices
+        return batch
 
     def _parse(
-        self, slices: Sequence[Slice], parser: _AnyBatchParser, *, is_repeated: bool = False
-    ) -> Iterator[tuple[Slice, list[Any]]]:
-        """Yield slices of requests with the same options, and their results; one that fails does not affect others."""
-        slices = [each for each in slices if not each.ticket.answer.done()]
-        if not slices:
-            return
-        _CURRENT.set([each.ticket for each in slices])
-        request = slices[0].ticket.request
-        segmented = [sentence for each in slices for sentence in each.segmented]
-        constraints = [constraint for each in slices for constraint in each.constraints]
+        self, batch: Sequence[Taken], parser: _AnyBatchParser, *, is_repeated: bool = False
+    ) -> list[tuple[Taken, Any]]:
+        """Return the sentences of a batch and their results; a request that fails does not affect the others."""
+        batch = [each for each in batch if not each.job.answer.done()]
+        jobs = list(dict.fromkeys(each.job for each in batch))
+        if not jobs:
+            return []
+        _CURRENT.set(jobs)
+        request, segmented = jobs[0].request, [each.segmented for each in batch]
         try:
             if request.result == "sentences":
-                results: Iterator[Any] = (each.sentence for each in segmented)
+                results = [each.sentence for each in segmented]
             else:
-                results = iter(parser.parse(request.result, request.options, segmented, constraints))
+                constraints = [each.constraints for each in batch]
+                results = parser.parse(request.result, request.options, segmented, constraints)
         except UnwantedError:
-            return
+            return []
         except Exception as error:
             has_died = isinstance(error, WorkerDiedError)
-            if len(slices) > 1 or (has_died and not is_repeated):  # starting a new process is slow: retry only once
-                for each in slices:
-                    yield from self._parse([each], parser, is_repeated=is_repeated or has_died)
-            else:  # the death of a worker is an error of the server, not of its client
-                self._fail(slices[0].ticket, RuntimeError(str(error)) if has_died else error)
-            return
+            if len(jobs) == 1 and (is_repeated or not has_died):  # starting a new process is slow: retry only once
+                # The death of a worker is an error of the server, not of its client.
+                self._fail(jobs[0], RuntimeError(str(error)) if has_died else error)
+                return []
+            parts = [[each for each in batch if each.job is job] for job in jobs]
+            alone = [self._parse(part, parser, is_repeated=is_repeated or has_died) for part in parts]
+            return list(chain.from_iterable(alone))
         self._n_failures = 0
-        for each in slices:
-            yield each, list(islice(results, len(each.segmented)))
+        return list(zip(batch, results, strict=True))
 
-    def _fail(self, ticket: Ticket, error: Exception) -> None:
+    def _fail(self, job: Job, error: Exception) -> None:
         """Answer with an error, if the client is still waiting."""
         if not isinstance(error, TreefineError):
             _logger.error("%s: a request failed", self.name, exc_info=error)
             self._n_failures += 1
         with suppress(InvalidStateError):
-            ticket.answer.set_exception(error)
+            job.answer.set_exception(error)
 
 
 class Models(dict[str, ModelServer]):
