@@ -178,7 +178,7 @@ NO_MODEL = {"message": "Unknown model '../etc'.", "hint": "Choose tiny or other.
         (b"\xff\xfe", 422, {}),
         (b'{"text": "' + b"a " * 60_000, 413, {"message": "The request is larger than 100,000 bytes."}),
         ((b"{}", "Text/Plain; a=b"), 422, {"message": "The Content-Type header is 'text/plain'."}),
-        ((b"{}", ""), 422, {"message": "The Content-Type header is missing."}),
+        ((b"{}", ""), 422, {"message": "The Content-Type header is ''."}),
     ],
 )
 def test_an_invalid_request_gets_an_error_with_its_reason_and_place(client, body, status, error):

@@ -11,13 +11,14 @@ import json
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
-from importlib.resources import files
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.concurrency import run_in_threadpool
 
 from treefine.drawing.picture import Picture
@@ -28,7 +29,7 @@ from treefine.parsing.parse import Parse
 from treefine.parsing.parser import Parser
 from treefine.segmenter.language import code_of, table
 from treefine.serving.batching import Models, ModelServer, ServerMetrics
-from treefine.serving.gate import ERRORS, Gate, add_error_handlers, static_routes
+from treefine.serving.gate import ERRORS, Gate, add_error_handlers, add_page
 from treefine.serving.limits import ServerLimits
 from treefine.serving.requests import ParseBody, ParseRequest, RefineBody, ResultKind, StepsBody, request_of, size_of
 from treefine.serving.udpipe_api import udpipe_routes
@@ -87,8 +88,14 @@ def create_app(
     app.state.models = models
     app.include_router(_api_routes(models, metrics))
     app.include_router(udpipe_routes(models))
-    # The Content-Security-Policy forbids styles inside drawings; the page's own rules come later and win.
-    app.include_router(static_routes(files("treefine.serving").joinpath("page"), before={"page.css": STYLE}))
+    page = Path(__file__).with_name("page")
+
+    @app.get("/page/page.css", include_in_schema=False)
+    async def style() -> Response:
+        """Return the rules of drawings, since the Content-Security-Policy forbids styles inside them, then our own."""
+        return Response(STYLE + page.joinpath("page.css").read_text(encoding="utf-8"), media_type="text/css")
+
+    add_page(app, page)
     add_error_handlers(app, hint="See /openapi.json for the API.")
     app.add_middleware(Gate, limits=limits, metrics=metrics, hosts=hosts, origins=frozenset(origins))
     if origins:
@@ -148,7 +155,7 @@ def _api_routes(models: Models, metrics: ServerMetrics) -> APIRouter:
     @router.get("/metrics", response_class=PlainTextResponse, tags=["server"])
     async def metrics_text() -> Response:
         """Return counters and histograms for Prometheus."""
-        return Response(metrics.text(), headers={"Content-Type": metrics.CONTENT_TYPE})
+        return Response(metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return router
 
@@ -256,19 +263,11 @@ def graphs_of(parse: Parse) -> list[dict[str, Any]]:
 
 
 def _incomplete_and_first(parse: Parse, first: Picture) -> list[Picture]:
-    """Return pictures of an incomplete G⁰ and of G¹, in which a word without an arc in G⁰ counts as unchanged."""
-    assert first.graph is not None
+    """Return pictures of an incomplete G⁰, and of G¹ without changes to it."""
     heads, labels = parse.initial
     bare = frozenset(word for word, head in enumerate(heads, start=1) if head is None)
     n_arcs = len(heads) - len(bare)
     graph = Graph.of_words([head or 0 for head in heads], labels)
     title = f"initial graph: {n_arcs} of {len(heads)} words have a head" if n_arcs else "initial graph: empty"
-    arcs = zip(heads, labels, *first.graph.arcs, strict=True)
-    pairs = [(new or 0, new_label) if old is None else (old, label) for old, label, new, new_label in arcs]
-    step = replace(first, before=Graph.of_words([head for head, _ in pairs], [label for _, label in pairs]))
-    n_changed = len(step.changed)
-    changes = f"{n_changed or 'no'} arc{'s' * (n_changed > 1)} changed" if n_arcs else "the first arcs"
-    return [
-        replace(first, graph=graph, before=None, unattached=bare, title=title, confidence=()),
-        replace(step, title=f"{first.title}: {changes}"),
-    ]
+    initial = replace(first, graph=graph, before=None, unattached=bare, title=title, confidence=())
+    return [initial, replace(first, before=None, title=f"{first.title}: the first arcs")]

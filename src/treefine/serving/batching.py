@@ -56,8 +56,6 @@ _options_of = attrgetter("request.result", "request.options", "request.language"
 class ServerMetrics:
     """The Prometheus metrics of one app; two apps in a process do not share them."""
 
-    CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         counter, histogram = partial(Counter, registry=self._registry), partial(Histogram, registry=self._registry)

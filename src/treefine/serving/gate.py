@@ -14,15 +14,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from itertools import count
+from mimetypes import add_type
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
@@ -30,8 +33,6 @@ from treefine.errors import TreefineError
 from treefine.serving.limits import ServerLimits, ServingError
 
 if TYPE_CHECKING:
-    from importlib.abc import Traversable
-
     from treefine.serving.batching import ServerMetrics
 
 SAFE_HEADERS = {
@@ -41,14 +42,13 @@ SAFE_HEADERS = {
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-cache",  # browsers check for a new version each time, so that page and server always match
 }
 _HOST = re.compile(r"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{0,5})?")
 _LINK = ("GET", "navigate", "document")  # method, Sec-Fetch-Mode and Sec-Fetch-Dest of a link that a person follows
-# Read and drop up to 32 times the limit of a body that is too large: many clients do not read the response earlier.
-_DRAIN_FACTOR = 32
 _GRACE = 1  # seconds, so that the app can answer with an error before the connection is closed
 _MOST_FILES = 65_536  # open files and connections; more are never needed
-_MEDIA_TYPES = {"html": "html", "css": "css", "js": "javascript"}
+add_type("text/javascript", ".js")  # Windows may say something else, which browsers do not run
 
 
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -80,12 +80,11 @@ def add_error_handlers(app: FastAPI, *, hint: str) -> None:
             advice = "Please report it to the operator of this server."
             return error_response(ServingError(message, hint=advice, status=500))
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if re.fullmatch(r"application/([^/]+\+)?json", kind):
-            message = "; ".join(map(_fault, error.errors()[:5])).encode(errors="backslashreplace").decode()
-            return error_response(ServingError(message, hint=hint, status=422))
-        # FastAPI reads no other body as JSON.
-        message = f"The Content-Type header is {kind[:80]!r}." if kind else "The Content-Type header is missing."
-        return error_response(ServingError(message, hint="Send Content-Type: application/json.", status=422))
+        if not re.fullmatch(r"application/([^/]+\+)?json", kind):  # FastAPI reads no other body as JSON
+            message = f"The Content-Type header is {kind[:80]!r}."
+            return error_response(ServingError(message, hint="Send Content-Type: application/json.", status=422))
+        message = "; ".join(map(_fault, error.errors()[:5])).encode(errors="backslashreplace").decode()
+        return error_response(ServingError(message, hint=hint, status=422))
 
     for kind in (TreefineError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer_error)
@@ -154,7 +153,7 @@ class Gate:
         headers = Headers(scope=scope)
         try:
             self._check_source(scope, headers)
-            body = await self._body(headers, receive)
+            body = await self._body(receive)
         except ServingError as error:
             closing = {"Connection": "close"} if error.status in (408, 413) else None  # more may be on its way
             await error_response(error, closing)(scope, receive, send)
@@ -177,30 +176,29 @@ class Gate:
             hint = "Start the server with --allow-origin and the origin of that page to allow it."
             raise ServingError("This server does not accept requests from other web sites.", hint=hint, status=403)
 
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        """Return the whole body, or raise an error if it is too large or does not arrive in time."""
-        announced, most = headers.get("content-length", "0"), self.limits.max_bytes
-        is_too_large = announced.isdecimal() and int(announced) > most
-        body, n_bytes, has_more = bytearray(), 0, True
+    async def _body(self, receive: Receive) -> bytes:
+        """Return the whole body, or raise an error if it is too large or does not arrive in time.
+
+        The rest of a body that is too large is read and dropped: many clients do not read the response earlier.
+        """
+        body, most = bytearray(), self.limits.max_bytes
 
         async def read() -> None:
-            nonlocal n_bytes, has_more
-            while has_more and n_bytes <= most * _DRAIN_FACTOR:
+            has_more = True
+            while has_more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientDisconnect
-                n_bytes += len(message.get("body", b""))
-                if len(body) <= most:
-                    body.extend(message.get("body", b""))
+                body.extend(message.get("body", b"")[: most + 1 - len(body)])
                 has_more = message.get("more_body", False)
 
         try:
             await asyncio.wait_for(read(), self.limits.receive)
         except asyncio.TimeoutError:
-            if not is_too_large:
+            if len(body) <= most:
                 message = f"The request did not arrive within {self.limits.receive:g} s."
                 raise ServingError(message, hint="Send less text, or use a faster connection.", status=408) from None
-        if is_too_large or n_bytes > most:
+        if len(body) > most:
             hint = "Send the text in several requests, or parse it with `treefine parse`."
             raise ServingError(f"The request is larger than {most:,} bytes.", hint=hint, status=413)
         return bytes(body)
@@ -255,31 +253,15 @@ def _is_address(name: str) -> bool:
         return False
 
 
-def static_routes(
-    folder: Traversable, *, prefix: str = "/page", index: str = "/", before: Mapping[str, str] | None = None
-) -> APIRouter:
-    """Return routes for the HTML, CSS and JavaScript files of a folder, which are read once, at the start.
+def add_page(app: FastAPI, folder: Path, start: str = "") -> None:
+    """Answer `start`/ with index.html of a folder, and `start`/page/NAME with its other files."""
+    files = StaticFiles(directory=folder)
 
-    index.html has the path `index`, and the files have `prefix` before their names. `before` maps the name of a file to
-    text that is put before its content.
-    """
-    contents = {
-        file.name: (before or {}).get(file.name, "") + file.read_text(encoding="utf-8")
-        for file in folder.iterdir()
-        if file.name.rpartition(".")[2] in _MEDIA_TYPES
-    }
-    router = APIRouter(include_in_schema=False)
+    @app.get(f"{start}/", include_in_schema=False)
+    async def index(request: Request) -> Response:
+        return await files.get_response("index.html", request.scope)
 
-    @router.get(index)
-    @router.get(f"{prefix}/{{name}}")
-    async def file(name: str = "index.html") -> Response:
-        if name not in contents:
-            raise HTTPException(404)
-        kind = f"text/{_MEDIA_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
-        # Browsers check for a new version each time, so that page and server always match.
-        return Response(contents[name], media_type=kind, headers={"Cache-Control": "no-cache"})
-
-    return router
+    app.mount(f"{start}/page", files)
 
 
 def connection_class(limits: ServerLimits) -> type[asyncio.Protocol]:

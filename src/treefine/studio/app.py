@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from importlib.resources import files
+from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from treefine.errors import is_right_to_left
 from treefine.evaluation.agreement import differences, tag_differences
-from treefine.serving.gate import Gate, add_error_handlers, static_routes
+from treefine.serving.gate import Gate, add_error_handlers, add_page
 from treefine.serving.limits import ServerLimits
 from treefine.studio.actions import decisions_of
 from treefine.studio.checks import check
@@ -34,8 +34,7 @@ def create_studio(project: Project, *, token: str = "") -> FastAPI:
     start = f"/{token}" if token else ""
     app = FastAPI(title="treefine annotate", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(_routes(project), prefix=f"{start}/api")
-    page = files("treefine.studio").joinpath("page")
-    app.include_router(static_routes(page, prefix=f"{start}/page", index=f"{start}/"))
+    add_page(app, Path(__file__).with_name("page"), start)
     add_error_handlers(app, hint="Open the address that treefine annotate printed.")
     app.add_middleware(Gate, limits=ServerLimits(max_bytes=20_000_000, receive=600))
     return app
