@@ -361,13 +361,13 @@ class Document:
 
     def _record(self, change: Revision) -> None:
         """Write a change to the journal, then apply it."""
-        first = [] if self._journal.has_records else self._first_records()
+        first = [] if self._journal.has_records else [self._first_record()]
         self._journal.append(*first, change.record() | {"time": round(time.time(), 1)})
         self._apply(change)
         self._wants_saving.set()
 
-    def _first_records(self) -> list[dict[str, Any]]:
-        """Copy the original file, and return the records before the first change."""
+    def _first_record(self) -> dict[str, Any]:
+        """Copy the original file, and return the record before the first change."""
         try:
             shutil.copyfile(self.path, self._original)
             with self._original.open("r+b") as file:
@@ -377,13 +377,7 @@ class Document:
         if _hash(_content(self._original)) != self._saved_hash:
             hint = "Stop treefine annotate and start it again."
             raise StaleError(f"Another program has changed {self.path.name} since it was opened.", hint=hint)
-        return [
-            {"record": "start", "version": VERSION, "hash": self._saved_hash},
-            *(
-                {"record": "spent", "key": key, "seconds": spent[0], "actions": spent[1]}
-                for key, spent in self.spent.items()
-            ),
-        ]
+        return {"record": "start", "version": VERSION, "hash": self._saved_hash}
 
     def _apply(self, change: Revision) -> None:
         place = self.place(change.before[0].key)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from treefine.errors import TreefineError
 from treefine.studio.actions import decisions_of, forbidding, set_arcs
@@ -26,7 +26,7 @@ _MOST_WORDS = 400  # of a sentence; a longer one is edited without the parser
 _LONGEST_WAIT = 10.0  # seconds; then the parser is loaded even if nobody has opened the page
 _REMEMBERED = 2_000  # parses
 
-_Result = TypeVar("_Result")
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,18 @@ class Advice:
     def n_wrong(self) -> float:
         """The expected number of wrong arcs; a word without a head counts as wrong."""
         return sum(1.0 if each is None else 1 - each for each in self.confidence)
+
+
+def _in_parser_thread(work: _Method) -> _Method:
+    """Let a method run in the thread of the parser, and wait for it; raise an error if no parser is loaded."""
+
+    @wraps(work)
+    def run(self: Partner, *given: Any) -> Any:
+        if not self.is_ready:
+            raise TreefineError("The parser is not loaded.", hint=self.fault or "Wait a few seconds.")
+        return self._thread.submit(work, self, *given).result()
+
+    return cast("_Method", run)
 
 
 class Partner:
@@ -107,25 +119,16 @@ class Partner:
         """The labels that the model knows; none before it is loaded."""
         return self._parser.model.vocabulary.labels if self._parser else ()
 
-    def advise(self, sentence: Sentence) -> Advice:
-        """Return what the parser doubts in a sentence, and the best other tree at each doubtful place."""
-        return self._in_thread(lambda: self._advice(sentence))
-
+    @_in_parser_thread
     def rate(self, sentences: Sequence[Sentence]) -> list[Advice]:
         """Return the confidence in the arcs of some sentences."""
-        return self._in_thread(lambda: self._rate_all(sentences))
+        inputs = list(map(_input, sentences))
+        return list(map(self._rated, inputs, self._parse_all(inputs, list(map(decisions_of, inputs)))))
 
-    def follow(self, before: Sentence, after: Sentence) -> Sentence | None:
-        """Return the sentence with the arcs that follow from a correction, or None if nothing follows.
-
-        Only words change whose arc was the parser's own choice before the correction and is not now. Whatever else the
-        parser would choose differently is left alone: a person or another parser chose it.
-        """
-        return self._in_thread(lambda: self._consequences(before, after))
-
+    @_in_parser_thread
     def parse(self, sentence: Sentence) -> Sentence | None:
         """Return the sentence with the parser's own tree, in which decisions are kept; None if it cannot be parsed."""
-        parse = self._in_thread(lambda: self._parsed(_input(sentence)))
+        parse = self._parsed(_input(sentence))
         return set_arcs(sentence, _arcs(parse)) if parse is not None else None
 
     def close(self) -> None:
@@ -134,11 +137,6 @@ class Partner:
         self.may_load.set()
         self._thread.shutdown(cancel_futures=True)
 
-    def _in_thread(self, work: Callable[[], _Result]) -> _Result:
-        if self._parser is None:
-            raise TreefineError("The parser is not loaded.", hint=self.fault or "Wait a few seconds.")
-        return self._thread.submit(work).result()
-
     def _parse(self, sentence: Sentence) -> Parse | None:
         """Parse a sentence whose decisions are in its marks; None if that is not possible."""
         return self._parse_all([sentence], [decisions_of(sentence)])[0]
@@ -146,39 +144,30 @@ class Partner:
     def _parse_all(self, sentences: Sequence[Sentence], decided: Sequence[Constraints]) -> list[Parse | None]:
         """Parse sentences together; None stands for one that is too long, or whose decisions no tree satisfies."""
         assert self._parser is not None
-        if any(len(sentence) > _MOST_WORDS for sentence in sentences):
-            short = [pair for pair in zip(sentences, decided, strict=True) if len(pair[0]) <= _MOST_WORDS]
-            parses = iter(self._parse_all(*zip(*short, strict=True)) if short else ())
-            return [next(parses) if len(sentence) <= _MOST_WORDS else None for sentence in sentences]
         try:
+            if max(map(len, sentences)) > _MOST_WORDS:
+                raise TreefineError("The sentence is too long.")
             return list(self._parser.stream(sentences, constraints=decided))
         except TreefineError:
             if len(sentences) == 1:
                 return [None]
             return [self._parse_all([one], [some])[0] for one, some in zip(sentences, decided, strict=True)]
 
-    def _rate_all(self, sentences: Sequence[Sentence]) -> list[Advice]:
-        inputs = list(map(_input, sentences))
-        return list(map(self._rated, inputs, self._parse_all(inputs, list(map(decisions_of, inputs)))))
-
     def _rated(self, sentence: Sentence, parse: Parse | None) -> Advice:
-        decided = decisions_of(sentence)
-        return Advice(
-            tuple(
-                None if head is None else 1.0 if parse is None else self._confidence(parse, sentence, decided, word)
-                for word, head in enumerate(sentence.heads, start=1)
-            )
+        confidences = (
+            None if head is None else 1.0 if parse is None else self._confidence(parse, sentence, word)
+            for word, head in enumerate(sentence.heads, start=1)
         )
+        return Advice(tuple(confidences))
 
-    def _confidence(self, parse: Parse, sentence: Sentence, decided: Constraints, word: int) -> float:
+    def _confidence(self, parse: Parse, sentence: Sentence, word: int) -> float:
         """Return the probability that an arc of the sentence is right; a decided head or label counts as right."""
         confidence = parse.initial_confidences[word - 1]
         if confidence is None and self._has_same_arc(parse, sentence, word):
             confidence = parse.word_confidences[word - 1]
-        keeps_head, keeps_label = word in decided.heads, word in decided.labels
-        if confidence is None:
-            return 1.0 if keeps_head and keeps_label else 0.0
-        return (1.0 if keeps_head else confidence.arc) * (1.0 if keeps_label else confidence.label)
+        arc, label = (confidence.arc, confidence.label) if confidence is not None else (0.0, 0.0)
+        decided = decisions_of(sentence)
+        return (1.0 if word in decided.heads else arc) * (1.0 if word in decided.labels else label)
 
     def _has_same_arc(self, parse: Parse, sentence: Sentence, word: int) -> bool:
         """Return whether the parser chose the arc of the sentence; an unknown subtype counts as its main type."""
@@ -186,7 +175,9 @@ class Partner:
         is_same_label = parse.labels[word - 1] in (label, read_as(label, self.labels))
         return parse.heads[word - 1] == sentence.heads[word - 1] and is_same_label
 
-    def _advice(self, sentence: Sentence) -> Advice:
+    @_in_parser_thread
+    def advise(self, sentence: Sentence) -> Advice:
+        """Return what the parser doubts in a sentence, and the best other tree at each doubtful place."""
         parse = self._parsed(_input(sentence))
         rated = self._rated(sentence, parse)
         if parse is None:
@@ -209,7 +200,13 @@ class Partner:
             if other is not None and not self._has_same_arc(other, sentence, word):
                 yield Suggestion(word, other.heads[word - 1], other.labels[word - 1])
 
-    def _consequences(self, before: Sentence, after: Sentence) -> Sentence | None:
+    @_in_parser_thread
+    def follow(self, before: Sentence, after: Sentence) -> Sentence | None:
+        """Return the sentence with the arcs that follow from a correction, or None if nothing follows.
+
+        Only words change whose arc was the parser's own choice before the correction and is not now. Whatever else the
+        parser would choose differently is left alone: a person or another parser chose it.
+        """
         first = self._parsed(_input(before)) if before.forms == after.forms else None
         if first is None:
             return None

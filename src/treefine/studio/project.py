@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 Order = Literal["file", "doubt", "difference"]
 Show = Literal["all", "open", "done", "doubtful", "changed"]
 _FOLLOWED = ("arc", "label", "tree", "forbid", "free")  # actions after which the parser looks at the rest of the tree
-_RATED_AT_ONCE, _RATED_WHEN_IDLE = 4, 32  # sentences that the parser reads at a time
-_PAUSE, _IDLE = 1.0, 5.0  # seconds after the last action until the parser reads on, and until it reads more at a time
+_RATED_AT_ONCE = 16  # sentences that the parser reads at a time
+_PAUSE = 1.0  # seconds after the last action until the parser reads on: a person would wait for it
 _UNIVERSAL = (  # the labels of UD, which are never typing mistakes
     "acl advcl advmod amod appos aux case cc ccomp clf compound conj cop csubj dep det discourse dislocated expl fixed "
     "flat goeswith iobj list mark nmod nsubj nummod obj obl orphan parataxis punct reparandum root vocative xcomp"
@@ -67,18 +67,16 @@ class Reference:
 
 def _values_of(texts: Collection[str]) -> dict[str, list[str]]:
     """Return the values that sentences have in their columns, the most frequent first."""
-    counts: dict[int, Counter[str]] = {column: Counter() for column in (3, 4, 5, 7)}
-    for text in texts:
-        rows = [line.split("\t") for line in text.split("\n") if line[:1].isdecimal()]
-        for column, counted in counts.items():
-            counted.update([row[column] for row in rows if len(row) == 10 and row[column] != BLANK])
+    rows = [line.split("\t") for text in texts for line in text.split("\n") if line[:1].isdecimal()]
+    upos, xpos, feats, labels = (
+        Counter(row[column] for row in rows if len(row) == 10 and row[column] != BLANK) for column in (3, 4, 5, 7)
+    )
     pairs: Counter[str] = Counter()
-    for feats, times in counts[5].items():
-        pairs.update(dict.fromkeys(feats.split("|"), times))
-    upos, xpos, labels = ([value for value, _ in counts[column].most_common()] for column in (3, 4, 7))
-    feats_shown = [pair for pair, _ in pairs.most_common(500)]
-    tags = [*dict.fromkeys([*upos, *sorted(UPOS)])]
-    return {"labels": labels, "upos": tags, "xpos": xpos[:300], "feats": feats_shown}
+    for some, times in feats.items():
+        pairs.update(dict.fromkeys(some.split("|"), times))
+    frequent = {"labels": labels, "upos": upos, "xpos": xpos, "feats": pairs}
+    values = {name: [value for value, _ in counts.most_common()] for name, counts in frequent.items()}
+    return values | {"upos": [*dict.fromkeys([*values["upos"], *sorted(UPOS)])], "xpos": values["xpos"][:300]}
 
 
 @dataclass(frozen=True)
@@ -315,11 +313,10 @@ class Project:
             self._has_unrated.clear()
             unrated = self._unrated()
             while not self._is_closed:
-                idle = monotonic() - self._last_asked
-                if idle < _PAUSE:  # a person works, who would wait for this batch
+                if monotonic() - self._last_asked < _PAUSE:
                     sleep(_PAUSE / 10)
                     continue
-                some = dict(islice(unrated, _RATED_AT_ONCE if idle < _IDLE else _RATED_WHEN_IDLE))
+                some = dict(islice(unrated, _RATED_AT_ONCE))
                 if not some:
                     break
                 try:
