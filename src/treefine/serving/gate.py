@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -271,48 +270,23 @@ def connection_class(limits: ServerLimits) -> type[asyncio.Protocol]:
     class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         """A connection that is closed if the client is too slow, or if there are too many connections."""
 
-        _receiving: asyncio.TimerHandle | None = None  # closes the connection if no whole request arrives
-        _sending: asyncio.TimerHandle | None = None  # closes it if the client reads nothing of its answer
-        _has_part = False  # part of a request has arrived
-
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._waits_since = next(order)
-            self._receiving = self.loop.call_later(limits.receive + _GRACE, transport.abort)
+            self._seen: tuple[int, int] | None = None  # at the last check
+            self._timer = self.loop.call_later(limits.receive + _GRACE, self._check)
             if len(self.connections) > limits.connections:
                 waiting = [each for each in self.connections if each.waits_for_client]  # at least this one
                 oldest = min(waiting, key=lambda each: each._waits_since)
                 self.connections.discard(oldest)  # at once: more connections may follow in this turn of the loop
                 oldest.transport.abort()
 
-        def data_received(self, data: bytes) -> None:
-            had_part = self._has_part
-            super().data_received(data)
-            self._has_part = self.waits_for_client
-            if self._has_part and had_part:  # single bytes of a request do not extend its time
-                return
-            if self._receiving is not None:
-                self._receiving.cancel()
-            if self._has_part:
-                self._receiving = self.loop.call_later(limits.receive + _GRACE, self.transport.abort)
-
         def on_response_complete(self) -> None:
             self._waits_since = next(order)
             super().on_response_complete()
 
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self._check_sending(math.inf)
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            if self._sending is not None:
-                self._sending.cancel()
-
         def connection_lost(self, exc: Exception | None) -> None:
-            for timer in (self._receiving, self._sending):
-                if timer is not None:
-                    timer.cancel()
+            self._timer.cancel()
             super().connection_lost(exc)
 
         @property
@@ -320,13 +294,16 @@ def connection_class(limits: ServerLimits) -> type[asyncio.Protocol]:
             """Whether no whole request waits for its answer."""
             return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
-        def _check_sending(self, n_before: float) -> None:
-            """Close the connection if the client has read nothing since there were this many unread bytes."""
+        def _check(self) -> None:
+            """Close the connection if the client has sent no whole request and read nothing since the last check."""
             n_unread = self.transport.get_write_buffer_size()
-            if n_unread >= n_before:
+            is_receiving = self.waits_for_client and self.timeout_keep_alive_task is None  # not idle after an answer
+            seen = (self._waits_since, n_unread) if is_receiving or n_unread else None
+            if seen is not None and seen == self._seen:
                 self.transport.abort()
             else:
-                self._sending = self.loop.call_later(limits.receive, self._check_sending, n_unread)
+                self._seen = seen
+                self._timer = self.loop.call_later(limits.receive + _GRACE, self._check)
 
     return LimitedConnection
 

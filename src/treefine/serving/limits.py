@@ -36,11 +36,6 @@ class ServerLimits:
     connections: int = _limit(1_000, "Maximum open connections; the one idle longest is closed.", "--connections N")
     gather: float = 0.003  # seconds to wait for another request that can join a batch
 
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value < 0 or (value == 0 and name != "gather"):
-                raise TreefineError(f"{name} is {value}.", hint="Use a number above 0.")
-
     def max_sentence_words(self, work: Callable[[int], int]) -> int:
         """Return the length of a sentence that is as much work as one of `max_words` in 8 steps, but not longer."""
         most = max(_SMALL_WORK, work_of(self.max_words, steps=_MOST_STEPS))

@@ -83,15 +83,13 @@ class ParseRequest:
 
     def check(self, number: int, sentence: Sentence, constraints: Constraints, limits: ServerLimits) -> None:
         """Raise an error if a sentence exceeds a limit."""
-        most, options = limits.max_sentence_words(self.work_of), self.work_of.keywords
+        most = limits.max_sentence_words(self.work_of)
         longest = max(map(len, sentence.forms), default=0)
         message = hint = ""
         if len(sentence) > most:
             message = f"Sentence {number:,} has {len(sentence):,} words."
-            hint = f"The limit is {most:,} words. Split it, or parse it with `treefine parse`."
-            if most < limits.max_words:
-                needs = "{steps} steps and k = {k}".format(**options) + ", projective" * options["is_projective"]
-                hint = f"With {needs}, the limit is {most:,} words. Use fewer steps or trees."
+            fewer = "use fewer steps or trees" if most < limits.max_words else "parse it with `treefine parse`"
+            hint = f"The limit is {most:,} words. Split it, or {fewer}."
         elif longest > limits.max_chars:
             message = f"Sentence {number:,} has a word of {longest:,} characters."
             hint = f"The limit is {limits.max_chars:,} characters."
