@@ -1,7 +1,6 @@
 """One run of learning, in a process of its own: fine-tune a model on a few sentences, and compare it with another.
 
-`treefine train --from` is for treebanks: its model knows only the labels, tags and lemma rules of its training set. A
-few corrected sentences lack most of them, so here the model keeps its own, and only new labels are added.
+Unlike `treefine train --from`, the model keeps all its labels, tags and lemma rules: a few sentences lack most of them.
 """
 
 from __future__ import annotations
@@ -16,21 +15,12 @@ from treefine.model.parser_model import ParserModel
 from treefine.parsing.initial import empty
 from treefine.parsing.parser import Parser
 from treefine.studio.learn import FineTuneRequest, LearningState, compared
+from treefine.training import recipe as recipes
 from treefine.training.data import TrainingGraphs
 from treefine.training.dev import calibrated
 from treefine.training.learner import Learner
 from treefine.training.new_model import copy_rows, row_names
 from treefine.training.processes import Processes
-from treefine.training.recipe import (
-    InitialSettings,
-    OptimiserSettings,
-    PretrainedSettings,
-    Recipe,
-    RefineSettings,
-    TagTraining,
-    TrainingSettings,
-    TreebankSettings,
-)
 from treefine.treebank.schemes import read_as
 from treefine.treebank.sentence import Sentence
 
@@ -51,16 +41,24 @@ class FineTuner:
         parses = None if plan.initial is empty else list(plan.initial(sentences))
         self.epochs = max(1, min(settings.epochs, settings.most_words // sum(map(len, sentences))))
         ours = self.model.settings
-        recipe = Recipe(
-            TreebankSettings(("corrected",), ("held-back",), unnamed=0.0),  # the files are not read
-            PretrainedSettings(fine_tune_from=request.model),
-            tags=TagTraining(refined=ours.tags.refined),
-            initial=InitialSettings(decided_share=_DECIDED_SHARE * ours.relations.decided),
-            refine=RefineSettings(max_steps=plan.max_steps if ours.reads_graph else 1),
-            optimiser=OptimiserSettings(settings.learning_rate, settings.encoder_learning_rate, eps=1e-8, warmup=0.1),
-            training=TrainingSettings(self.epochs, batch_pieces=settings.batch_pieces, masking=0.1, seed=1),
+        recipe = recipes.Recipe(
+            recipes.TreebankSettings(("corrected",), ("held-back",), unnamed=0.0),  # the files are not read
+            recipes.PretrainedSettings(fine_tune_from=request.model),
+            tags=recipes.TagTraining(refined=ours.tags.refined),
+            initial=recipes.InitialSettings(decided_share=_DECIDED_SHARE * ours.relations.decided),
+            refine=recipes.RefineSettings(max_steps=plan.max_steps if ours.reads_graph else 1),
+            optimiser=recipes.OptimiserSettings(
+                settings.learning_rate, settings.encoder_learning_rate, eps=1e-8, warmup=0.1
+            ),
+            training=recipes.TrainingSettings(self.epochs, batch_pieces=settings.batch_pieces, masking=0.1, seed=1),
         )
-        freeze_sentence_ends(self.model)
+        if (
+            self.model.sentence_ends is not None
+        ):  # the layers that also find the sentences of running text stay as they are
+            self.model.encoder.requires_grad_(False)
+            self.model.sentence_ends.requires_grad_(False)
+            for layer in self.model.encoder.layers[self.model.settings.sentence_layers :]:
+                layer.requires_grad_(True)
         graphs = TrainingGraphs(sentences, parses, recipe.initial)
         self.learner = Learner(self.model, recipe, sentences, graphs, Processes(torch.device("cpu")))
         self.n_done = 0
@@ -93,24 +91,10 @@ class FineTuner:
         return Parser.from_pretrained(name, device="cpu", keep="nothing", language=self.request.language or None)
 
 
-def freeze_sentence_ends(model: ParserModel) -> None:
-    """Keep the layers of the encoder that also find the sentences of running text, and what they read."""
-    for name, weight in model.named_parameters():
-        parts = name.split(".")
-        is_above = parts[:2] == ["encoder", "layers"] and int(parts[2]) >= model.settings.sentence_layers
-        if model.finds_sentences and parts[0] in ("encoder", "sentence_ends") and not is_above:
-            weight.requires_grad_(False)
-
-
 def with_labels(model: ParserModel, labels: Iterable[str]) -> ParserModel:
-    """Return a model that also knows these labels. A new one starts with the weights of a label of similar meaning.
-
-    That is its main type, such as obl for obl:tmod, or else dep or the first label.
-    """
+    """Return a model that also knows these labels; a new one starts as its main type, else as dep or the first label."""
     known = model.vocabulary.labels
     new = tuple(sorted(set(labels).difference(known)))
-    if not new:
-        return model
     other = "dep" if "dep" in known else known[0]
     similar = {label: main if (main := read_as(label, known)) in known else other for label in new}
     wider = ParserModel(model.settings, replace(model.vocabulary, labels=(*known, *new)), model.subwords)

@@ -57,10 +57,7 @@ class LearningState:
 def compared(
     gold: Sequence[Sentence], present: Iterable[Sentence], new: Iterable[Sentence], *, most_p: float
 ) -> LearningState:
-    """Compare the trees of two models with the correct ones: a word is right if its head and its whole label are.
-
-    The new model must be better, and the p of a randomisation test over sentences must not be above `most_p`.
-    """
+    """Compare the trees of two models with the correct ones, by heads and whole labels, in a test over sentences."""
     before, after = ([_right_words(*pair) for pair in zip(gold, trees, strict=True)] for trees in (present, new))
     old, now = (np.array([[len(words), len(words), sum(words)] for words in each], float) for each in (before, after))
     comparison = compare_counts({"present": old, "new": now})
@@ -88,8 +85,8 @@ def key_of(sentence: Sentence) -> str:
 
 def is_learnable(sentence: Sentence) -> bool:
     """Return whether a sentence has a whole tree with labels, and is short enough to learn from."""
-    has_labels = BLANK not in sentence.labels and len(sentence) <= _LONGEST
-    return has_labels and not any(tree_faults(sentence, needs_one_root=True))
+    is_whole = BLANK not in sentence.labels and not any(tree_faults(sentence, needs_one_root=True))
+    return is_whole and len(sentence) <= _LONGEST
 
 
 @dataclass(frozen=True)

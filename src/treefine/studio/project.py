@@ -67,15 +67,16 @@ class Reference:
 
 def _values_of(texts: Collection[str]) -> dict[str, list[str]]:
     """Return the values that sentences have in their columns, the most frequent first."""
-    rows = [line.split("\t") for text in texts for line in text.split("\n") if line[:1].isdecimal()]
-    upos, xpos, feats, labels = (
-        Counter(row[column] for row in rows if len(row) == 10 and row[column] != BLANK) for column in (3, 4, 5, 7)
-    )
+    upos, xpos, feats, labels = counts = tuple(Counter[str]() for _ in range(4))
+    for text in texts:
+        rows = [line.split("\t") for line in text.split("\n") if line[:1].isdecimal()]
+        for column, counted in zip((3, 4, 5, 7), counts, strict=True):
+            counted.update(row[column] for row in rows if len(row) == 10 and row[column] != BLANK)
     pairs: Counter[str] = Counter()
     for some, times in feats.items():
         pairs.update(dict.fromkeys(some.split("|"), times))
     frequent = {"labels": labels, "upos": upos, "xpos": xpos, "feats": pairs}
-    values = {name: [value for value, _ in counts.most_common()] for name, counts in frequent.items()}
+    values = {name: [value for value, _ in counted.most_common()] for name, counted in frequent.items()}
     return values | {"upos": [*dict.fromkeys([*values["upos"], *sorted(UPOS)])], "xpos": values["xpos"][:300]}
 
 
