@@ -41,7 +41,7 @@ def ask_all(server, requests, order=None):
     """
 
     async def ask_one(number, request):
-        answer = await server.within_time(server.parse(request))
+        answer = await server.answer(0, lambda: request, lambda results: results)
         if order is not None:
             order.append(number)
         return answer

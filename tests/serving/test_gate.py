@@ -194,12 +194,13 @@ def test_few_large_inputs_are_read_at_once_and_the_rest_wait(monkeypatch):
     request = [app, "/process", FORM, part(b"input=horizontal&data=a+dog", has_more=False)]
 
     async def run():
-        asking = [asyncio.ensure_future(status_of(*request)) for _ in range(4)]
-        while len(reading) < 2:
-            await asyncio.sleep(0.01)
-        beyond = await status_of(*request)
-        n_reading = len(reading)
-        held.set()
-        return beyond, n_reading, await asyncio.gather(*asking)
+        async with app.router.lifespan_context(app):
+            asking = [asyncio.ensure_future(status_of(*request)) for _ in range(4)]
+            while len(reading) < 2:
+                await asyncio.sleep(0.01)
+            beyond = await status_of(*request)
+            n_reading = len(reading)
+            held.set()
+            return beyond, n_reading, await asyncio.gather(*asking)
 
     assert asyncio.run(run()) == (503, 2, [200] * 4)

@@ -179,7 +179,8 @@ def test_an_invalid_request_gets_a_clear_error(client, request_, message):
 def test_the_charset_of_a_client_is_ignored_and_a_field_may_be_as_long_as_a_request(client):
     """A charset could make half a surrogate pair. Starlette alone takes a million characters in a field."""
     headers = {"content-type": "multipart/form-data; boundary=b; charset=unicode_escape"}
-    data, words = "a" * 1_200_000, {"input": (None, "horizontal")}
+    comment, words = "# " + "a" * 1_200_000, {"input": (None, "conllu")}
+    data = "\n".join([comment, "\t".join(["1", "a", *"________"]), "", ""])
 
     answer = client.post("/process?tokenizer&output=plaintext", content=PART % rb"\ud800", headers=headers)
 

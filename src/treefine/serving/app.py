@@ -107,24 +107,20 @@ def _api_routes(models: Models, metrics: ServerMetrics) -> APIRouter:
     """Return the routes of the JSON API over these models. docs/serving.md describes each of them."""
     router = APIRouter()
 
-    async def answer(body: StepsBody | RefineBody, as_json: Callable[[Parse], dict[str, Any]]) -> Response:
-        server = models.find(body.model, language=body.language)
-        return await server.within_time(_answer(body, server, as_json))
-
     @router.post("/v1/parse", responses=_RESPONSES, tags=["parse"])
     async def parse(body: ParseBody) -> Response:
         """Parse a text, or sentences that are already divided into words."""
-        return await answer(body, _parse_json)
+        return await _answer(body, models, _parse_json)
 
     @router.post("/v1/refine", responses=_RESPONSES, tags=["parse"])
     async def refine(body: RefineBody) -> Response:
         """Correct the trees of another parser, and list the changes."""
-        return await answer(body, _refined_json)
+        return await _answer(body, models, _refined_json)
 
     @router.post("/v1/steps", responses=_RESPONSES, tags=["parse"])
     async def steps(body: StepsBody) -> Response:
         """Parse, and draw every graph from the initial one to the tree."""
-        return await answer(body, _stepped_json)
+        return await _answer(body, models, _stepped_json)
 
     @router.get("/v1/models", tags=["server"])
     async def list_models() -> list[dict[str, Any]]:
@@ -175,19 +171,19 @@ def _languages(server: ModelServer) -> list[dict[str, Any]]:
     ]
 
 
-async def _answer(
-    body: StepsBody | RefineBody, server: ModelServer, as_json: Callable[[Parse], dict[str, Any]]
-) -> Response:
+async def _answer(body: StepsBody | RefineBody, models: Models, as_json: Callable[[Parse], dict[str, Any]]) -> Response:
     """Return the response to a request: JSON of each parse, or CoNLL-U."""
+    server = models.find(body.model, language=body.language)
     is_drawn, is_conllu = as_json is _stepped_json, getattr(body, "format", "json") == "conllu"
-    treebank, size = server.languages(body.language).named, size_of(body)
-    server.check_room(size)  # before the input is read
     result: ResultKind = "steps" if is_drawn else "trees" if is_conllu and body.k in (None, 1) else "parses"
-    request = await server.run_off_loop_if_large(size, lambda: request_of(body, result, treebank))
-    _check_labels(request, server.parser.model.vocabulary.labels)
-    results = await server.parse(request)
+    treebank = server.languages(body.language).named
 
-    def written() -> Response:
+    def read() -> ParseRequest:
+        request = request_of(body, result, treebank)
+        _check_labels(request, server.parser.model.vocabulary.labels)
+        return request
+
+    def write(results: list[Any]) -> Response:
         if not is_conllu:
             content = {"model": server.name, "sentences": [as_json(parse) for parse in results]}
             return Response(json.dumps(content, ensure_ascii=False), media_type="application/json")
@@ -195,7 +191,7 @@ async def _answer(
         sentences = results if result == "trees" else chain.from_iterable(ranked)
         return PlainTextResponse("".join(texts_in_file(sentences)))
 
-    return await server.run_off_loop_if_large(request.size, written, is_slow=is_drawn)  # milliseconds per sentence
+    return await server.answer(size_of(body), read, write, is_drawn=is_drawn)
 
 
 def _check_labels(request: ParseRequest, known: Collection[str]) -> None:

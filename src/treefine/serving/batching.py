@@ -12,7 +12,7 @@ import logging
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from contextvars import ContextVar
@@ -239,7 +239,7 @@ class ModelServer:
             self.stop()
             raise
         for parser in self.parsers:
-            self._workers.append(Thread(target=self._run, args=[parser], name=f"treefine {self.name}", daemon=True))
+            self._workers.append(Thread(target=self._work, args=[parser], name=f"treefine {self.name}", daemon=True))
             self._workers[-1].start()
 
     def stop(self) -> None:
@@ -273,21 +273,34 @@ class ModelServer:
             seconds = max(1, min(60, math.ceil(self._open_size / (self._speed * self._n_workers))))
             raise ServingError("The queue is full.", hint=f"Retry in {seconds} s.", status=503, retry_after=seconds)
 
-    async def within_time(self, answering: Coroutine[Any, Any, _Value]) -> _Value:
-        """Return the value, or raise an error after the time limit of a request."""
+    async def answer(
+        self,
+        size: int,
+        read: Callable[[], ParseRequest],
+        write: Callable[[list[Any]], _Value],
+        *,
+        is_drawn: bool = False,
+    ) -> _Value:
+        """Read a request of this many characters, parse it, and write its results, within the time limit.
+
+        Large requests, and drawings, are read and written in other threads, where they do not block small ones.
+        """
+        self.check_room(size)  # before the input is read
+
+        async def answering() -> _Value:
+            request = await self._run(size, read) if size > LARGE_REQUEST else read()
+            results = await self.parse(request)
+            is_slow = is_drawn or request.size > LARGE_REQUEST
+            return await self._run(request.size, lambda: write(results)) if is_slow else write(results)
+
         try:
-            return await asyncio.wait_for(answering, self.limits.seconds)
+            return await asyncio.wait_for(answering(), self.limits.seconds)
         except asyncio.TimeoutError:
             message = f"The request took longer than the limit of {self.limits.seconds:g} s."
             raise ServingError(message, hint="Send less text, or retry later.", status=504) from None
 
-    async def run_off_loop_if_large(self, size: int, work: Callable[[], _Value], *, is_slow: bool = False) -> _Value:
-        """Return the result of reading or writing this many characters, without blocking smaller requests.
-
-        `is_slow` is for work that takes long even if the request is small.
-        """
-        if size <= LARGE_REQUEST and not is_slow:
-            return work()
+    async def _run(self, size: int, work: Callable[[], _Value]) -> _Value:
+        """Run work on this many characters in another thread."""
         self._note_open(1, size)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._readers, work)
@@ -317,7 +330,7 @@ class ModelServer:
 
     # In the threads of the workers
 
-    def _run(self, parser: _AnyBatchParser) -> None:
+    def _work(self, parser: _AnyBatchParser) -> None:
         """Parse batch after batch until the server stops and nothing waits."""
         while jobs := self._next_jobs():
             try:

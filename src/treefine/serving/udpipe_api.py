@@ -100,8 +100,7 @@ def udpipe_routes(models: Models) -> APIRouter:
         for stage, is_wanted in (("tokenizer", wanted.tokenizer is not None), ("tagger", wanted.is_tagged)):
             if is_wanted and stage not in _stages(server.parser):
                 raise TreefineError(f"The model {server.name} has no {stage}.", hint="Leave out that parameter.")
-        server.check_room(len(wanted.data))  # before the input is read
-        result = await server.within_time(_result(wanted, server, treebank))
+        result = await _result(wanted, server, treebank)
         thanks = [f"treefine {__version__}"]  # UDPipe lists URLs here, which no client reads
         return JSONResponse({"model": wanted.model, "acknowledgements": thanks, "result": result})
 
@@ -125,29 +124,27 @@ def udpipe_routes(models: Models) -> APIRouter:
 
 async def _result(wanted: UDPipeRequest, server: ModelServer, treebank: str) -> str:
     """Return the text of the response; `treebank` is empty if the model identifies the language."""
-    size, has_model_stage = len(wanted.data), wanted.is_tagged or wanted.is_parsed
-    before: Sequence[Sentence]
-    if wanted.tokenizer is None:
-        before = after = await server.run_off_loop_if_large(size, lambda: read_sentences(wanted.data, wanted.input))
-        if has_model_stage:
-            columns = server.parser.model.settings.tags.predicted if wanted.is_tagged else ()
-            words = tuple(_without(each, columns) for each in before)  # UDPipe's tagger replaces the tags
-            after = await server.parse(ParseRequest(sentences=words, language=treebank))
-    else:
-        result: ResultKind = "trees" if has_model_stage else "sentences"
-        has_lines = "presegmented" in wanted.tokenizer
-        after = await server.parse(ParseRequest(wanted.data, result=result, has_lines=has_lines, language=treebank))
-        before = _segmented(after, wanted.tokenizer)
+    result: ResultKind = "trees" if wanted.is_tagged or wanted.is_parsed else "sentences"
+    given: list[Sentence] = []
 
-    def written() -> str:
-        sentences = []
+    def read() -> ParseRequest:
+        if wanted.tokenizer is not None:
+            has_lines = "presegmented" in wanted.tokenizer
+            return ParseRequest(wanted.data, result=result, has_lines=has_lines, language=treebank)
+        given.extend(read_sentences(wanted.data, wanted.input))
+        columns = server.parser.model.settings.tags.predicted if wanted.is_tagged else ()
+        words = tuple(_without(each, columns) for each in given)  # UDPipe's tagger replaces the tags
+        return ParseRequest(sentences=words, result=result, language=treebank)
+
+    def write(after: list[Sentence]) -> str:
+        before, sentences = given if wanted.tokenizer is None else _segmented(after, wanted.tokenizer), []
         for old, new in zip(before, after, strict=True):
             if wanted.is_tagged:
                 old = old.with_tags(upos=new.upos, xpos=new.xpos, feats=new.feats, lemma=new.lemma)
             sentences.append(old.with_arcs(new.arcs) if wanted.is_parsed else old)
         return write_sentences(sentences, wanted)
 
-    return await server.run_off_loop_if_large(size, written)
+    return await server.answer(len(wanted.data), read, write)
 
 
 def _without(sentence: Sentence, columns: Iterable[Column]) -> Sentence:

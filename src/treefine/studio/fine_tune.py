@@ -92,7 +92,7 @@ class FineTuner:
 
 
 def with_labels(model: ParserModel, labels: Iterable[str]) -> ParserModel:
-    """Return a model that also knows these labels; a new one starts as its main type, else as dep or the first label."""
+    """Return a model that also knows these labels; new ones start as their main type, dep or the first."""
     known = model.vocabulary.labels
     new = tuple(sorted(set(labels).difference(known)))
     other = "dep" if "dep" in known else known[0]
