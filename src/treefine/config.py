@@ -292,7 +292,7 @@ class ConfidenceSettings(Checked):
     xpos_temperature: _Factor = 1.0
     feats_temperature: _Factor = 1.0
     lemma_temperature: _Factor = 1.0
-    lemma_doubt: _Factor = 1.0  # doubt in a lemma by a rule, compared with that in the tag that the rule depends on
+    lemma_doubt: _Factor = 1.0  # error rate of rule lemmas divided by that of their tags
     sentence_scale: _Factor = 1.0  # sum of the words' doubts at which half of the sentences are correct
     sentence_slope: _Factor = 1.0  # how fast that share falls as the sum grows
 

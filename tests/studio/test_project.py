@@ -34,12 +34,12 @@ def without_ids(text):
 def test_the_most_doubtful_sentences_come_first_and_those_that_are_done_last(open_project):
     project = open_project(partner=Stub(confidences={3: 0.5, 7: 0.2}))
     document = project.documents[0]
-    until(lambda: None not in [project.doubt(0, key) for key in document.keys])
+    until(lambda: None not in [project.expected_errors(0, key) for key in document.keys])
 
-    assert [round(project.doubt(0, key), 2) for key in (1, 2, 3)] == [0.62, 1.48, 0.56]
+    assert [round(project.expected_errors(0, key), 2) for key in (1, 2, 3)] == [0.62, 1.48, 0.56]
     assert keys(project, order="doubt") == [2, 1, 3]
     edit(project, Action("status", value="done"), key=2)
-    assert project.doubt(0, 2) == 0.0
+    assert project.expected_errors(0, 2) == 0.0
 
     assert keys(project, order="doubt") == [1, 3, 2]
 
@@ -170,12 +170,12 @@ def test_the_studio_works_without_a_parser(open_project):
 def test_a_file_in_another_language_is_edited_without_the_parser(open_project):
     stub = Stub(follows={(4, 1): [(5, 4, "punct")]})
     project = open_project(TREES, STARS.replace("two", "dos"), partner=stub, languages=["en", "es"])
-    until(lambda: project.doubt(0, 3) is not None)
+    until(lambda: project.expected_errors(0, 3) is not None)
     project.edit(asked("a", file=1, action=Action("arc", word=4, head=1)))
 
     assert project.follow(asked("b", 1, 1, file=1)) is None
     assert project.advise(1, 1) == (1, None)
-    assert project.doubt(1, 1) is None
+    assert project.expected_errors(1, 1) is None
 
 
 # Learning
@@ -188,7 +188,7 @@ def test_the_learner_gets_the_sentences_that_are_done_and_its_model_is_adopted(o
         consider=seen.append, adopt=lambda load: load("new") or "new model", stop=lambda: seen.append("stopped")
     )
     project = open_project(TREES, RAIN, partner=stub, learner=learner)
-    until(lambda: project.doubt(0, 3) is not None)
+    until(lambda: project.expected_errors(0, 3) is not None)
     edit(project, Action("status", value="done"), key=2)
 
     project.learn()
@@ -196,6 +196,6 @@ def test_the_learner_gets_the_sentences_that_are_done_and_its_model_is_adopted(o
 
     assert [[each.sent_id for each in some] for some in seen] == [["dog"]]
     assert stub.name == "new model"
-    until(lambda: project.doubt(0, 3) is not None)
+    until(lambda: project.expected_errors(0, 3) is not None)
     project.close()
     assert seen[-1] == "stopped"

@@ -60,7 +60,7 @@ def open_studio(open_project, monkeypatch):
 def studio(open_studio):
     """Return a studio on three sentences with a parser."""
     found = open_studio(partner=Stub(**STUB))
-    until(lambda: found.project.doubt(0, 3) is not None)
+    until(lambda: found.project.expected_errors(0, 3) is not None)
     return found
 
 

@@ -73,7 +73,7 @@ def act(
         raise sentence.error(f"There is no word {action.word}.", hint=f"The sentence has {len(sentence)} words.")
     if action.label is not None and labels and action.label not in labels and not action.is_new:
         nearest = next(iter(get_close_matches(action.label, sorted(labels), 1)), None)
-        hint = f"Did you mean {nearest}?" if nearest else "Use it all the same if you mean it."
+        hint = f"Did you mean {nearest}?" if nearest else ""
         raise UnknownLabelError(f"No word of this treebank has the label {shortened(action.label)!r}.", hint=hint)
     changed = _ACTIONS[action.do](sentence, action)
     for word, column, value in action.tags or ():

@@ -148,9 +148,9 @@ def _progress(project: Project, file: int) -> dict[str, Any]:
     document = project.document(file)
     with document.lock:
         statuses = {key: document.status(key) for key in document.keys}
-        doubts = [project.doubt(file, key) for key in document.keys]
+        expected = [project.expected_errors(file, key) for key in document.keys]
         spent = [each for key, each in document.spent.items() if statuses.get(key) == "done"]
-    known = [doubt for doubt in doubts if doubt is not None]
+    known = [number for number in expected if number is not None]
     return _steps_json(document) | {
         "counts": {name: list(statuses.values()).count(name) for name in ("done", "doubtful", "open")},
         "errors_left": round(sum(known), 1),
@@ -197,7 +197,7 @@ def _row_json(project: Project, file: int, key: int) -> dict[str, Any]:
         sentence = document.sentence(key)
         return _place_json(document, key) | {
             "text": own_text(sentence) if isinstance(sentence, Sentence) else sentence.faults[0].message,
-            "doubt": project.doubt(file, key),
+            "expected_errors": project.expected_errors(file, key),
             "n_different": project.n_different(file, key),
         }
 

@@ -236,13 +236,13 @@ class Project:
                 if not is_shown or (query and match is None):
                     continue
                 if order != "file":
-                    ranks[key] = (self.doubt if order == "doubt" else self.n_different)(file, key) or 0
+                    ranks[key] = (self.expected_errors if order == "doubt" else self.n_different)(file, key) or 0
                 words[key] = match.words if match else ()
         keys = sorted(words, key=lambda key: -ranks.get(key, 0))
         n_different = sum(rank > 0 for rank in ranks.values()) if order == "difference" else None
         return Queue(keys, {key: some for key, some in words.items() if some}, n_different)
 
-    def doubt(self, file: int, key: int) -> float | None:
+    def expected_errors(self, file: int, key: int) -> float | None:
         """Return the expected number of wrong arcs; none in a sentence that is done."""
         document = self.document(file)
         return 0.0 if document.status(key) == "done" else self._ratings.get(document.text(key))

@@ -95,9 +95,9 @@ export class Queue {
   }
 }
 
-function noted({ number, sent_id: id, status, is_changed: isChanged, doubt, n_different: different }) {
+function noted({ number, sent_id: id, status, is_changed: isChanged, expected_errors: errors, n_different: different }) {
   const marks = { done: "✓ done", doubtful: "? doubtful", open: isChanged ? "✎ changed" : "" };
-  const doubts = status !== "done" && doubt !== null && doubt >= 0.05 ? `${doubt.toFixed(1)} doubts` : "";
+  const doubts = status !== "done" && errors !== null && errors >= 0.05 ? `${errors.toFixed(1)} doubts` : "";
   const differs = different ? `${different} differ` : "";
   return [`${number}`, id, marks[status], doubts, differs].filter(Boolean).join(" · ");
 }
