@@ -33,7 +33,7 @@ from treefine.model.parser_model import ParserModel
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.initial import empty
-from treefine.training.data import TrainingGraphs, noised
+from treefine.training.data import TrainingGraphs
 from treefine.training.learner import Learner, quick_products
 from treefine.training.optimiser import Optimiser
 from treefine.training.processes import Processes
@@ -104,7 +104,13 @@ def random_sentences(number: int, n_words: int, size: str, *, seed: int = 1) -> 
 def random_graphs(sentences: list[Sentence], *, seed: int = 1) -> list[Arcs]:
     """Return the trees of the sentences with errors, like those of an initial parser."""
     rng, labels = np.random.default_rng(seed), np.array(LABELS)
-    return [noised(each.arcs, WRONG_HEADS, labels, rng) for each in sentences]
+    arcs = []
+    for each in sentences:
+        is_wrong = (rng.random(len(each)) < WRONG_HEADS).tolist()
+        heads = [0 if wrong else head for head, wrong in zip(each.heads, is_wrong, strict=True)]
+        names = [str(rng.choice(labels)) if wrong else name for name, wrong in zip(each.labels, is_wrong, strict=True)]
+        arcs.append(Arcs(tuple(heads), tuple(names)))
+    return arcs
 
 
 Precision = Literal["auto", "float32", "bfloat16"]

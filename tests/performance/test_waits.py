@@ -26,10 +26,9 @@ def learner_for(tags=None, **refine):
 
 
 @pytest.mark.parametrize("tags", [TagSettings(), TagSettings("predicted", ("upos", "xpos"))])
-@pytest.mark.parametrize("update", ["each", "sum"])
 @pytest.mark.parametrize("start", ["blank", "mixed"])
-def test_training_on_a_batch_reads_no_values_until_its_loss_is_read(tags, update, start):
-    learner = learner_for(tags, stop=False, update=update)
+def test_training_on_a_batch_reads_no_values_until_its_loss_is_read(tags, start):
+    learner = learner_for(tags, stop=False)
     graphs = [*GOLD[:6], *empty(SHORT[6:])] if start == "mixed" else list(empty(SHORT))
 
     with Waits() as asked:

@@ -23,6 +23,7 @@ from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import read_treebank
+from treefine.treebank.graph import Arcs
 
 ALL_TAGS = TagSettings("predicted", COLUMNS, case=True, refined=True)
 torch.set_num_threads(1)  # tests run in parallel, and competing threads are slow
@@ -101,6 +102,14 @@ def _random(model, seed, scale):
 
 def tiny_parser(**options):
     return Parser(tiny_model(), device="cpu", **options)
+
+
+def with_errors(arcs, labels, rng, *, rate=0.3):
+    """Give about this share of the words the head ROOT and another label."""
+    wrong = (rng.random(len(arcs.heads)) < rate).tolist()
+    heads = tuple(0 if is_wrong else head for head, is_wrong in zip(arcs.heads, wrong, strict=True))
+    names = (str(rng.choice(labels)) if is_wrong else name for name, is_wrong in zip(arcs.labels, wrong, strict=True))
+    return Arcs(heads, tuple(names))
 
 
 def sure_of_tags(model, times=100.0):

@@ -77,7 +77,7 @@ def write_recipe_with_base(folder: Path):
     base.write_text(base.read_text().replace("train.conllu", "other.conllu"))
     write_recipe(folder, "inner", sections=SYNTR, epochs=1, encoder="base.toml")
     sections = 'pieces = "cut"\nn_frequent = 10\n[initial]\nparser = "inner.toml"\nfolds = 2\n'
-    sections += "empty_share = 0.2\nnoised_share = 0.3\n"
+    sections += '[initial.mix.none]\nparser = "empty"\nshare = 0.3\n'
     return write_recipe(folder, "rngtr", sections=sections, epochs=2, encoder="base.toml", optimiser="ema = 0.8")
 
 

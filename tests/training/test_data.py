@@ -6,16 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.support.generated import LABELS, random_heads
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_learner import accuracy_of, blank, learn, learner_of, without_dropout
 from treefine.config import COLUMNS, RelationSettings, TagSettings
 from treefine.errors import ConfigError
 from treefine.model.vocabulary import Vocabulary
-from treefine.training.data import Data, TrainingGraphs, completed, drawn_order, load_data, noised
+from treefine.training.data import Data, TrainingGraphs, completed, drawn_order, load_data
 from treefine.training.new_model import main_treebanks
 from treefine.training.recipe import (
     CardSettings,
@@ -264,40 +261,13 @@ SOURCES = {name: [Arcs(each.heads, (name,) * len(each.heads)) for each in GOLD_A
 
 def test_sources_are_drawn_in_about_the_given_shares():
     mix = {name: MixedSettings("x", share) for name, share in (("a", 0.3), ("b", 0.1), ("c", 0.2))}
-    settings = InitialSettings(**PARSER, mix=mix, empty_share=0.1, noised_share=0.2, noise=1.0)
-    by_name = {"": PARSES, "empty": BLANK, **SOURCES}
+    settings = InitialSettings(**PARSER, mix=mix)
+    by_name = {"": PARSES, **SOURCES}
 
     graphs = TrainingGraphs(MANY, PARSES, settings, SOURCES).draw(np.random.default_rng(1))
 
     names = [
-        next((name for name, parses in by_name.items() if parses[number] == graph), "noised")
-        for number, graph in enumerate(graphs)
+        next(name for name, parses in by_name.items() if parses[number] == graph) for number, graph in enumerate(graphs)
     ]
-    asked = {"a": 180, "b": 60, "c": 120, "empty": 60, "noised": 120, "": 60}
+    asked = {"a": 180, "b": 60, "c": 120, "": 240}
     assert Counter(names) == pytest.approx(asked, abs=45)  # four standard deviations of the largest
-
-
-@given(heads=st.integers(1, 6).flatmap(random_heads), rate=st.floats(0, 1), seed=st.integers(0, 99))
-def test_noised_arcs_stay_in_the_sentence_and_no_word_heads_itself(heads, rate, seed):
-    gold = Arcs(tuple(heads), tuple(LABELS[: len(heads)]))
-
-    arcs = noised(gold, rate, np.array(["det", "case"]), np.random.default_rng(seed))
-
-    assert len(arcs.heads) == len(arcs.labels) == len(heads)
-    assert all(0 <= head <= len(heads) and head != word for word, head in enumerate(arcs.heads, start=1))
-    assert all(new in (old, "det", "case") for new, old in zip(arcs.labels, gold.labels, strict=True))
-    assert all(type(head) is int for head in arcs.heads)
-    assert all(type(label) is str for label in arcs.labels)
-
-
-@pytest.mark.parametrize("rate", [0.15, 1.0])
-def test_about_the_given_share_of_heads_and_labels_is_wrong(rate):
-    gold, rng = Arcs((0, *range(1, 40)), ("nsubj",) * 40), np.random.default_rng(1)
-
-    arcs = [noised(gold, rate, np.array(["obj", "det"]), rng) for _ in range(100)]
-
-    has_head = np.array([each.heads for each in arcs]) == gold.heads
-    has_label = np.array([each.labels for each in arcs]) == "nsubj"
-    assert 1 - (has_head & has_label).mean() == pytest.approx(rate, abs=0.035)
-    assert (~has_head & has_label).mean() == pytest.approx(rate / 3, abs=0.035)
-    assert (has_head & ~has_label).mean() == pytest.approx(rate / 3, abs=0.035)

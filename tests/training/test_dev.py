@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.segmenter.test_sentence_ends import WordScorer
 from tests.support.generated import LABELS, random_heads
-from tests.support.tiny import ALL_TAGS, sample, short, tiny_model, tiny_syntr
+from tests.support.tiny import ALL_TAGS, sample, short, tiny_model, tiny_syntr, with_errors
 from tests.support.tiny_learner import accuracy_of, blank, learn, learner_of
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine.config import (
@@ -29,7 +29,6 @@ from treefine.parsing.confidence import word_confidences
 from treefine.parsing.decode import Decoder
 from treefine.parsing.parser import Parser
 from treefine.segmenter.sentence_ends import combined
-from treefine.training.data import noised
 from treefine.training.dev import (
     MAX_TEMPERATURE,
     MIN_TEMPERATURE,
@@ -107,7 +106,7 @@ def test_dev_accuracy_equals_that_of_the_parser(kind):
     arcs = blank(sentences)
     if kind in ("rngtr", "windows"):
         rng, labels = np.random.default_rng(1), np.array(["nsubj", "obj", "root"])
-        arcs = [noised(sentence.arcs, 0.3, labels, rng) for sentence in sentences]
+        arcs = [with_errors(sentence.arcs, labels, rng) for sentence in sentences]
     learner = learner_of(model, sentences, parses=arcs)
     learn(learner, epochs=2)
     max_steps = learner.recipe.refine.max_steps

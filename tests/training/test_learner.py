@@ -20,7 +20,6 @@ from treefine.parsing.parser import Parser
 from treefine.parsing.refine import BatchStep
 from treefine.training.learner import GoldBatch, masked, step_loss
 from treefine.training.recipe import OptimiserSettings, RefineSettings, TagTraining, TrainingSettings
-from treefine.training.steps import refined
 from treefine.treebank.graph import Graph
 
 SHORT = [each for each in sample() if len(each) < 12][:12]
@@ -96,45 +95,35 @@ def test_converged_sentences_leave_the_loop_only_if_stop_is_on(settled, monkeypa
     assert taken == [tuple(range(6))] * 3
 
 
-@pytest.mark.parametrize("update", ["each", "sum"])
-def test_there_is_one_update_per_step_or_per_batch(update, monkeypatch):
+def test_there_is_one_update_per_step(monkeypatch):
     settings = TrainingSettings(epochs=10, batch_pieces=60)
-    learner = learner_of(tiny_model(), SHORT, refine=RefineSettings(max_steps=3, update=update), training=settings)
+    learner = learner_of(tiny_model(), SHORT, refine=RefineSettings(max_steps=3), training=settings)
     taken = watch_steps(learner, monkeypatch)
     gradients, progress = watch(learner, monkeypatch)
 
     n_batches = len(learn(learner, epochs=1, first=2))
 
     assert 1 < n_batches < len(taken)
-    assert len(gradients) == learner.optimiser.n_updates == (n_batches if update == "sum" else len(taken))
+    assert len(gradients) == learner.optimiser.n_updates == len(taken)
     assert sorted(set(progress)) == pytest.approx([0.1 + 0.1 * each / n_batches for each in range(n_batches)])
     assert all(weight.grad is None for weight in learner.model.parameters())
 
 
 @pytest.mark.parametrize("stop", [True, False])
-def test_the_gradient_is_that_of_each_steps_mean_loss_or_of_their_sum(settled, stop, monkeypatch):
-    """Compares with autograd over the losses of all steps."""
+def test_the_gradient_is_that_of_each_steps_mean_loss(settled, stop, monkeypatch):
     start = [SHORT[0].arcs, *blank(SHORT[1:6])]
     gold = GoldBatch(Graphs.of(GOLD[:6], settled.vocabulary), None)
     n_words = sum(map(len, SHORT[:6]))
+    refine = RefineSettings(max_steps=3, stop=stop)
+    learner = learner_of(settled, SHORT[:6], parses=start, optimiser=FIXED, refine=refine, training=ONE_BATCH)
+    each, _ = watch(learner, monkeypatch)
 
-    def gradients_of(update):
-        refine = RefineSettings(max_steps=3, stop=stop, update=update)
-        learner = learner_of(settled, SHORT[:6], parses=start, optimiser=FIXED, refine=refine, training=ONE_BATCH)
-        gradients, _ = watch(learner, monkeypatch)
-        return gradients, learn(learner, epochs=1), learner
-
-    (summed,), losses, learner = gradients_of("sum")
-    each, each_losses, _ = gradients_of("each")
+    losses = learn(learner, epochs=1)
 
     steps = list(learner.steps(learner.model.batch_of(SHORT[:6]), start, learner.shown_tags(range(6)), gold.graphs))
     words = [sum(step.batch.lengths) for step in steps]
     assert words == ([n_words, n_words - len(SHORT[0])] if stop else [n_words] * 3)
     step_losses = [step_loss(step, gold, TagTraining()) for step in steps]
-    expected = torch.autograd.grad(sum(step_losses) / n_words, learner.optimiser.parameters, retain_graph=True)
-    assert summed.keys() == set(learner.optimiser.names)
-    for name, right in zip(learner.optimiser.names, expected, strict=True):
-        torch.testing.assert_close(summed[name], right, rtol=1e-3, atol=1e-6)
     assert len(each) == len(steps)
     for found, loss, count in zip(each, step_losses, words, strict=True):
         parts = torch.autograd.grad(loss / count, learner.optimiser.parameters, retain_graph=True, allow_unused=True)
@@ -143,7 +132,7 @@ def test_the_gradient_is_that_of_each_steps_mean_loss_or_of_their_sum(settled, s
             if right is not None:
                 torch.testing.assert_close(found[name], right, rtol=1e-3, atol=1e-6)
     shown = sum(loss.item() for loss in step_losses) / sum(words)
-    assert losses == each_losses == pytest.approx([shown], rel=1e-4)
+    assert losses == pytest.approx([shown], rel=1e-4)
 
 
 def test_each_step_uses_the_weights_that_the_previous_step_updated(monkeypatch):
@@ -242,26 +231,6 @@ def test_given_tags_shows_tags_in_all_columns_or_one_and_the_rest_is_learned(mon
     assert 0.35 < kinds[False, False] / total < 0.65
     assert 0.12 < kinds[True, True] / total < 0.38
     assert kinds[True, False] > 0.04 * total < kinds[False, True] * 2
-
-
-def test_sampled_heads_follow_their_probabilities_in_training_only():
-    sentences = SHORT[:8]
-    learner = learner_of(tiny_model(scale=1.0), sentences, refine=RefineSettings(max_steps=2, sampled=1.0))
-    without_dropout(learner.model)
-    batch, arcs = learner.model.batch_of(sentences), blank(sentences)
-    gold = Graphs.of(arcs, learner.model.vocabulary)
-
-    torch.manual_seed(1)
-    drawn = [next(learner.steps(batch, arcs, None, gold)) for _ in range(200)]
-    best = drawn[0].scores.best_heads
-    parsed = next(refined(learner.model.eval(), batch, arcs, None, RefineSettings(2))).graphs.heads
-
-    is_word = drawn[0].graphs.heads >= 0
-    found = torch.stack([step.graphs.heads for step in drawn])
-    share = (found == best).float().mean(0)[is_word]
-    expected = drawn[0].scores.arcs.softmax(-1).amax(-1)[is_word].detach()
-    assert (share - expected).abs().mean() < 0.05
-    assert torch.equal(parsed[is_word], best[is_word])
 
 
 WINDOWED = tiny_model(n_positions=40)  # some sentences need several windows

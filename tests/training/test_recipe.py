@@ -68,7 +68,7 @@ def test_omitted_settings_have_the_values_of_the_paper(written):
     optimiser = recipe.optimiser
     assert (optimiser.learning_rate, optimiser.encoder_learning_rate, optimiser.eps) == (2e-3, 1e-5, 1e-5)
     assert (optimiser.betas, optimiser.weight_decay, optimiser.clip_gradient_norm) == ((0.9, 0.999), 0.01, 1.0)
-    assert (recipe.refine.max_steps, recipe.refine.stop, recipe.refine.update) == (4, True, "each")
+    assert (recipe.refine.max_steps, recipe.refine.stop) == (4, True)
     assert (recipe.initial.parser, recipe.initial.folds) == ("empty", 0)
 
 
@@ -91,7 +91,7 @@ def test_files_are_one_name_or_a_list(written, files):
 
 
 def test_a_recipe_as_json_and_as_toml_is_read_back(written):
-    recipe = read_recipe(written(RNGTR | {"title": 'a "b"', "initial": {"noised_share": 0.2, "mix": MIX}}))
+    recipe = read_recipe(written(RNGTR | {"title": 'a "b"', "initial": {"decided_share": 0.2, "mix": MIX}}))
 
     assert read_settings(Recipe, json.loads(json.dumps(asdict(recipe)))) == recipe
     odd = replace(recipe, title="DEL \x7f, a line\nbreak")
@@ -192,11 +192,8 @@ NO_GRAPH = {"relations": {"graph": "none"}}
             ],
         ),
         (
-            {"initial": {"empty_share": 0.6, "noised_share": 0.5, "noise": 2}},
-            [
-                "[initial] empty_share and noised_share must not sum to more than 1.",
-                "[initial] noise = 2.0; it must be at most 1.",
-            ],
+            {"initial": {"mix": {"a": {"parser": "empty", "share": 0.6}, "b": {"parser": "x.toml", "share": 0.5}}}},
+            ["[initial] the shares in mix must not sum to more than 1."],
         ),
         (
             {"initial": {"folds": 1, "parser": "x.toml", "train": "x"}},
@@ -262,11 +259,11 @@ def test_a_file_that_is_not_toml_is_reported(written, content):
 
 
 def test_shares_may_sum_to_one_in_spite_of_rounding():
-    shares = (0.1, 0.7, 0.2, 0.0)
-    mix = {f"source{number}": MixedSettings("empty", share) for number, share in enumerate(shares[:3])}
+    shares = (0.2, 0.4, 0.3, 0.1)
+    mix = {f"source{number}": MixedSettings("empty", share) for number, share in enumerate(shares)}
 
-    assert sum(shares, 1e-12) > 1
-    assert InitialSettings(mix=mix, noised_share=1e-12).mix == mix
+    assert sum(shares) > 1
+    assert InitialSettings(mix=mix).mix == mix
 
 
 sections = {each.name: get_type_hints(Recipe)[each.name] for each in fields(Recipe)}

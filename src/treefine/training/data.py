@@ -186,36 +186,14 @@ class TrainingGraphs:
         settings: InitialSettings,
         mixed: Mapping[str, Sequence[Arcs]] | None = None,
     ) -> None:
-        self.settings, self.gold = settings, [sentence.arcs for sentence in sentences]
-        blank = list(empty(sentences))
-        others = [list((mixed or {})[name]) for name in settings.mix]
-        self.sources = [blank, self.gold, *others, blank if parses is None else list(parses)]
-        shares = (settings.empty_share, settings.noised_share, *(source.share for source in settings.mix.values()))
-        self.limits = list(accumulate(shares))
-        self.labels = np.array([label for arcs in self.gold for label in arcs.labels])
+        main = list(empty(sentences) if parses is None else parses)
+        self.sources = [*((mixed or {})[name] for name in settings.mix), main]
+        self.limits = list(accumulate(source.share for source in settings.mix.values()))
 
     def draw(self, rng: np.random.Generator) -> list[Arcs]:
-        """Return one graph per sentence: a parse from one of the sources, empty, or the gold tree with errors."""
-        kinds = np.searchsorted(self.limits, rng.random(len(self.gold)), side="right").tolist()
-        graphs = [self.sources[kind][number] for number, kind in enumerate(kinds)]
-        for number, kind in enumerate(kinds):
-            if self.sources[kind] is self.gold:
-                graphs[number] = noised(graphs[number], self.settings.noise, self.labels, rng)
-        return graphs
-
-
-def noised(gold: Arcs, rate: float, labels: np.ndarray, rng: np.random.Generator) -> Arcs:
-    """Give about this share of the words a wrong head, a label drawn from `labels`, or both."""
-    heads, names = list(gold.heads), list(gold.labels)
-    for word in np.flatnonzero(rng.random(len(heads)) < rate).tolist():
-        kind = rng.integers(3)  # head, label, both
-        if kind != 1:
-            others = [head for head in range(len(heads) + 1) if head not in (word + 1, gold.heads[word])]
-            if others:
-                heads[word] = int(rng.choice(others))
-        if kind != 0:
-            names[word] = str(rng.choice(labels))
-    return Arcs(tuple(heads), tuple(names))
+        """Return one graph per sentence, from one of the sources."""
+        kinds = np.searchsorted(self.limits, rng.random(len(self.sources[-1])), side="right").tolist()
+        return [self.sources[kind][number] for number, kind in enumerate(kinds)]
 
 
 def completed(recipe: Recipe, data: Data, *, is_main: bool = True) -> Recipe:

@@ -181,7 +181,6 @@ class Learner:
 
     def learn_from(self, numbers: Sequence[int], drawn: Sequence[Arcs], progress: float) -> Callable[[], float]:
         """Train on one batch; return a function that waits for the mean loss per word and step."""
-        settings, optimiser = self.recipe.refine, self.optimiser
         ours = self.processes.share(numbers)
         sentences = [self.train[number] for number in ours]
         steps: Iterator[BatchStep] = iter(())
@@ -191,25 +190,19 @@ class Learner:
                 gold = replace(gold, tags=gold.tags * (tags[..., : gold.tags.shape[-1]] == 0))
             batch = self.model.batch_of(sentences, [self.inputs.pieces[number] for number in ours])
             steps = self.steps(batch, [drawn[number] for number in ours], tags, gold.graphs)
-        n_all = sum(len(self.train[number]) for number in numbers)
         summed, n_words = torch.zeros((), device=self.processes.device), 0.0
-        for t in range(settings.max_steps):
+        for t in range(self.recipe.refine.max_steps):
             step = next(steps, None)
             n_moving = self.processes.total(0 if step is None else sum(step.batch.lengths))
             if n_moving == 0:
                 break
             if step is not None:
                 loss = step_loss(step, gold, self.recipe.tags)
-                torch.autograd.backward(loss / (n_moving if settings.update == "each" else n_all))
+                torch.autograd.backward(loss / n_moving)
                 summed += loss.detach()
             n_words += n_moving
             self.n_moving[t] += n_moving
-            if settings.update == "each":
-                self.processes.sum_gradients(optimiser.parameters)
-                optimiser.update(progress)
-        if settings.update == "sum":
-            self.processes.sum_gradients(optimiser.parameters)
-            optimiser.update(progress)
+            self._update(progress)
         arriving = AsyncCopy(summed)
         return lambda: self.processes.total(float(arriving.read())) / max(1, n_words)
 
@@ -223,6 +216,9 @@ class Learner:
             with torch.autocast(device.type, dtype=self.dtype, enabled=self.dtype != torch.float32):
                 logits = self.scoring_model.sentence_end_logits(batch, to_device(tags, device))
             torch.autograd.backward(end_loss(logits, ours) * len(ours) / len(windows))
+        self._update(progress)
+
+    def _update(self, progress: float) -> None:
         self.processes.sum_gradients(self.optimiser.parameters)
         self.optimiser.update(progress)
 

@@ -123,19 +123,14 @@ class InitialSettings(Checked):
     folds: int = 0  # jack-knifing: parse each fold of the training set with a parser trained on the other folds; 0: off
     train: tuple[str, ...] = ()  # with parser = "files": another parser's trees of the training set, a file or a list
     dev: tuple[str, ...] = ()  # with parser = "files": its trees of the dev set
-    empty_share: float = 0.0  # share of the training sentences that start from an empty graph, drawn in each epoch
-    noised_share: float = 0.0  # share of the training sentences that start from the gold tree with random errors
-    noise: Share = 0.15  # share of the words with an error in these trees
     decided_share: float = 0.0  # share of the training sentences in which some gold arcs are decided from the start
     corrected_share: float = 0.0  # share in which the first wrong arc is corrected after the first step
     mix: dict[str, MixedSettings] = field(default_factory=dict)  # more sources by name, each in [initial.mix.NAME]
 
     def _faults(self) -> Iterator[str]:
         yield from _source_faults(self)
-        shares = (self.empty_share, self.noised_share, *(source.share for source in self.mix.values()))
-        if round(sum(shares), 9) > 1:  # rounded: 0.2 + 0.4 + 0.3 + 0.1 > 1
-            among = "empty_share, noised_share and the shares in mix" if self.mix else "empty_share and noised_share"
-            yield f"{among} must not sum to more than 1"
+        if round(sum(source.share for source in self.mix.values()), 9) > 1:  # rounded: 0.2 + 0.4 + 0.3 + 0.1 > 1
+            yield "the shares in mix must not sum to more than 1"
         if round(self.decided_share + self.corrected_share, 9) > 1:
             yield "decided_share and corrected_share must not sum to more than 1"
         if not all(re.fullmatch(r"[A-Za-z0-9_]+", name) for name in self.mix):
@@ -188,8 +183,6 @@ class RefineSettings(Checked):
 
     max_steps: int = 0  # T, the largest number of refinement steps; 0: 4 from an empty graph, else 3 (Sec. 6.1)
     stop: bool = True  # stop refining a sentence when a step does not change its graph
-    update: Literal["each", "sum"] = "each"  # update the weights after each step, or once for the sum of all losses
-    sampled: Share = 0.0  # share of the words whose head, as the next step reads it, is drawn by its probability
 
 
 @dataclass(frozen=True, slots=True)

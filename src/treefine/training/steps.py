@@ -14,7 +14,7 @@ from treefine.model.batch import ARC, HEAD, LABEL, Allowed, Batch, Graphs, to_de
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
 from treefine.model.vocabulary import UNSEEN
-from treefine.parsing.decode import Decoder, dependents, labelled, made_trees
+from treefine.parsing.decode import Decoder, dependents, made_trees
 from treefine.parsing.refine import BatchStep, Tags, refine
 from treefine.training.recipe import InitialSettings, RefineSettings
 from treefine.treebank.graph import ROOT, Arcs
@@ -60,8 +60,7 @@ def refined(
 
     @torch.no_grad()  # graphs are discrete, so no gradient flows through them
     def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
-        graphs = decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
-        return sampled(graphs, scores, batch.is_word, settings.sampled, decoder) if settings.sampled else graphs
+        return decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
 
     return refine(
         score,
@@ -74,16 +73,6 @@ def refined(
         stops=settings.stop,
         correct=None if decisions is None else decisions.correct,
     )
-
-
-def sampled(
-    graphs: Graphs, scores: Scores, is_word: Bool[Tensor, "batch word"], share: float, decoder: Decoder
-) -> Graphs:
-    """Draw the heads of about this share of the words by their probabilities; each gets its best label."""
-    noise = -torch.log(-torch.log(torch.rand_like(scores.arcs, dtype=torch.float32)))  # Gumbel
-    is_drawn = torch.rand(graphs.heads.shape, device=graphs.heads.device) < share
-    heads = torch.where(is_drawn, (scores.arcs + noise).argmax(-1), graphs.heads.clamp(min=0))
-    return labelled(heads, decoder.allowed_labels(scores, heads), is_word)
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ def syntr_that_is_seldom_measured_and_stops_early(folder):
     return write_recipe(folder, "syntr", sections=SYNTR, epochs=30, training=training, optimiser="ema = 0.8")
 
 
-def rngtr_with_summed_losses_and_a_cut_word_table(folder):
+def rngtr_with_a_cut_word_table(folder):
     (folder / "bert").mkdir()
     write_encoder(folder / "bert", "bert")
-    sections = 'pieces = "cut"\nn_frequent = 10\n[refine]\nupdate = "sum"\nmax_steps = 2\n'
-    return write_recipe(folder, "summed", sections=sections, encoder="bert", epochs=4)
+    sections = 'pieces = "cut"\nn_frequent = 10\n[refine]\nmax_steps = 2\n'
+    return write_recipe(folder, "cut", sections=sections, encoder="bert", epochs=4)
 
 
 def syntr_averaged_over_members(folder):
@@ -27,7 +27,7 @@ def rngtr_over_a_mix(folder):
     write_recipe(folder, "inner", sections=SYNTR, epochs=2)
     mix = '[initial.mix.inner]\nparser = "inner.toml"\nfolds = 2\nshare = 0.3\n'
     mix += f'[initial.mix.model]\nparser = "{folder}/encoder"\nshare = 0.3\n'
-    return write_recipe(folder, "mixed", sections=mix + "[initial]\nnoised_share = 0.2\n", optimiser="ema = 0.8")
+    return write_recipe(folder, "mixed", sections=mix, optimiser="ema = 0.8")
 
 
 def rngtr_with_teachers(folder):
@@ -40,7 +40,7 @@ KINDS = [
     syntr_that_is_seldom_measured_and_stops_early,
     rngtr_over_a_mix,
     write_recipe_with_base,  # of RNGTr over folds
-    rngtr_with_summed_losses_and_a_cut_word_table,
+    rngtr_with_a_cut_word_table,
     syntr_averaged_over_members,
     rngtr_with_teachers,
 ]

@@ -5,14 +5,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.support.tiny import sample, tiny_parser
+from tests.support.tiny import sample, tiny_parser, with_errors
 from tests.support.trainings import CPU, SYNTR, run, weights, write_recipe, write_recipe_with_base
 from treefine import Constraints, Sentence, evaluate, read_treebank, write_treebank
 from treefine.model.folder import load_model
 from treefine.parsing.initial import empty
 from treefine.parsing.parser import Parser
 from treefine.training import new_model
-from treefine.training.data import Data, noised
+from treefine.training.data import Data
 from treefine.training.distil import N_KEPT, Targets
 from treefine.training.prepare import Prepared, prepare
 from treefine.training.processes import Processes
@@ -212,7 +212,7 @@ def write_mix(folder):
     rng, labels = np.random.default_rng(1), np.array(["obj", "no_such_label"])
     for name in ("train", "dev"):
         gold = list(read_treebank(folder / f"{name}.conllu"))
-        parsed = [each.with_graph(Graph.of_words(*noised(each.arcs, 0.3, labels, rng))) for each in gold]
+        parsed = [each.with_graph(Graph.of_words(*with_errors(each.arcs, labels, rng))) for each in gold]
         write_treebank(parsed, folder / f"other-{name}.conllu")
     sections = MIX.format(folder=folder) + "[refine]\nmax_steps = 1\n"
     return write_recipe(folder, "mixed", sections=sections, epochs=1)

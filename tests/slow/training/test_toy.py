@@ -10,8 +10,8 @@ import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.support.data import DATA
+from tests.support.tiny import with_errors
 from treefine.parsing.parser import Parser
-from treefine.training.data import noised
 from treefine.training.folder import FolderNames
 from treefine.training.recipe import read_recipe
 from treefine.training.train import train
@@ -116,7 +116,7 @@ def test_a_model_trained_on_a_mix_improves_each_source_and_an_empty_graph_at_eac
     for name in ("train", "dev"):
         gold = list(read_treebank(toy / f"{name}.conllu"))
         # The parses of two parsers: one with noise, one that knows only the subject's side.
-        noisy = [Graph.of_words(*noised(each.arcs, 0.3, labels, rng)) for each in gold]
+        noisy = [Graph.of_words(*with_errors(each.arcs, labels, rng)) for each in gold]
         one_sided = [Graph.of_words(each.heads, [ONE_SIDE.get(label, label) for label in each.labels]) for each in gold]
         for kind, parses in (("noised", noisy), ("one_sided", one_sided)):
             parsed = (each.with_graph(graph) for each, graph in zip(gold, parses, strict=True))
