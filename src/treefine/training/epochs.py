@@ -154,14 +154,13 @@ def _learn(run: TrainingRun, *, member: int = 0) -> Iterator[Progress]:
         began, saved = time.monotonic() - state.seconds, time.monotonic()
         with metrics_log(folder if processes.is_first else None, after_epoch=state.epoch) as add_metrics:
             while not _is_over(state, settings):
-                epoch, losses, epoch_began = state.epoch + 1, [], time.monotonic()
+                epoch, losses = state.epoch + 1, []
                 for share, loss in learner.epoch(epoch):
                     _check_finite(loss, epoch)
                     losses.append(loss)
                     done, seconds = (epoch - 1 + share) / settings.epochs, time.monotonic() - began
                     yield Progress(run.stage, epoch, settings.epochs, done, fmean(losses), None, state, seconds)
                 _check_finite(float(sum(weight.detach().sum() for weight in model.parameters())), epoch)
-                speed = len(learner.train) / (time.monotonic() - epoch_began)
                 scores = None
                 if epoch % settings.dev_every == 0 or epoch == settings.epochs:
                     model.eval()
@@ -174,7 +173,7 @@ def _learn(run: TrainingRun, *, member: int = 0) -> Iterator[Progress]:
                 state = replace(state, epoch=epoch, seconds=time.monotonic() - began)
                 place = (run.stage, epoch, settings.epochs, epoch / settings.epochs)
                 progress = Progress(*place, fmean(losses), scores, state, state.seconds)
-                add_metrics(epoch, {**_values(progress, learner), "sentences_per_second": speed})
+                add_metrics(epoch, _values(progress, learner))
                 if processes.is_first and time.monotonic() - saved >= 60 * settings.checkpoint_minutes:
                     save_checkpoint(checkpoints, learner, state, best)
                     saved = time.monotonic()
@@ -213,7 +212,6 @@ def _values(progress: Progress, learner: Learner) -> dict[str, float]:
     factor = rate_factor(progress.share, optimiser.warmup)
     values["learning_rate"] = optimiser.learning_rate * factor
     values["encoder_learning_rate"] = optimiser.encoder_learning_rate * factor
-    values |= {f"moving_{t}": share for t, share in enumerate(learner.moving(), start=1)}
     return {**values, "updates": learner.optimiser.n_updates, "seconds": progress.seconds}
 
 

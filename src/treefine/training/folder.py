@@ -51,8 +51,6 @@ class FolderNames:
     teachers: Final = "teachers"  # the teachers, by the names of their recipes
 
     fold_parses: Final = "parses.conllu.gz"  # the held-out sentences of a fold, parsed by its parser
-    train_parses: Final = "train.conllu.gz"  # the training set, parsed by a parser in the mix
-    dev_parses: Final = "dev.conllu.gz"  # the dev set, parsed by it
     targets: Final = "targets.safetensors"  # what the teachers say about each word
     unlabelled: Final = "unlabelled.conllu.gz"  # the sentences of the texts, parsed by the teachers
 

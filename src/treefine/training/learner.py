@@ -141,7 +141,6 @@ class Learner:
         self.model = self.model.to(device)
         self.scoring_model = fast.training_model(self.model)  # the same weights
         self.optimiser = Optimiser(self.model, recipe.optimiser)
-        self.n_moving = np.zeros(recipe.refine.max_steps)  # words in each step of the last epoch
         self.inputs = TrainingInputs(self.model, self.train)
         self.mask_piece = subwords.unk_id if subwords.mask_id is None else subwords.mask_id
         precision = recipe.training.precision
@@ -160,7 +159,6 @@ class Learner:
         groups = batches([self.inputs.sizes[number] for number in order], settings.batch_pieces, longest)
         n_batches = len(groups)
         self.model.train()
-        self.n_moving[:] = 0
         pending: list[tuple[float, Callable[[], float]]] = []  # a loss is read while the next batch is computed
         for done, chosen in enumerate(rng.permutation(n_batches).tolist()):
             numbers = [order[place] for place in groups[chosen]]
@@ -191,7 +189,7 @@ class Learner:
             batch = self.model.batch_of(sentences, [self.inputs.pieces[number] for number in ours])
             steps = self.steps(batch, [drawn[number] for number in ours], tags, gold.graphs)
         summed, n_words = torch.zeros((), device=self.processes.device), 0.0
-        for t in range(self.recipe.refine.max_steps):
+        for _ in range(self.recipe.refine.max_steps):
             step = next(steps, None)
             n_moving = self.processes.total(0 if step is None else sum(step.batch.lengths))
             if n_moving == 0:
@@ -201,7 +199,6 @@ class Learner:
                 torch.autograd.backward(loss / n_moving)
                 summed += loss.detach()
             n_words += n_moving
-            self.n_moving[t] += n_moving
             self._update(progress)
         arriving = AsyncCopy(summed)
         return lambda: self.processes.total(float(arriving.read())) / max(1, n_words)
@@ -262,11 +259,6 @@ class Learner:
         tags = None if known is None else to_device(known[..., : self.inputs.n_columns], device)
         targets = None if self.targets is None else self.targets.of_batch(numbers, device)
         return GoldBatch(self.inputs.graphs(numbers).to(device), tags, targets)
-
-    def moving(self) -> list[float]:
-        """Return the share of the words that were still being refined at each step of the last epoch."""
-        shares: list[float] = (self.n_moving / max(1, self.n_moving[0])).tolist()
-        return shares
 
     def measured_weights(self) -> dict[str, Tensor]:
         """Copy the weights that the dev set is scored with."""

@@ -233,8 +233,7 @@ class _Check:
         """Check that the teachers exist and know the labels and tags of the training set; return those to train."""
         settings, teachers = self.recipe.teacher, dict[str, Prepared]()
         known: dict[str, tuple[Vocabulary, TagTraining | TagSettings]] = {}
-        for name in settings.models:
-            model = self.attempt(_load, name)
+        for name, model in ((name, self.attempt(_load, name)) for name in settings.models):
             if model is not None:
                 known[name] = model.vocabulary, model.settings.tags
         for name in settings.recipes:
@@ -286,23 +285,13 @@ class _Check:
             longest = max(map(len, fold_ranges(len(data.train), folds)))
             if len(data.train) - longest < FEWEST or folds > len(data.train):
                 self.faults.append(f"{place} folds = {folds} is too many for {len(data.train)} sentences.")
-            if base := self.bases.get(base_of(recipe)):
-                self.check_unseen(data, base, f"{place} folds: the parsers fine-tune {base_of(recipe)}")
+            base = self.bases.get(start := base_of(recipe))
+            learned = {base.data.checksums[path] for path in base.recipe.treebank.train} if base is not None else ()
+            if seen := [path for path in self.recipe.treebank.train if data.checksums[path] in learned]:
+                why = f"the parsers fine-tune {start}, which is trained on {', '.join(seen)}"
+                hint = "Remove that treebank from the base recipe, or set folds = 0."
+                self.faults.append(f"{place} folds: {why}, so they would parse sentences that they have seen. {hint}")
         return recipe
-
-    def check_unseen(self, data: Data, base: Prepared, place: str) -> None:
-        """Check that the base of the fold parsers was not trained on sentences that they will parse."""
-        learned = {sentence.forms for sentence in base.data.train}
-        seen = []
-        for path in self.recipe.treebank.train:  # compares words: the file may be compressed, split or joined
-            is_learned = [sentence.forms in learned for sentence in data.train if sentence.path == expand(path)]
-            if sum(is_learned) > len(is_learned) / 2:  # different treebanks can share short sentences
-                seen.append(path)
-        if seen:
-            self.faults.append(
-                f"{place}, which is trained on {', '.join(seen)}, so they would parse sentences that they have seen. "
-                "Remove that treebank from the base recipe, or set folds = 0."
-            )
 
 
 def _load(name: str) -> ParserModel:
@@ -328,15 +317,15 @@ def _check_start(name: str, settings: PretrainedSettings) -> None:
 
 def _misfit(ours: Vocabulary, tags: TagTraining, theirs: Vocabulary, their_tags: TagTraining | TagSettings) -> str:
     """Return why a model cannot learn from a teacher, or an empty string if it can."""
-    if tags.source != their_tags.source or (tags.source != "none" and tags.columns != their_tags.columns):
-        return "The teacher has other tags. Use the same source and columns in [tags] for both."
-    if set(tags.given) != set(their_tags.given):
-        return "The teacher reads other tags of its input. Use the same given in [tags] for both."
-    pairs = {"labels": (ours.labels, theirs.labels)}
-    if tags.source != "none":
-        pairs |= {f"{column.upper()} tags": (getattr(ours, column), getattr(theirs, column)) for column in tags.columns}
-    for what, (known, others) in pairs.items():
-        if known != others:
-            odd = ", ".join(sorted(set(known) ^ set(others))[:3])
-            return f"The teacher and the training set have different {what}, such as {odd}. Train both on one treebank."
+    columns = () if tags.source == "none" else tags.columns
+    if (
+        tags.source != their_tags.source
+        or (columns and columns != their_tags.columns)
+        or tags.given != their_tags.given
+    ):
+        return "The teacher has other tags. Use the same source, columns and given in [tags] for both."
+    for what in ("labels", *columns):
+        if odd := sorted(set(getattr(ours, what)) ^ set(getattr(theirs, what))):
+            shown = f"{what}, such as {', '.join(odd[:3])}"
+            return f"The teacher and the training set have different {shown}. Train both on one treebank."
     return ""

@@ -172,7 +172,7 @@ class Stages:
         """Train the initial parsers, and return the initial graphs of the model (Sec. 4)."""
         data, settings, parses = self.prepared.data, self.prepared.recipe.initial, dict[str, SourceParses]()
         for name in sources_of(settings):
-            parses[name or settings.name] = yield from self._kept_parses(name) if name else self.parses("")
+            parses[name or settings.name] = yield from self.parses(name)
         first = parses[settings.name]
         return InitialGraphs(
             TrainingGraphs(data.train, first.train, settings, {name: parses[name].train for name in settings.mix}),
@@ -205,23 +205,6 @@ class Stages:
     def _source_folder(self, name: str) -> Path:
         return self.folder / FolderNames.mix / name if name else self.folder
 
-    def _kept_parses(self, name: str) -> Generator[Progress, None, SourceParses]:
-        """Return the parses without the parser. They are kept in files, so resuming does not load the parser again."""
-        data, folder = self.prepared.data, self._source_folder(name)
-        if self.prepared.recipe.initial.mix[name].parser in (EMPTY, FILES):
-            return (yield from self.parses(name))
-        train, dev = folder / FolderNames.train_parses, folder / FolderNames.dev_parses
-        if self.processes.is_first:
-            remove_unfinished(folder, train.name, dev.name)
-        if not self.processes.same(train.exists() and dev.exists()):
-            parses = yield from self.parses(name)
-            if self.processes.is_first:
-                folder.mkdir(parents=True, exist_ok=True)
-                _write(map(Sentence.with_arcs, data.train, parses.train), train)
-                _write(map(Sentence.with_arcs, data.dev, parses.dev), dev)
-            self.processes.wait()
-        return SourceParses(list(from_file(str(train))(data.train)), list(from_file(str(dev))(data.dev)))
-
     def _jackknifed(self, name: str, recipe: Recipe, folds: int) -> Generator[Progress, None, list[Arcs]]:
         """Return parses of the training set: each fold is parsed by a parser trained on the other folds."""
         parses: list[Arcs] = []
@@ -235,7 +218,8 @@ class Stages:
                 yield from learn(self._inputs(recipe, rest, folder, stage))
                 if processes.is_first:
                     parser = Parser.from_pretrained(folder / FolderNames.model, device=processes.device)
-                    _write(parser.using(keep="nothing").stream_trees(held_out), path)  # as in `_parsed`
+                    parsed = parser.using(keep="nothing").stream_trees(held_out)  # as in `_parsed`
+                    write_treebank((convert(sentence, CONLLU) for sentence in parsed), path)
                 processes.wait()
             if processes.is_first:
                 members = folder.glob(f"{FolderNames.members}/*/{FolderNames.model}")
@@ -248,7 +232,3 @@ class Stages:
 def _parsed(parser: Parser, sentences: Sequence[Sentence]) -> list[Arcs]:
     # The parser must not keep gold arcs that are marked in the treebank.
     return [sentence.arcs for sentence in parser.using(keep="nothing").stream_trees(sentences)]
-
-
-def _write(sentences: Iterable[Sentence], path: Path) -> None:
-    write_treebank((convert(sentence, CONLLU) for sentence in sentences), path)
