@@ -103,7 +103,8 @@ def _escaped(text: str) -> str:
 
 def meanings(kind: type) -> dict[str, str]:
     """Return the comments on the fields of a settings class."""
-    return dict(re.findall(r"^    (\w+):[^#\n]*  # (.+)$", inspect.getsource(kind), re.MULTILINE))
+    sources = map(inspect.getsource, (each for each in reversed(kind.__mro__) if is_dataclass(each)))
+    return dict(re.findall(r"^    (\w+):[^#\n]*  # (.+)$", "".join(sources), re.MULTILINE))
 
 
 def recipe_settings() -> str:

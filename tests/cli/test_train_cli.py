@@ -128,7 +128,7 @@ def test_resume_needs_the_same_recipe_and_the_same_sentences_and_keeps_a_finishe
     ]
     Path("out/recipe.json").write_text("{")
     (damaged,) = training_errors("syntr.toml", "--resume")
-    assert damaged.startswith("out/recipe.json: The file is damaged (")
+    assert damaged.startswith("out/recipe.json: The recipe of this training cannot be read (")
 
 
 def test_a_stopped_training_says_how_to_continue(monkeypatch):
@@ -147,7 +147,7 @@ def test_a_stopped_training_says_how_to_continue(monkeypatch):
 
 
 def test_all_errors_of_a_recipe_are_reported_before_training():
-    assert training_errors("syntr.toml", output="dev.conllu") == ["dev.conllu: Not a directory."]
+    assert training_errors("syntr.toml", output="dev.conllu") == ["dev.conllu: Not a directory"]
     assert training_errors("syntr.toml", *changes("training.epohcs=5", "refin.max_steps=1")) == [
         "syntr.toml: refin is unknown; did you mean refine?",
         "syntr.toml: [training] epohcs is unknown; did you mean epochs?",

@@ -96,7 +96,6 @@ NO_FILE = "There is no such file. Weights are read from safetensors files."
 NO_WEIGHTS = "There is no such file. The weights of an encoder are read from model.safetensors or pytorch_model.bin."
 NO_TENSORS = "The file is damaged, or it contains more than weights."
 NO_JSON = "The file is damaged: it is not JSON. Copy or download it again."
-NO_NAMES = "DIR/model.safetensors.index.json: The file is damaged: it lists no files. Copy or download it again."
 UNFIT = "DIR: The weights do not fit the model; "
 NOT_ITS_CONFIG = " The weights do not belong to the config.json in this folder."
 UNKNOWN_USE = "DIR: The encoder has unknown weights: encoder.layer.0."
@@ -143,14 +142,6 @@ def a_folder_named(name):
     return change
 
 
-def index_of(weight_map):
-    def change(folder):
-        weights_in(folder).unlink()
-        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
-
-    return change
-
-
 def weights_of(damage):
     """Change the bytes of the weight file."""
     return lambda folder: weights_in(folder).write_bytes(damage(weights_in(folder).read_bytes()))
@@ -190,9 +181,6 @@ FAULTS = [
     ),
     (weights_of(lambda content: content[:-9]), f"{SAFE}: The file is damaged (…). Copy or download it again."),
     (weights_of(lambda content: b""), f"{SAFE}: The file is damaged (…). Copy or download it again."),
-    (index_of({"a": "model-00001-of-00002.safetensors"}), f"DIR/model-00001-of-00002.safetensors: {NO_FILE}"),
-    (index_of({"a": 5}), NO_NAMES),
-    (index_of("model.safetensors"), NO_NAMES),
     (
         weights_with(encoder__layer__1__output__dense__bias=None),
         f"{UNFIT}missing: layers.1.outer.bias.{NOT_ITS_CONFIG}",

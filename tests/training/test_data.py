@@ -260,7 +260,7 @@ SOURCES = {name: [Arcs(each.heads, (name,) * len(each.heads)) for each in GOLD_A
 
 
 def test_sources_are_drawn_in_about_the_given_shares():
-    mix = {name: MixedSettings("x", share) for name, share in (("a", 0.3), ("b", 0.1), ("c", 0.2))}
+    mix = {name: MixedSettings("x", share=share) for name, share in (("a", 0.3), ("b", 0.1), ("c", 0.2))}
     settings = InitialSettings(**PARSER, mix=mix)
     by_name = {"": PARSES, **SOURCES}
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from treefine.config import LAYOUT, TransformerSettings, read_json, read_settings
 from treefine.errors import ModelError
-from treefine.model.folder import PICKLED_WEIGHTS, check_weights, read_pickled_weights, read_weights, shown_shape
+from treefine.model.folder import PICKLED_WEIGHTS, check_weights, read_pickled_weights, read_weights
 
 Family = Literal["bert", "roberta", "electra", "mpnet"]
 _FAMILIES: dict[str, Family] = {
@@ -90,11 +90,6 @@ def translate(weights: Mapping[str, Tensor], family: Family, *, path: str = "") 
     for needed in ("pieces", "positions"):
         if f"{needed}.weight" not in found:
             raise ModelError(f"The encoder has no weights for its {needed}.", path=path)
-    names = ("pieces.weight", "positions.weight", "token_types.weight")
-    tables = {name: found[name] for name in names if name in found}
-    if any(each.dim() != 2 for each in tables.values()) or len({each.shape[1] for each in tables.values()}) > 1:
-        shapes = ", ".join(f"{name} is {shown_shape(each)}" for name, each in tables.items())
-        raise ModelError(f"The encoder's embedding tables do not fit together; {shapes}.", path=path)
     return found
 
 
@@ -139,25 +134,23 @@ def _settings(config: dict[str, Any], family: Family, weights: dict[str, Tensor]
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
-    whole, index, pickled = folder / LAYOUT.weights, folder / f"{LAYOUT.weights}.index.json", folder / PICKLED_WEIGHTS
-    if whole.exists():
-        return read_weights(whole)
-    if not index.exists() and not pickled.exists():
+    whole, pickled = folder / LAYOUT.weights, folder / PICKLED_WEIGHTS
+    parts = [whole] if whole.exists() else sorted(folder.glob("model-*-of-*.safetensors"))
+    if parts:
+        return {name: weight for part in parts for name, weight in read_weights(part).items()}
+    if not pickled.exists():
         hint = f"The weights of an encoder are read from {LAYOUT.weights} or {PICKLED_WEIGHTS}."
         raise ModelError("There is no such file.", hint=hint, path=str(whole))
-    if not index.exists():
-        return read_pickled_weights(pickled)
-    parts = read_json(index).get("weight_map")
-    if not isinstance(parts, dict) or not all(isinstance(name, str) for name in parts.values()):
-        raise ModelError("The file is damaged: it lists no files.", hint="Copy or download it again.", path=str(index))
-    weights: dict[str, Tensor] = {}
-    for name in sorted(set(parts.values())):
-        weights |= read_weights(folder / name)
-    return weights
+    return read_pickled_weights(pickled)
+
+
+def is_pretrained(name: str) -> bool:
+    """Return whether a weight of our encoder is that of a pretrained one: not for ROOT, tags or relations."""
+    return not (name == "root" or name.startswith("tags.") or ".relations." in name)
 
 
 def fill(module: torch.nn.Module, weights: Mapping[str, Tensor], *, path: str) -> None:
     """Load the weights into the module. They may lack its parameters for ROOT, tags and relations."""
-    own = {name for name in module.state_dict() if name == "root" or name.startswith("tags.") or ".relations." in name}
+    own = {name for name in module.state_dict() if not is_pretrained(name)}
     check_weights(weights, module.state_dict(), may_lack=frozenset(own), path=path)
     module.load_state_dict(dict(weights), strict=False)

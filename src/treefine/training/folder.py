@@ -64,8 +64,6 @@ def check_folder(folder: Path, prepared: Prepared, *, is_resumed: bool) -> None:
         names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     except FileNotFoundError:
         return
-    except OSError as error:
-        raise TreefineError(f"{error.strerror}.", path=str(folder)) from None
     if _TRACES & set(names):
         if not is_resumed:
             hint = "Continue it with --resume, or choose another folder."
@@ -81,10 +79,7 @@ def begin_folder(folder: Path, prepared: Prepared) -> None:
     path = folder / FolderNames.recipe
     if path.exists():
         return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TreefineError(f"{error.strerror}.", path=str(folder)) from None
+    folder.mkdir(parents=True, exist_ok=True)
     with open_output(path) as file:
         file.write(json.dumps(_settings_and_checksums(prepared), indent=1, ensure_ascii=False).encode() + b"\n")
 
@@ -105,11 +100,9 @@ def _check_same(path: Path, values: dict[str, Any]) -> None:
     """Raise an error if the training in this folder has different settings or files."""
     try:
         before = dict(_flat(json.loads(path.read_text(encoding="utf-8"))))
-    except FileNotFoundError:
-        message = f"{path.name} is missing, so the recipe of this training is unknown."
-        raise TreefineError(message, hint="Choose another folder.", path=str(path.parent)) from None
     except (OSError, ValueError, AttributeError) as error:
-        raise TreefineError(f"The file is damaged ({error}).", hint="Choose another folder.", path=str(path)) from None
+        message = f"The recipe of this training cannot be read ({error})."
+        raise TreefineError(message, hint="Choose another folder.", path=str(path)) from None
     now = dict(_flat(values))
     differing = [key for key in dict.fromkeys((*now, *before)) if before.get(key) != now.get(key)]
     if differing:
@@ -137,12 +130,8 @@ def locked(
     folder: Path, *, hint: str = "Wait until it ends or stop it, then continue with --resume."
 ) -> Iterator[None]:
     """Lock the folder against other trainings until the context ends or this process dies."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / FolderNames.lock).open("w")
-    except OSError as error:
-        raise TreefineError(f"{error.strerror or error}.", path=str(folder)) from error
-    with file:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / FolderNames.lock).open("w") as file:
         with suppress(OSError):  # the file system has no locks
             if not lock_descriptor(file.fileno(), blocking=False):
                 raise TreefineError("Another training is running in this folder.", hint=hint, path=str(folder))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from treefine.model.hf_weights import is_pretrained
 from treefine.training.recipe import OptimiserSettings
 
 
@@ -20,7 +21,8 @@ class Optimiser:
         self.names, self.parameters = list(trained), list(trained.values())
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for name, parameter in trained.items():
-            rate = settings.encoder_learning_rate if _is_pretrained(name) else settings.learning_rate
+            is_slow = name.startswith("encoder.") and is_pretrained(name.removeprefix("encoder."))
+            rate = settings.encoder_learning_rate if is_slow else settings.learning_rate
             decay = settings.weight_decay if parameter.dim() > 1 else 0.0
             groups.setdefault((rate, decay), []).append(parameter)
         self.has_fused = self.parameters[0].device.type in ("cpu", "cuda")
@@ -104,11 +106,3 @@ def rate_factor(progress: float, warmup: float) -> float:
     if progress < warmup:
         return progress / warmup
     return (1 - progress) / (1 - warmup) if warmup < 1 else 1.0
-
-
-def _is_pretrained(name: str) -> bool:
-    """Return whether a weight is pretrained; the others have the higher learning rate."""
-    if not name.startswith("encoder."):
-        return False
-    inner = name.removeprefix("encoder.")
-    return not (inner == "root" or inner.startswith("tags.") or ".relations." in inner)

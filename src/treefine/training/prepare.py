@@ -35,9 +35,9 @@ from treefine.training.recipe import (
     FILES,
     TEMPLATE_FOLDER,
     InitialSettings,
-    MixedSettings,
     PretrainedSettings,
     Recipe,
+    SourceSettings,
     TagTraining,
     TreebankSettings,
     expand,
@@ -74,7 +74,7 @@ class Prepared:
     texts: tuple[str | Sentence, ...] = ()  # unlabelled sentences: lines of text, or words
 
 
-def sources_of(settings: InitialSettings) -> dict[str, InitialSettings | MixedSettings]:
+def sources_of(settings: InitialSettings) -> dict[str, SourceSettings]:
     """Return the sources of initial parses by name; the main initial parser has the name ""."""
     return {"": settings, **settings.mix}
 
@@ -260,9 +260,7 @@ class _Check:
                 self.faults.append(f"[teacher] {fault} Name a treebank file, whose words are used.")
         return self.attempt(load_texts, self.recipe.teacher) or ()
 
-    def check_source(
-        self, source: InitialSettings | MixedSettings, place: str, changes: Sequence[str]
-    ) -> Recipe | None:
+    def check_source(self, source: SourceSettings, place: str, changes: Sequence[str]) -> Recipe | None:
         """Check a source of initial parses. Return its recipe, with these changes, if a parser must be trained."""
         parser, data, folds, recipe = source.parser, self.data, source.folds, None
         if parser == FILES and data is not None:

@@ -28,12 +28,8 @@ class Processes:
     """
 
     def __init__(self, device: torch.device) -> None:
-        try:
-            self.count = int(os.environ.get("WORLD_SIZE", 1))
-            self.rank, local_rank = (int(os.environ.get(name, 0)) for name in ("RANK", "LOCAL_RANK"))
-        except ValueError as error:
-            message = f"WORLD_SIZE, RANK or LOCAL_RANK is not a number ({error})."
-            raise TreefineError(message, hint="Start the training with torchrun.") from None
+        self.count = int(os.environ.get("WORLD_SIZE", 1))
+        self.rank, local_rank = (int(os.environ.get(name, 0)) for name in ("RANK", "LOCAL_RANK"))
         if not 0 <= self.rank < self.count:
             message = f"RANK is {self.rank}, but there are {self.count} processes (WORLD_SIZE)."
             raise TreefineError(message, hint="Start the training with torchrun, or unset RANK.")

@@ -42,7 +42,7 @@ EMPTY, FILES = "empty", "files"  # initial parsers that are not models
 BUNDLED_RECIPES = Path(__file__).with_name("recipes")
 TEMPLATE_FOLDER = Path(__file__).with_name("templates")  # a commented recipe for each kind of training
 TEMPLATES = ("empty", "refine", "syntr", "files", "fine-tune", "distil")
-_STARTS = {"pretrained", "fine_tune_from"}
+_STARTS = {"pretrained": "fine_tune_from", "fine_tune_from": "pretrained"}
 _INNER_SECTIONS = "encoder|relations|tags|scorer|decode|refine|optimiser|training"  # that an initial parser has
 _INNER_CHANGE = re.compile(rf"\s*(initial(?:\.mix\.\w+)?)\.((?:{_INNER_SECTIONS})\b.*)", re.DOTALL)
 
@@ -100,35 +100,42 @@ class PretrainedSettings(Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class MixedSettings(Checked):
-    """Another source of initial graphs, used for a share of the training sentences."""
-
-    parser: str  # as in [initial]: "empty", a recipe that is trained first, a model folder, or "files"
-    share: float  # share of the training sentences with these initial graphs, drawn again in each epoch
-    folds: int = 0  # as in [initial]; only for a recipe
-    train: tuple[str, ...] = ()  # as in [initial]; only for "files"
-    dev: tuple[str, ...] = ()  # as in [initial]; only for "files"
-
-    def _faults(self) -> Iterator[str]:
-        yield from _source_faults(self)
-        if self.share == 0:
-            yield "share = 0; it must be above 0 (or remove this source)"
-
-
-@dataclass(frozen=True, slots=True)
-class InitialSettings(Checked):
-    """The initial graphs G⁰ that the model learns to refine (Sec. 4)."""
+class SourceSettings(Checked):
+    """A source of initial graphs G⁰."""
 
     parser: str = EMPTY  # "empty", a recipe that is trained first, a model folder, or "files" (set train and dev)
     folds: int = 0  # jack-knifing: parse each fold of the training set with a parser trained on the other folds; 0: off
     train: tuple[str, ...] = ()  # with parser = "files": another parser's trees of the training set, a file or a list
     dev: tuple[str, ...] = ()  # with parser = "files": its trees of the dev set
+
+    def _faults(self) -> Iterator[str]:
+        if not self.parser:
+            yield f'parser is empty; choose "{EMPTY}", "{FILES}", a recipe or a model folder'
+        if self.folds == 1:
+            yield "folds = 1 leaves nothing to train on; choose 0, or at least 2"
+        if {any(self.train), any(self.dev)} != {self.parser == FILES}:
+            yield 'train and dev must be set if parser = "files", and only then'
+        if self.folds and self.parser in (EMPTY, FILES):
+            yield f'folds = {self.folds} needs a recipe as parser, not "{self.parser}"'
+
+
+@dataclass(frozen=True, slots=True)
+class MixedSettings(SourceSettings):
+    """Another source of initial graphs, used for a share of the training sentences."""
+
+    share: Annotated[float, "above 0"] = 0.0  # of the training sentences, drawn again in each epoch
+
+
+@dataclass(frozen=True, slots=True)
+class InitialSettings(SourceSettings):
+    """The initial graphs G⁰ that the model learns to refine (Sec. 4)."""
+
     decided_share: float = 0.0  # share of the training sentences in which some gold arcs are decided from the start
     corrected_share: float = 0.0  # share in which the first wrong arc is corrected after the first step
     mix: dict[str, MixedSettings] = field(default_factory=dict)  # more sources by name, each in [initial.mix.NAME]
 
     def _faults(self) -> Iterator[str]:
-        yield from _source_faults(self)
+        yield from SourceSettings._faults(self)
         if round(sum(source.share for source in self.mix.values()), 9) > 1:  # rounded: 0.2 + 0.4 + 0.3 + 0.1 > 1
             yield "the shares in mix must not sum to more than 1"
         if round(self.decided_share + self.corrected_share, 9) > 1:
@@ -142,18 +149,6 @@ class InitialSettings(Checked):
     def name(self) -> str:
         """The name of the main source, next to the names in the mix."""
         return EMPTY if self.parser == EMPTY else "parser"
-
-
-def _source_faults(source: InitialSettings | MixedSettings) -> Iterator[str]:
-    """Yield what is wrong with a source of initial parses."""
-    if not source.parser:
-        yield f'parser is empty; choose "{EMPTY}", "{FILES}", a recipe or a model folder'
-    if source.folds == 1:
-        yield "folds = 1 leaves nothing to train on; choose 0, or at least 2"
-    if {any(source.train), any(source.dev)} != {source.parser == FILES}:
-        yield 'train and dev must be set if parser = "files", and only then'
-    if source.folds and source.parser in (EMPTY, FILES):
-        yield f'folds = {source.folds} needs a recipe as parser, not "{source.parser}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,18 +299,14 @@ class Recipe(Checked):
 
     def __post_init__(self) -> None:
         if not self.refine.max_steps:
-            max_steps = 1 if not self.reads_graph else STEPS_FROM_EMPTY if self.initial.parser == EMPTY else STEPS
+            of_graph = STEPS_FROM_EMPTY if self.initial.parser == EMPTY else STEPS
+            max_steps = 1 if self.relations.graph == "none" else of_graph
             object.__setattr__(self, "refine", replace(self.refine, max_steps=max_steps))
         Checked.__post_init__(self)
 
-    @property
-    def reads_graph(self) -> bool:
-        """Whether the model can refine a graph (RNGTr), not only predict a first one (SynTr)."""
-        return self.relations.graph != "none"
-
     def _faults(self) -> Iterator[str]:
         parsers = {self.initial.parser, *(source.parser for source in self.initial.mix.values())}
-        if not self.reads_graph:
+        if self.relations.graph == "none":  # SynTr
             if self.refine.max_steps != 1:
                 yield "a model that reads no graph takes only one step: set max_steps = 1 in [refine]"
             if self.initial != InitialSettings():
@@ -462,7 +453,6 @@ def write_template(out: str, kind: str, *, force: bool = False) -> None:
 def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> list[str]:
     """Apply `key=value` changes to the values of a recipe, and return their faults."""
     faults: list[str] = []
-    changed: set[str] = set()
     for change in changes:
         name, equals, text = change.partition("=")
         name = name.strip()
@@ -478,9 +468,7 @@ def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> list[str]:
                 break
         else:
             if sections == ["encoder"] and last in _STARTS:
-                for other in _STARTS - {last} - changed:
-                    inner.pop(other, None)  # the change replaces it
-                changed.add(last)
+                inner.pop(_STARTS[last], None)  # the change replaces it
             inner[last] = _value(text.strip())
     return faults
 
