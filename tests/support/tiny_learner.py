@@ -47,7 +47,7 @@ def recipe_for(model, *, refine=None, optimiser=None, training=None, initial=Non
 def learner_of(model, sentences, *, parses=None, **settings):
     recipe = recipe_for(model, **settings)
     graphs = TrainingGraphs(sentences, parses, recipe.initial)
-    text = RunningText(sentences, recipe.segmenter) if model.finds_sentences else None
+    text = RunningText(sentences, recipe.segmenter, recipe.treebank) if model.finds_sentences else None
     return Learner(model, recipe, sentences, graphs, Processes(torch.device("cpu")), text=text)
 
 

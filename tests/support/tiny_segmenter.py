@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from treefine.config import SegmenterSettings
 from treefine.segmenter.network import Alphabet, SegmenterNetwork
 from treefine.segmenter.segmenter import Segmenter, TokenizationRules
+from treefine.training.recipe import TreebankSettings
 from treefine.treebank.raw_text import Multiwords
 
+ANY_TREEBANK = TreebankSettings(("x",), ("x",))
 TINY = SegmenterSettings(
     char_width=6, kind_width=4, char_hidden=5, n_hashes=50, hash_width=4, run_layers=1, run_hidden=5
 )

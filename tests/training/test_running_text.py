@@ -1,6 +1,7 @@
 """The head that finds the sentences of running text: its windows, its loss, its training and its F1."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.tiny import ALL_TAGS, sample, tiny_model
 from tests.support.tiny_learner import learn, learner_of, weights_of, without_dropout
+from tests.support.tiny_segmenter import ANY_TREEBANK
 from tests.training.test_learner import SHORT
 from tests.training.test_segmenter import of_treebanks
 from treefine.config import TagSettings
@@ -63,7 +65,7 @@ def test_windows_have_each_token_once_with_its_gaps_and_whether_a_sentence_ends(
 
 def test_an_epoch_reads_the_whole_text_as_often_as_the_recipe_says():
     settings = SegmenterTraining(texts_per_epoch=3, lowered=0, unpointed=0)
-    text = RunningText(3 * sample(), settings)
+    text = RunningText(3 * sample(), settings, ANY_TREEBANK)
 
     drawn = text.batches(np.random.default_rng(1))
 
@@ -153,7 +155,9 @@ def test_a_window_of_text_carries_its_treebank_and_mixes_none():
     settings = SegmenterTraining(lowered=0)
 
     windows = [
-        each for batch in RunningText(train, settings, unnamed=0).batches(np.random.default_rng(1)) for each in batch
+        each
+        for batch in RunningText(train, settings, replace(ANY_TREEBANK, unnamed=0)).batches(np.random.default_rng(1))
+        for each in batch
     ]
 
     assert {(each.treebank, token.form) for each in windows for token in each.tokens} == {

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tiny_segmenter import TINY, same_weights
+from tests.support.tiny_segmenter import ANY_TREEBANK, TINY, same_weights
 from tests.treebank.test_raw_text import sentence
 from treefine import Graph
 from treefine.segmenter.network import ENDS, ENDS_MULTIWORD, WITHIN, CutScores
@@ -127,7 +127,7 @@ def test_the_loss_is_a_mean_over_characters_plus_a_mean_over_token_ends():
 def test_an_easy_treebank_is_learned_and_scored_on_raw_text():
     dev = easy_treebank(40, 2)
     settings = replace(SMALL, epochs=8, learning_rate=1e-2, window=80, batch_windows=2)
-    learner = SegmenterLearner(RunningText(easy_treebank(150, 1), settings), dev)
+    learner = SegmenterLearner(RunningText(easy_treebank(150, 1), settings, ANY_TREEBANK), dev)
 
     epochs = list(learner.epochs())
 
@@ -138,21 +138,24 @@ def test_an_easy_treebank_is_learned_and_scored_on_raw_text():
 
 
 def test_the_best_epoch_is_kept(monkeypatch):
-    text = RunningText(easy_treebank(20, 1), replace(SMALL, epochs=3, window=100))
+    text = RunningText(easy_treebank(20, 1), replace(SMALL, epochs=3, window=100), ANY_TREEBANK)
     learner = SegmenterLearner(text, easy_treebank(5, 2))
-    f1 = iter([0.2, 0.9, 0.5])
-    monkeypatch.setattr(learner, "dev_f1", lambda: dict.fromkeys(("Tokens", "Words", "Sentences"), next(f1)))
-    kept = []
+    f1, kept = iter([0.2, 0.9, 0.5]), []
 
-    for _ in learner.epochs():
-        kept.append({name: each.clone() for name, each in learner.averaged.state_dict().items()})
+    def measure():
+        kept.append({name: each.clone() for name, each in learner.network.state_dict().items()})
+        return dict.fromkeys(("Tokens", "Words", "Sentences"), next(f1))
+
+    monkeypatch.setattr(learner, "dev_f1", measure)
+
+    list(learner.epochs())
 
     assert all(torch.equal(each, kept[1][name]) for name, each in learner.segmenter.network.state_dict().items())
 
 
 def test_a_segmenter_depends_only_on_the_seed():
     def learned(seed):
-        text = RunningText(easy_treebank(20, 1), replace(SMALL, epochs=1, masking=0.1))
+        text = RunningText(easy_treebank(20, 1), replace(SMALL, epochs=1, masking=0.1), ANY_TREEBANK)
         learner = SegmenterLearner(text, easy_treebank(5, 2), seed=seed)
         list(learner.epochs())
         return learner.segmenter.network
@@ -179,7 +182,7 @@ def test_with_a_balance_small_treebanks_are_drawn_more_often():
     train = of_treebanks(aa_one=document(*["#a a a"] * 90), bb_two=document(*["#b b b"] * 10))
 
     def words(balance):
-        found = RunningText(train, PLAIN, balance=balance).draw(np.random.default_rng(1))
+        found = RunningText(train, PLAIN, replace(ANY_TREEBANK, balance=balance)).draw(np.random.default_rng(1))
         return {code: len(text.spans) for code, text in found}
 
     assert words(1.0) == {"aa_one": 270, "bb_two": 30}

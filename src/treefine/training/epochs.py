@@ -189,7 +189,7 @@ def _learn(run: TrainingRun, *, member: int = 0) -> Iterator[Progress]:
 def _learner(run: TrainingRun, member: int) -> Learner:
     recipe, train, targets = run.recipe, run.data.train, None
     model = new_model(recipe, train, run.start)
-    text = RunningText.of(train, recipe) if model.finds_sentences else None
+    text = RunningText(train, recipe.segmenter, recipe.treebank) if model.finds_sentences else None
     if run.distillation is not None:
         train, targets = (*train, *run.distillation.sentences), run.distillation.targets
     return Learner(model, recipe, train, run.initial.train, run.processes, text, targets, member)

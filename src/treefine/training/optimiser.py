@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -49,8 +49,10 @@ class Optimiser:
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         self.n_updates += 1
-        if self.ema:
-            update_ema(self.ema, self.parameters, self.settings.ema, self.n_updates)
+        if self.ema:  # its decay is lower at first, to forget the initial weights
+            decay = min(self.settings.ema, self.n_updates / (self.n_updates + 10))
+            with torch.no_grad():
+                torch._foreach_lerp_(self.ema, list[Tensor](self.parameters), 1 - decay)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -89,12 +91,6 @@ class Optimiser:
                 self.adam.state[parameter] = {key: state[f"{key}.{name}"].to(device, copy=True) for key in keys}
             if self.ema:
                 self.ema[number] = state[f"ema.{name}"].to(device, copy=True)
-
-
-@torch.no_grad()
-def update_ema(ema: Sequence[Tensor], weights: Sequence[Tensor], decay: float, n_updates: int) -> None:
-    """Update a moving average of weights in place. Its decay is lower at first, to forget the initial weights."""
-    torch._foreach_lerp_(list(ema), list(weights), 1 - min(decay, n_updates / (n_updates + 10)))
 
 
 def rate_factor(progress: float, warmup: float) -> float:

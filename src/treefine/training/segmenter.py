@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.errors import TreefineError
@@ -33,8 +32,8 @@ from treefine.segmenter.network import (
 from treefine.segmenter.segmenter import Segmenter, TokenizationRules
 from treefine.segmenter.sentence_ends import ends_finally
 from treefine.training.data import balanced_shares, by_treebank, words_by_treebank
-from treefine.training.optimiser import rate_factor, update_ema
-from treefine.training.recipe import Recipe, SegmenterTraining
+from treefine.training.optimiser import Optimiser
+from treefine.training.recipe import OptimiserSettings, SegmenterTraining, TreebankSettings
 from treefine.treebank.graph import Graph
 from treefine.treebank.raw_text import (
     PARAGRAPH,
@@ -53,7 +52,6 @@ _Tokens: TypeAlias = "list[RawToken]"  # of one sentence
 _BLOCK = 20  # sentences per document in a treebank without document boundaries
 _NARROWEST, _WIDEST = 30, 100  # characters per wrapped line
 _WARMUP = 0.05  # share of the training in which the learning rate rises
-_CLIP = 1.0  # largest norm of the gradient
 N_UPDATES = 2_000  # that a segmenter needs; by default, a small treebank gets smaller batches
 _MOST_WINDOWS = 32  # per batch, by default
 _MARKED = 0.5  # the share of sentences with final punctuation, below which sentence ends count as unmarked
@@ -161,16 +159,12 @@ class SegmenterLearner:
         settings, self.seed, self.device = texts.settings, seed, device or torch.device("cpu")
         self.texts, self.settings = texts, settings
         self.segmenter = new_segmenter(texts.train, settings)
-        self.network = copy.deepcopy(self.segmenter.network).to(self.device).train()
-        self.averaged = self.segmenter.network.to(self.device)  # has the moving average of the weights
+        self.network = self.segmenter.network.to(self.device)
         self.dev_texts = {code: (raw_text(some).text, some) for code, some in by_treebank(dev).items()}
-        self.adam = torch.optim.AdamW(
-            self.network.parameters(),
-            lr=settings.learning_rate,
-            weight_decay=settings.weight_decay,
-            fused=self.device.type == "cuda",
+        rates = OptimiserSettings(
+            settings.learning_rate, eps=1e-8, weight_decay=settings.weight_decay, warmup=_WARMUP, ema=settings.ema
         )
-        self.n_updates = 0
+        self.optimiser = Optimiser(self.network, rates)
 
     def epochs(self) -> Iterator[SegmenterEpoch]:
         """Train, and yield the result of each epoch that is scored on dev: by default all, and always the last."""
@@ -187,14 +181,15 @@ class SegmenterLearner:
                     raise TreefineError(message, hint="Set a lower segmenter.learning_rate.")
                 if epoch % self.settings.dev_every and epoch < self.settings.epochs:
                     continue
-                f1 = self.dev_f1()
-                if f1["Words"] + f1["Sentences"] > best_sum:
-                    best, best_sum = self._weights(), f1["Words"] + f1["Sentences"]
+                with self.optimiser.averaged():
+                    f1 = self.dev_f1()
+                    if f1["Words"] + f1["Sentences"] > best_sum:
+                        best, best_sum = self._weights(), f1["Words"] + f1["Sentences"]
                 yield SegmenterEpoch(epoch, loss, f1, time.monotonic() - began)
-        self.averaged.load_state_dict(best)
+        self.network.load_state_dict(best)
 
     def _weights(self) -> dict[str, Tensor]:
-        return {name: weight.detach().clone() for name, weight in self.averaged.state_dict().items()}
+        return {name: weight.detach().clone() for name, weight in self.network.state_dict().items()}
 
     def dev_f1(self) -> dict[str, float]:
         """Return the F1 of the current weights on the raw text of dev: the mean over the treebanks."""
@@ -206,10 +201,14 @@ class SegmenterLearner:
     def _learn(self, batches: Sequence[_Batch], epoch: int) -> float:
         """Train on the batches of an epoch; return the mean loss."""
         losses: list[Tensor] = []
+        self.network.train()
         for done, (windows, *gold) in enumerate(batches):
-            progress = (epoch - 1 + done / len(batches)) / self.settings.epochs
             scores = self.network(windows.to(self.device), hidden=self.settings.masking)
-            losses.append(self._update(cut_loss(scores, *(table.to(self.device) for table in gold)), progress))
+            loss = cut_loss(scores, *(table.to(self.device) for table in gold))
+            torch.autograd.backward(loss)
+            self.optimiser.update((epoch - 1 + done / len(batches)) / self.settings.epochs)
+            losses.append(loss.detach())
+        self.network.eval()
         return float(torch.stack(losses).mean())
 
     def _prepare(self, epoch: int) -> list[_Batch]:
@@ -236,18 +235,6 @@ class SegmenterLearner:
             sentence = _stacked([right[number][1][place] for number, place in chosen], -1)
             batches.append((windows, token, sentence))
         return batches
-
-    def _update(self, loss: Tensor, progress: float) -> Tensor:
-        torch.autograd.backward(loss)
-        nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP)
-        for group in self.adam.param_groups:
-            group["lr"] = self.settings.learning_rate * rate_factor(progress, _WARMUP)
-        self.adam.step()
-        self.adam.zero_grad(set_to_none=True)
-        self.n_updates += 1
-        ema, weights = list(self.averaged.parameters()), list(self.network.parameters())
-        update_ema(ema, weights, self.settings.ema, self.n_updates)
-        return loss.detach()
 
 
 def new_segmenter(train: Sequence[Sentence], settings: SegmenterTraining) -> Segmenter:
@@ -337,22 +324,11 @@ def windows_of(text: RawText, *, start: int = 0, treebank: str = "") -> list[Tex
 
 
 class RunningText:
-    """The text of one or more treebanks, drawn again for each epoch.
+    """The text of one or more treebanks, drawn again for each epoch."""
 
-    With several treebanks, `balance` and `unnamed` are those of the recipe's section on the treebank.
-    """
-
-    @classmethod
-    def of(cls, train: Sequence[Sentence], recipe: Recipe) -> RunningText:
-        """Return the text of the training set of a recipe."""
-        treebank = recipe.treebank
-        return cls(train, recipe.segmenter, balance=treebank.balance, unnamed=treebank.unnamed)
-
-    def __init__(
-        self, train: Sequence[Sentence], settings: SegmenterTraining, *, balance: float = 1.0, unnamed: float = 0.1
-    ) -> None:
-        self.train, self.settings, self.unnamed = train, settings, unnamed
-        self.shares = balanced_shares(list(words_by_treebank(train).values()), balance)
+    def __init__(self, train: Sequence[Sentence], settings: SegmenterTraining, treebank: TreebankSettings) -> None:
+        self.train, self.settings, self.unnamed = train, settings, treebank.unnamed
+        self.shares = balanced_shares(list(words_by_treebank(train).values()), treebank.balance)
         self.documents = {code: Documents.of(some) for code, some in by_treebank(train).items()}
 
     def draw(self, rng: np.random.Generator) -> list[tuple[str, RawText]]:

@@ -115,7 +115,7 @@ class Stages:
         """Train the segmenter. An interrupted training starts again."""
         recipe, data, settings = self.prepared.recipe, self.prepared.data, self.prepared.recipe.segmenter
         remove_unfinished(folder, FolderNames.model, FolderNames.metrics)
-        text, seed = RunningText.of(data.train, recipe), recipe.training.seed
+        text, seed = RunningText(data.train, settings, recipe.treebank), recipe.training.seed
         learner = SegmenterLearner(text, data.dev, seed=seed, device=self.processes.device)
         with metrics_log(folder, after_epoch=0) as add_metrics:
             for epoch in learner.epochs():
