@@ -123,8 +123,8 @@ def test_resume_needs_the_same_recipe_and_the_same_sentences_and_keeps_a_finishe
         "out: The folder contains a training run. Continue it with --resume, or choose another folder."
     ]
     assert training_errors("syntr.toml", "--resume", *changes("title=Łódź", "optimiser.betas=[0.9, 0.98]")) == [
-        "out: The training in this folder has a different recipe: optimiser.betas was [0.9, 0.999], not [0.9, 0.98], "
-        'title was "Müller", not "Łódź". Use the same recipe, or choose another folder.'
+        "out: The training in this folder has a different recipe. These settings or files differ: optimiser.betas, "
+        "title. Use the same recipe, or choose another folder."
     ]
     Path("out/recipe.json").write_text("{")
     (damaged,) = training_errors("syntr.toml", "--resume")

@@ -101,15 +101,22 @@ def create_parser_model(
         decode or DecodeSettings(root_label_of(sentences)),
         sentence_layers=sentence_layers,
     )
-    columns, given = settings.tags.columns, settings.tags.given
-    vocabulary = Vocabulary.of_treebank(sentences, columns=columns, given=given, fewest=fewest)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = ParserModel(settings, vocabulary, subwords)
+    model = random_model(settings, sentences, subwords, fewest=fewest, seed=seed)
     fill(model.encoder, weights, path=str(folder))
     if subwords.mask_id is not None:  # MASK represents an unknown word, so it is a good initial vector for ROOT
         model.encoder.root.data.copy_(model.encoder.pieces.weight[subwords.mask_id].data)
     return model.eval()
+
+
+def random_model(
+    settings: ModelSettings, sentences: Iterable[Sentence], subwords: Subwords, *, fewest: int, seed: int
+) -> ParserModel:
+    """Return a model for the labels and tags of these sentences with random weights."""
+    columns, given = settings.tags.columns, settings.tags.given
+    vocabulary = Vocabulary.of_treebank(sentences, columns=columns, given=given, fewest=fewest)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return ParserModel(settings, vocabulary, subwords)
 
 
 def cut_subwords(

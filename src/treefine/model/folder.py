@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -283,15 +283,11 @@ def push_folder(folder: Path, name: str, *, is_private: bool) -> str:
 
 
 def _read_vocabulary(path: Path) -> Vocabulary:
-    values = {name: each for name, each in read_json(path).items() if each or name not in ("words", "chars")}
-    names = [each.name for each in fields(Vocabulary)]
-    is_valid = set(values) <= set(names) and all(
-        isinstance(each, list) and all(isinstance(name, str) for name in each) for each in values.values()
-    )
+    values = read_json(path)
     try:
-        if not is_valid:
-            raise ValueError(f"it must contain lists of names called {', '.join(names)}")
-        return Vocabulary(**{name: tuple(each) for name, each in values.items()})
+        if not all(isinstance(name, str) for each in values.values() for name in each):
+            raise ValueError("it must contain lists of names")
+        return Vocabulary(**{name: tuple(each) for name, each in values.items() if each})  # others are empty by default
     except (TypeError, ValueError) as error:
         raise ModelError(f"The vocabulary is damaged: {error}.", path=str(path)) from error
 

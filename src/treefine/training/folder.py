@@ -28,7 +28,6 @@ from treefine.treebank.files import open_output
 _PREFIX = "checkpoint-"
 _SCRATCH = ".new-"
 _KINDS = ("weights", "best", "optimiser")
-_SHOWN = 5  # most differing settings in an error message
 
 
 class FolderNames:
@@ -106,17 +105,9 @@ def _check_same(path: Path, values: dict[str, Any]) -> None:
     now = dict(_flat(values))
     differing = [key for key in dict.fromkeys((*now, *before)) if before.get(key) != now.get(key)]
     if differing:
-        shown = ", ".join(_change(key, before.get(key), now.get(key)) for key in differing[:_SHOWN])
-        more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
-        message = f"The training in this folder has a different recipe: {shown}{more}."
+        shown = ", ".join(key.removeprefix("recipe.").replace("checksums.", "the content of ") for key in differing)
+        message = f"The training in this folder has a different recipe. These settings or files differ: {shown}."
         raise TreefineError(message, hint="Use the same recipe, or choose another folder.", path=str(path.parent))
-
-
-def _change(key: str, before: object, now: object) -> str:
-    if key.startswith("checksums."):
-        return f"the content of {key.removeprefix('checksums.')} has changed"
-    old, new = (json.dumps(value, ensure_ascii=False) for value in (before, now))
-    return f"{key.removeprefix('recipe.')} was {old}, not {new}"
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
-import torch
 from torch import Tensor
 
 from treefine.config import ModelSettings, TagSettings
-from treefine.model.create import PieceChoice, create_parser_model, root_label_of
+from treefine.model.create import PieceChoice, create_parser_model, random_model, root_label_of
 from treefine.model.folder import fetch, is_model_folder, load_model
 from treefine.model.parser_model import ParserModel
-from treefine.model.vocabulary import Vocabulary, language_of
+from treefine.model.vocabulary import language_of
 from treefine.training.data import balanced_shares, words_by_treebank
 from treefine.training.recipe import Recipe, expand
 from treefine.treebank.sentence import Sentence
@@ -65,10 +64,7 @@ def _pieces(recipe: Recipe, sentences: Sequence[Sentence]) -> PieceChoice:
 
 
 def _tags(recipe: Recipe) -> TagSettings:
-    tags = recipe.tags
-    assert tags.source != "auto", "the recipe is not decided"
-    double = tags.double_specials
-    return TagSettings(tags.source, tags.columns, tags.case, tags.refined, double, tags.given, tags.unread)
+    return TagSettings(**{each.name: getattr(recipe.tags, each.name) for each in fields(TagSettings)})
 
 
 def _continued(old: ParserModel, recipe: Recipe, sentences: Sequence[Sentence]) -> ParserModel:
@@ -89,11 +85,7 @@ def _continued(old: ParserModel, recipe: Recipe, sentences: Sequence[Sentence]) 
         recipe.decode,
         sentence_layers=recipe.segmenter.encoder_layers,
     )
-    columns, given = settings.tags.columns, settings.tags.given
-    vocabulary = Vocabulary.of_treebank(sentences, columns=columns, given=given, fewest=recipe.tags.fewest)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.training.seed)
-        new = ParserModel(settings, vocabulary, subwords)
+    new = random_model(settings, sentences, subwords, fewest=recipe.tags.fewest, seed=recipe.training.seed)
     weights = new.state_dict()
     for name, weight in weights.items():
         old_name = _name_in(name, new, old)
