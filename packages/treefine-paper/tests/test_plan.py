@@ -48,7 +48,7 @@ def test_the_settings_are_those_of_appendix_a(request_all):
     assert (optimiser.clip_gradient_norm, optimiser.warmup) == (1.0, 0.01)
     assert (training.epochs, training.patience) == (200, 100)
     assert (found.scorer.arc_width, found.scorer.label_width, found.scorer.dropout) == (500, 100, 0.33)
-    assert (found.refine.max_steps, found.refine.stop, found.refine.update) == (3, True, "each")
+    assert (found.refine.max_steps, found.refine.stop) == (3, True)
     assert (found.tags.source, found.tags.columns) == ("given", ("upos",))
 
 
