@@ -1,6 +1,5 @@
 """Part files can be resumed after an interruption at any byte."""
 
-import gzip
 import io
 import json
 import os
@@ -73,16 +72,6 @@ def test_json_lines_cut_at_any_byte_are_resumed_to_the_same_bytes(tmp_path_facto
             part.write(line)
 
     assert target.read_bytes() == whole
-
-
-def test_a_compressed_file_has_the_same_bytes_after_a_resume(tmp_path):
-    write(tmp_path / "once.gz", SENTENCES, is_resumed=False)
-    (tmp_path / "twice.gz.part").write_bytes(WHOLE[:-3])
-    write(tmp_path / "twice.gz", SENTENCES, is_resumed=True)
-
-    assert gzip.decompress((tmp_path / "once.gz").read_bytes()) == WHOLE
-    assert (tmp_path / "once.gz").read_bytes() == (tmp_path / "twice.gz").read_bytes()
-    assert {path.name for path in tmp_path.iterdir()} == {"once.gz", "twice.gz"}
 
 
 def test_a_link_stays_and_its_target_keeps_its_mode(tmp_path):

@@ -85,7 +85,7 @@ class _Block(NamedTuple):
 
     def text(self, parsed: Iterable[Sentence]) -> WrittenPart:
         """Return the text of the parsed sentences."""
-        first, *rest = texts_in_file(islice(parsed, self.skip, None), is_start=not self.n_before + self.skip)
+        first, *rest = texts_in_file(islice(parsed, self.skip, None))
         return first, "".join(rest)
 
 
@@ -175,37 +175,6 @@ def default_workers() -> int:
     return max(0, min(_MOST_WORKERS, usable_cores() - _OTHER_CORES))
 
 
-class WorkerPool:
-    """A pool of workers, with one waiting thread per worker."""
-
-    def __init__(self, scribe: Scribe, n_workers: int) -> None:
-        self.ahead = 2 * n_workers + 1  # how many parts to read ahead
-        self.workers = [WorkerProcess(copy, scribe, hint=_HINT) for _ in range(n_workers)]
-        self._threads = ThreadPoolExecutor(n_workers)
-        self._idle: SimpleQueue[WorkerProcess] = SimpleQueue()
-        for worker in self.workers:
-            self._idle.put(worker)
-
-    def submit(self, method: Callable[..., _Value], *arguments: Any) -> Future[_Value]:
-        """Run a method of Scribe in a worker."""
-        return self._threads.submit(self._run, method, arguments)
-
-    def _run(self, method: Callable[..., _Value], arguments: tuple[Any, ...]) -> _Value:
-        worker = self._idle.get()
-        try:
-            return worker.run(method, arguments)
-        finally:
-            self._idle.put(worker)
-
-    def close(self) -> None:
-        """Kill the workers; they hold no state worth saving."""
-        for worker in self.workers:
-            worker.kill()
-        self._threads.shutdown(cancel_futures=True)
-        for worker in self.workers:
-            worker.close()
-
-
 @dataclass
 class FileReport:
     """Where a run reports warnings and progress."""
@@ -222,10 +191,16 @@ class FileReport:
 
 
 class FileParser:
-    """A parser of treebank files with an engine and workers. As a context manager, it stops the workers on exit."""
+    """Parses treebank files with an engine and workers. As a context manager, it stops the workers on exit."""
 
-    def __init__(self, pool: WorkerPool, engine: Engine, parse: _Parse) -> None:
-        self.pool, self.engine, self.parse = pool, engine, parse
+    def __init__(self, scribe: Scribe, engine: Engine, parse: _Parse, n_workers: int) -> None:
+        self.engine, self.parse = engine, parse
+        self.ahead = 2 * n_workers + 1  # how many parts to read ahead
+        self.workers = [WorkerProcess(copy, scribe, hint=_HINT) for _ in range(n_workers)]
+        self._threads = ThreadPoolExecutor(n_workers)  # each waits for a worker
+        self._idle: SimpleQueue[WorkerProcess] = SimpleQueue()
+        for worker in self.workers:
+            self._idle.put(worker)
 
     @classmethod
     def of(cls, parser: Parser, workers: int | None, size: int | None) -> FileParser | None:
@@ -237,13 +212,28 @@ class FileParser:
             workers = default_workers() if (size or 0) > _FROM_SIZE else 0
         if not workers or parser.engine is None or (scribe := Scribe.of(parser)) is None:
             return None
-        return cls(WorkerPool(scribe, workers), parser.engine, parser.stream_trees)
+        return cls(scribe, parser.engine, parser.stream_trees, workers)
 
     def __enter__(self) -> FileParser:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.pool.close()
+        for worker in self.workers:
+            worker.kill()  # they hold no state worth saving
+        self._threads.shutdown(cancel_futures=True)
+        for worker in self.workers:
+            worker.close()
+
+    def submit(self, method: Callable[..., _Value], *arguments: Any) -> Future[_Value]:
+        """Run a method of the scribe in a worker."""
+        return self._threads.submit(self._run, method, arguments)
+
+    def _run(self, method: Callable[..., _Value], arguments: tuple[Any, ...]) -> _Value:
+        worker = self._idle.get()
+        try:
+            return worker.run(method, arguments)
+        finally:
+            self._idle.put(worker)
 
     def texts(self, parts: Iterable[FilePart], report: FileReport, *, skip: int = 0) -> Iterator[str]:
         """Yield the text of a file with its trees, a few sentences at a time, without the first `skip` sentences.
@@ -261,9 +251,7 @@ class _Run:
 
     def __init__(self, files: FileParser, parts: Iterable[FilePart], report: FileReport, skip: int) -> None:
         self.fault: TreefineError | None = None  # the error in the input that follows everything read so far
-        self._parts, self._pool, self._engine, self._parse = iter(parts), files.pool, files.engine, files.parse
-        self._report = report
-        self._skip = skip
+        self._files, self._parts, self._report, self._skip = files, iter(parts), report, skip
         self._n_sentences = 0  # read so far
         self._blocks = self._read()
         self._parsing: deque[_Block] = deque()
@@ -275,19 +263,19 @@ class _Run:
         while True:
             for trees in self._trees():
                 block = self._parsing.popleft()
-                self._writing.append((block, self._pool.submit(Scribe.write, block, trees)))
-                yield from self._finished(n_left=self._pool.ahead)
+                self._writing.append((block, self._files.submit(Scribe.write, block, trees)))
+                yield from self._finished(n_left=self._files.ahead)
             yield from self._finished(n_left=0)
             if self._bypassing is None:
                 return
             block, self._bypassing = self._bypassing, None
-            yield block.text(self._parse(block.sentences()))
+            yield block.text(self._files.parse(block.sentences()))
             self._report.on_sentences(block.n_sentences - block.skip)
 
     def _trees(self) -> Iterator[PackedTrees]:
         """Yield the trees of the parts being parsed; if one sentence is too large, name it."""
         try:
-            yield from self._engine.stream(self._packed())
+            yield from self._files.engine.stream(self._packed())
         except NoMemoryError as error:
             raise error.named(chain.from_iterable(map(_Block.sentences, self._parsing))) from error
 
@@ -297,7 +285,7 @@ class _Run:
             block, read = found
             if block.skip == block.n_sentences:
                 continue
-            if read.bypasses_engine or read.packed.longest > self._engine.longest:
+            if read.bypasses_engine or read.packed.longest > self._files.engine.longest:
                 self._bypassing = block
                 return
             self._parsing.append(block)
@@ -309,8 +297,8 @@ class _Run:
         reading: deque[tuple[FilePart, Future[PackedPart]]] = deque()
         while True:
             try:
-                for part in islice(self._parts, self._pool.ahead - len(reading)):
-                    reading.append((part, self._pool.submit(Scribe.read, part)))
+                for part in islice(self._parts, self._files.ahead - len(reading)):
+                    reading.append((part, self._files.submit(Scribe.read, part)))
             except TreefineError as error:  # raised later, after the parts before it
                 fault = error
             if not reading:

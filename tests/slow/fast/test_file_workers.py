@@ -21,7 +21,7 @@ from tests.test_package import loaded_by
 from treefine.config import TagSettings
 from treefine.errors import TreebankError, TreefineError
 from treefine.fast.engine import Engine
-from treefine.fast.file_workers import FileParser, FilePart, FileReport, Scribe, WorkerPool
+from treefine.fast.file_workers import FileParser, FilePart, FileReport, Scribe
 from treefine.fast.packed_encoder import Room
 from treefine.parsing.initial import from_file, input_trees, renamed
 from treefine.parsing.parser import Parser
@@ -42,13 +42,11 @@ WRONG_HEAD = GOOD.replace("\t2\tx", "\t3\tx").encode()
 MARK = "1\tGo\t_\tVERB\t_\t_\t2\tobj\t_\tKeep=Arc\n2\tnow\t_\tADV\t_\t_\t0\troot\t_\t_\n\n"
 
 
-class NoPool:
-    """A pool whose tasks run in this process."""
+class InThisProcess(FileParser):
+    """A FileParser without workers."""
 
-    ahead = 3
-
-    def __init__(self, scribe):
-        self._scribe = scribe
+    def __init__(self, scribe, engine, parse):
+        self.engine, self.parse, self.ahead, self._scribe = engine, parse, 3, scribe
 
     def submit(self, method, *arguments):
         done = Future()
@@ -58,9 +56,8 @@ class NoPool:
 
 def file_parser(parser, n_workers=0, rooms=ROOMS):
     """Return a FileParser with an engine on a CPU; without workers, this process reads and writes."""
-    scribe = Scribe.of(parser)
-    pool = WorkerPool(scribe, n_workers) if n_workers else NoPool(scribe)
-    return FileParser(pool, Engine(packed_plan(parser), rooms), parser.stream_trees)
+    needed = Scribe.of(parser), Engine(packed_plan(parser), rooms), parser.stream_trees
+    return FileParser(*needed, n_workers) if n_workers else InThisProcess(*needed)
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +221,7 @@ def test_a_worker_does_not_import_the_users_script_or_modules_of_the_current_fol
 def test_a_killed_worker_is_a_one_line_error_and_the_others_end():
     with file_parser(READING, 2) as files:
         texts(files, GOOD.encode() * 4, size=1)
-        one, other = (worker.process for worker in files.pool.workers)
+        one, other = (worker.process for worker in files.workers)
         one.kill()
         with pytest.raises(TreefineError, match="has ended unexpectedly. Is there enough memory"):
             texts(files, GOOD.encode() * 4, size=1)
