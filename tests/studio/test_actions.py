@@ -82,11 +82,12 @@ def test_tags_are_taken_with_a_tree_or_an_arc(document):
 # Labels
 
 
-def test_an_unknown_label_is_refused_with_the_nearest_known_one(document):
+@pytest.mark.parametrize(("label", "hint"), [("objj", " Did you mean obj?"), ("zzz", "")])
+def test_an_unknown_label_is_refused_with_the_nearest_known_one(document, label, hint):
     with pytest.raises(UnknownLabelError) as error:
-        edited(document, Action("label", word=4, label="objj"), labels=LABELS)
+        edited(document, Action("label", word=4, label=label), labels=LABELS)
 
-    assert str(error.value) == "No word of this treebank has the label 'objj'. Did you mean obj?"
+    assert str(error.value) == f"No word of this treebank has the label '{label}'.{hint}"
     assert error.value.status == 422
     assert edited(document, Action("label", word=4, label="objj", is_new=True), labels=LABELS).labels[3] == "objj"
 

@@ -43,8 +43,8 @@ def steps(folder):
 def test_progress_is_yielded_per_batch_and_the_best_epoch_is_the_one_with_the_highest_las(steps):
     own = [step for step in steps if step.stage == ""]
 
-    assert [step.share for step in own] == sorted(step.share for step in own)
-    assert own[-1].share == 1.0
+    assert [step.completed for step in own] == sorted(step.completed for step in own)
+    assert own[-1].completed == 1.0
     assert [step.epoch for step in own if step.accuracy is not None] == [1, 2, 3]
     assert len(own) > 6  # includes batches
     assert all(step.loss > 0 and step.seconds > 0 for step in own)

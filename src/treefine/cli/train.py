@@ -139,8 +139,8 @@ def show(steps: Iterable[Progress]) -> None:
 def _parts(step: Progress) -> list[str]:
     """Return the stage, progress, time left and scores as texts."""
     place = f"epoch {step.epoch} of {step.epochs}"
-    if step.share:
-        place += f", {timedelta(seconds=round(step.seconds * (1 / step.share - 1)))} left"
+    if step.completed:
+        place += f", {timedelta(seconds=round(step.seconds * (1 / step.completed - 1)))} left"
     scores, tags, graphs, sources = [f"loss {step.loss:.3f}"], "", "", ""
     if (accuracy := step.accuracy) is not None:
         scores += [f"LAS {100 * accuracy.las:.2f}", f"UAS {100 * accuracy.uas:.2f}"]

@@ -50,7 +50,7 @@ class Progress:
     stage: str  # "" for the model itself, otherwise the name of a model that is trained before it
     epoch: int
     epochs: int
-    share: float  # completed share of the epochs of this stage
+    completed: float  # fraction of the epochs of this stage
     loss: float  # per word and step
     accuracy: Accuracy | None  # on dev; None except at the end of an epoch
     state: TrainingState  # with the best epoch so far
@@ -209,7 +209,7 @@ def _values(progress: Progress, learner: Learner) -> dict[str, float]:
         values |= {f"LAS_{t}": las for t, las in enumerate(accuracy.las_by_step, start=1)}
         values |= {f"LAS_from_{name}": las for name, las in accuracy.las_from.items()}
         values |= accuracy.tags
-    factor = rate_factor(progress.share, optimiser.warmup)
+    factor = rate_factor(progress.completed, optimiser.warmup)
     values["learning_rate"] = optimiser.learning_rate * factor
     values["encoder_learning_rate"] = optimiser.encoder_learning_rate * factor
     return {**values, "updates": learner.optimiser.n_updates, "seconds": progress.seconds}

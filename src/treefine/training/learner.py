@@ -179,7 +179,7 @@ class Learner:
 
     def learn_from(self, numbers: Sequence[int], drawn: Sequence[Arcs], progress: float) -> Callable[[], float]:
         """Train on one batch; return a function that waits for the mean loss per word and step."""
-        ours = self.processes.share(numbers)
+        ours = self.processes.own_part(numbers)
         sentences = [self.train[number] for number in ours]
         steps: Iterator[BatchStep] = iter(())
         if sentences:
@@ -205,7 +205,7 @@ class Learner:
 
     def learn_sentence_ends(self, windows: Sequence[TextWindow], progress: float) -> None:
         """Train the head that finds sentences on some windows of running text."""
-        ours = self.processes.share(windows)
+        ours = self.processes.own_part(windows)
         if ours:
             batch, tags = self.model.text_batch([one.tokens for one in ours], [one.treebank for one in ours])
             device = self.processes.device

@@ -59,8 +59,8 @@ class Processes:
         """Whether this process writes files and reports progress."""
         return self.rank == 0
 
-    def share(self, batch: Sequence[_Item]) -> list[_Item]:
-        """Return the share of a batch for this process."""
+    def own_part(self, batch: Sequence[_Item]) -> list[_Item]:
+        """Return the part of a batch that this process trains on."""
         return list(batch[self.rank :: self.count])
 
     def total(self, value: float) -> float:
