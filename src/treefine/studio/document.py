@@ -257,10 +257,7 @@ class Document:
 
     def _read(self, text: str) -> Sentence | Unreadable:
         """Return the sentence of a text, which may be an earlier state; `self.read` remembers it."""
-        try:
-            return next(read_stretch(Stretch(text.encode(errors="surrogateescape"), 1), CONLLU, str(self.path)))
-        except TreebankError as error:  # a null byte in its first line
-            return Unreadable(1, 1, "", (error,))
+        return next(read_stretch(Stretch(text.encode(errors="surrogateescape"), 1), CONLLU, str(self.path)))
 
     def valid_sentence(self, key: int) -> Sentence:
         """Return a sentence; raise an error if its lines are not valid."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
+from itertools import pairwise
 from pathlib import PurePath
 from typing import BinaryIO, Literal, NamedTuple
 
@@ -46,6 +47,7 @@ _STRETCH = 1 << 18  # bytes of a part of a file that is read separately
 _LONGEST = 1 << 24  # bytes of a sentence with the blank lines around it, about 200,000 words; more is not plausible
 _FILE_START = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*")  # a byte order mark, blank lines
 _BETWEEN_SENTENCES = re.compile(rb"(\n(?:\r?\n)+)")
+_NO_SENTENCE, _EMPTY_HINT = "The file contains no sentences.", "Is it the right file?"
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
 _EMPTY_NODE = re.compile(r"(0|[1-9][0-9]{0,8})\.([1-9][0-9]{0,8})")
@@ -138,6 +140,11 @@ def cut_treebank(stream: BinaryIO, path: str, *, size: int = _STRETCH) -> Iterat
     line, rest = 1, b""
     while chunk := stream.read(size):
         rest += chunk
+        if line == 1 and b"\0" in rest.partition(b"\n")[0]:
+            hint = (
+                f"If it is compressed, its name must end in {COMPRESSED_NAMES}; if it is UTF-16, convert it to UTF-8."
+            )
+            raise TreebankError("This is not a text file: it contains null bytes.", hint=hint, path=path)
         filled = len(rest.rstrip(b"\r\n"))  # the next chunk may continue the blank lines after it
         gaps = [(rest.rfind(gap, 0, filled), len(gap)) for gap in (b"\n\n", b"\n\r\n")]
         end = max(start + length if start >= 0 else 0 for start, length in gaps)
@@ -151,7 +158,7 @@ def cut_treebank(stream: BinaryIO, path: str, *, size: int = _STRETCH) -> Iterat
             message = f"There is not one whole sentence in the next {_LONGEST >> 20} MiB."
             raise TreebankError(message, hint="Is this a treebank?", path=path, line=line)
     if line == 1 and len(rest) == len(_start_of(rest)):
-        raise _no_sentence(path)
+        raise EmptyError(_NO_SENTENCE, hint=_EMPTY_HINT, path=path)
     if rest:
         yield Stretch(rest, line)
 
@@ -159,13 +166,12 @@ def cut_treebank(stream: BinaryIO, path: str, *, size: int = _STRETCH) -> Iterat
 def cut_sentences(data: bytes, path: str) -> Iterator[Stretch]:
     """Cut the content of a file into single blocks; joined, they give back every byte."""
     for stretch in cut_treebank(BytesIO(data), path):
-        for block in _blocks(stretch, path):
-            yield Stretch(block.start + block.body + block.end, block.line - block.start.count(b"\n"))
+        yield from cut_stretch(stretch)
 
 
 def read_stretch(stretch: Stretch, form: Format, path: str, *, number: int = 1) -> Iterator[Sentence | Unreadable]:
     """Yield the blocks of this part of a file, as `read_blocks` does; `number` is that of its first sentence."""
-    for place, block in enumerate(_blocks(stretch, path), start=number):
+    for place, block in enumerate(cut_stretch(stretch), start=number):
         yield _sentence(block, form, path, place)
 
 
@@ -259,62 +265,42 @@ def gap_after(layout: Layout) -> str:
     return layout.newline * (2 - min(layout.end.count("\n"), 2))
 
 
-class _Block(NamedTuple):
-    """The bytes of one sentence and of the whitespace around it."""
-
-    line: int
-    start: bytes
-    body: bytes
-    end: bytes
-
-
-def _blocks(stretch: Stretch, path: str) -> Iterator[_Block]:
-    """Cut a stretch at blank lines into blocks; joined, they give back every byte."""
+def cut_stretch(stretch: Stretch) -> Iterator[Stretch]:
+    """Cut a stretch after blank lines into single blocks; joined, they give back every byte."""
     data, line = stretch
-    start = _start_of(data) if line == 1 else b""
-    data, line = data[len(start) :], line + start.count(b"\n")
-    if stretch.line == 1 and b"\0" in data.partition(b"\n")[0]:
-        hint = f"If it is compressed, its name must end in {COMPRESSED_NAMES}; if it is UTF-16, convert it to UTF-8."
-        raise TreebankError("This is not a text file: it contains null bytes.", hint=hint, path=path)
-    *parts, rest = _BETWEEN_SENTENCES.split(data)
-    if rest:
-        body = rest.removesuffix(b"\n")
-        parts += body, rest[len(body) :]
-    for body, end in zip(parts[::2], parts[1::2], strict=True):
-        if body.endswith(b"\r"):
-            body, end = body[:-1], b"\r" + end
-        yield _Block(line, start, body, end)
-        line += body.count(b"\n") + end.count(b"\n")
-        start = b""
+    gaps = _BETWEEN_SENTENCES.finditer(data, len(_start_of(data)) if line == 1 else 0)
+    for start, end in pairwise(sorted({0, *[gap.end() for gap in gaps], len(data)})):
+        yield Stretch(data[start:end], line)
+        line += data.count(b"\n", start, end)
 
 
 def _start_of(data: bytes) -> bytes:
+    """Return what only the start of a file may have: a byte order mark and blank lines."""
     match = _FILE_START.match(data)
     return match[0] if match else b""
 
 
-def _no_sentence(path: str) -> EmptyError:
-    return EmptyError("The file contains no sentences.", hint="Is it the right file?", path=path)
-
-
-def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence | Unreadable:
+def _sentence(block: Stretch, form: Format, path: str, number: int) -> Sentence | Unreadable:
     """Return the sentence, or all faults of a block that is not a valid sentence."""
     fault = partial(TreebankError, path=path, sentence=number)
     faults: list[TreebankError] = []
-    text = block.body.decode(errors="replace")
-    for at, part in enumerate(block.body.split(b"\n") if "\ufffd" in text else (), start=block.line):
+    before = _start_of(block.data) if block.line == 1 else b""
+    body = block.data[len(before) :].rstrip(b"\r\n")
+    end, first_line = block.data[len(before) + len(body) :], block.line + before.count(b"\n")
+    text = body.decode(errors="replace")
+    for at, part in enumerate(body.split(b"\n") if "\ufffd" in text else (), start=first_line):
         try:
             part.decode()
         except UnicodeDecodeError as error:
             faults.append(not_utf8(error, path=path, line=at, sentence=number))
     if "\0" in text:
-        line = block.line + text.count("\n", 0, text.index("\0"))
+        line = first_line + text.count("\n", 0, text.index("\0"))
         faults.append(fault("The line contains a null byte.", line=line, hint="Remove it."))
     layout = PLAIN
-    if block.start or block.end != b"\n\n" or "\r" in text:
+    if before or end != b"\n\n" or "\r" in text:
         newlines = tuple(["\r\n" if line.endswith("\r") else "\n" for line in text.split("\n")[:-1]]) or ("\n",)
         is_mixed = len(set(newlines)) > 1
-        layout = Layout(block.start.decode(), newlines if is_mixed else newlines[0], block.end.decode())
+        layout = Layout(before.decode(), newlines if is_mixed else newlines[0], end.decode())
         text = text.replace("\r\n", "\n")
     lines = text.split("\n")
     start = 0
@@ -326,12 +312,12 @@ def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence |
     words: range | tuple[int, ...] = range(len(rows))
     if faults or len(set(map(len, rows))) != 1 or not _is_plain(columns, form):
         sent_id = Sentence(comments, (), ()).sent_id
-        faults += line_faults(lines, block.line, form, partial(fault, sent_id=sent_id))
+        faults += line_faults(lines, first_line, form, partial(fault, sent_id=sent_id))
         if faults:
-            return Unreadable(block.line, number, sent_id, tuple(faults))
+            return Unreadable(first_line, number, sent_id, tuple(faults))
         if not all(map(str.isdecimal, columns[0])):
             words = tuple([line for line, identifier in enumerate(columns[0]) if identifier.isdecimal()])
-    return Sentence(comments, columns, words, form, layout, path, block.line, number)
+    return Sentence(comments, columns, words, form, layout, path, first_line, number)
 
 
 def _is_plain(columns: tuple[tuple[str, ...], ...], form: Format) -> bool:
@@ -359,7 +345,7 @@ def read_words(stream: BinaryIO, path: str) -> Iterator[Sentence]:
         comments = (f"# sent_id = {number}", f"# text = {' '.join(words)}")
         yield replace(sentence, comments=comments, path=path, line=line_number, number=number)
     if not number:
-        raise _no_sentence(path)
+        raise EmptyError(_NO_SENTENCE, hint=_EMPTY_HINT, path=path)
 
 
 def line_faults(
