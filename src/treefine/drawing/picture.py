@@ -29,12 +29,6 @@ class Picture:
     lemmas: tuple[str, ...] = ()  # in a drawing as text and in a table, not in an SVG
     feats: tuple[str, ...] = ()  # the features, as the lemmas
 
-    def __post_init__(self) -> None:
-        for name in ("tags", "graph", "before", "confidence", "lemmas", "feats"):
-            values = getattr(self, name)
-            if values and len(values) != len(self.forms):
-                raise ValueError(f"{name}: {len(values)} values for {len(self.forms)} words")
-
     @property
     def changed(self) -> frozenset[int]:
         """The words whose head or label differs from `before`."""

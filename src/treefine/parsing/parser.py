@@ -220,7 +220,7 @@ class Parser:
             listed, known = list(map(Constraints.of, constraints)), self.model.vocabulary.labels
             constraints = listed
             for unknown in chain.from_iterable(islice(unknown_labels(each, known), 1) for each in listed):
-                message = f"word {unknown.word}: {unknown.message} {unknown.warning(known)}"
+                message = f"word {unknown.word}: {unknown.message} {unknown.warning}"
                 warnings.warn(message, UnknownLabelWarning, stacklevel=2)
         parsed = Parses(self.stream(several, constraints=constraints))  # type: ignore[arg-type]  # it checks the type
         return parsed[0] if is_one else parsed

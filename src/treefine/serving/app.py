@@ -201,8 +201,7 @@ def _check_labels(request: ParseRequest, known: Collection[str]) -> None:
         for unknown in unknown_labels(constraints, frozenset(known)):
             if sentence is not None and unknown.label in sentence.labels[unknown.word - 1 : unknown.word]:
                 continue
-            nearest = unknown.nearest(known)
-            hint = f"Did you mean {nearest}?" if nearest else "GET /v1/models lists its labels."
+            hint = f"Did you mean {unknown.nearest}?" if unknown.nearest else "GET /v1/models lists its labels."
             raise TreefineError(unknown.message, hint=hint, sentence=number, word=str(unknown.word))
 
 

@@ -116,26 +116,21 @@ class Constraints:
 
 
 class UnknownLabel(NamedTuple):
-    """A label in a constraint that the model does not know."""
+    """A label in a constraint that the model does not know, and the known label that may be meant."""
 
     word: int
     label: str
-    is_forbidden: bool
+    nearest: str | None
 
     @property
     def message(self) -> str:
         """The error message."""
         return f"The model has no label {shortened(self.label)!r}."
 
-    def nearest(self, known: Collection[str]) -> str | None:
-        """Return the known label that may be meant."""
-        same = read_as(self.label.lower(), known)
-        return same if same in known else next(iter(get_close_matches(same, sorted(known), 1)), None)
-
-    def warning(self, known: Collection[str]) -> str:
-        """Return the effect of the constraint, and the known label that may be meant."""
-        effect, nearest = "Forbidding it has no effect" if self.is_forbidden else "It is kept", self.nearest(known)
-        return f"{effect}; did you mean {nearest}?" if nearest else f"{effect}."
+    @property
+    def warning(self) -> str:
+        """The hint of a warning."""
+        return f"Did you mean {self.nearest}?" if self.nearest else "Check its spelling."
 
 
 def unknown_labels(constraints: Constraints, known: Collection[str]) -> Iterator[UnknownLabel]:
@@ -144,17 +139,18 @@ def unknown_labels(constraints: Constraints, known: Collection[str]) -> Iterator
     A required label may also be a subtype of a known label, or a name from another scheme (see `read_as`). A forbidden
     label must be known, because forbidding any other label has no effect.
     """
-    for word, label in constraints.labels.items():
-        if read_as(label, known) not in known:
-            yield UnknownLabel(word, label, is_forbidden=False)
-    for word, labels in constraints.not_labels.items():
-        yield from (UnknownLabel(word, label, is_forbidden=True) for label in labels if label not in known)
+    required = [(word, label) for word, label in constraints.labels.items() if read_as(label, known) not in known]
+    forbidden = [(word, label) for word, labels in constraints.not_labels.items() for label in labels]
+    for word, label in required + [each for each in forbidden if each[1] not in known]:
+        same = read_as(label.lower(), known)
+        nearest = same if same in known else next(iter(get_close_matches(same, sorted(known), 1)), None)
+        yield UnknownLabel(word, label, nearest)
 
 
 def label_warning(sentence: Sentence, constraints: Constraints, known: Collection[str]) -> TreebankError | None:
     """Return a warning about the first label in the constraints that the model does not know, if there is one."""
     found = next(unknown_labels(constraints, known), None)
-    return found and sentence.error(found.message, word=found.word, hint=found.warning(known))
+    return found and sentence.error(found.message, word=found.word, hint=found.warning)
 
 
 def _is_label(value: object) -> bool:

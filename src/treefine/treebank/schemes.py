@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 
-from treefine.errors import TreebankError, described, shortened
+from treefine.errors import TreebankError, shortened
 from treefine.treebank.files import Source, name_of, open_input, utf8_lines
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK
@@ -73,30 +73,21 @@ def label_map_of(given: Mapping[str, str] | Source, known: Collection[str]) -> M
     """
     names: dict[str, str] = {}
     if isinstance(given, Mapping):
-        for old, new in given.items():
-            for each in (old, new):
-                if not isinstance(each, str):
-                    hint = 'Write {"prep": "case"}, from other labels to those of the model.'
-                    raise TreebankError(f"The label map contains {described(each)} instead of a label.", hint=hint)
-            _check_known(new, known)
+        for new in given.values():
+            _check_known(str(new), known)
         return given
     path = name_of(given)
     with open_input(given) as stream:
         for number, line in enumerate(utf8_lines(stream, path), start=1):
             if not line.strip() or line.startswith("#"):
                 continue
-            cells = [cell.strip() for cell in line.split("\t")]
-            if len(cells) != 2 or not all(cells):
+            old, *cells = [cell.strip() for cell in line.split("\t")]
+            if len(cells) != 1 or not old or not cells[0]:
                 message = f"The line must have two labels with a tab between them, not {shortened(line.strip())!r}."
                 hint = "Write a label, a tab, and the model's label or _."
                 raise TreebankError(message, hint=hint, path=path, line=number)
-            old, new = cells
-            if names.get(old, new) != new:
-                quoted = [repr(shortened(each)) for each in (old, new, names[old])]
-                message = "{} is mapped to {} here, but to {} above.".format(*quoted)
-                raise TreebankError(message, hint="Remove one of the lines.", path=path, line=number)
-            _check_known(new, known, path, number)
-            names[old] = new
+            _check_known(cells[0], known, path, number)
+            names[old] = cells[0]
     return names
 
 
@@ -109,18 +100,13 @@ def _check_known(label: str, known: Collection[str], path: str = "", line: int |
 
 def follows_ud(labels: Collection[str], upos: Collection[str]) -> bool:
     """Return whether these labels and tags are those of UD, so that its rules apply."""
-    known = {main_type(each) for each in labels} & ALLOWED.keys()
+    known = {each.partition(":")[0] for each in labels} & ALLOWED.keys()
     return 2 * len(known) > len(ALLOWED) and bool(upos) and UPOS.issuperset(upos)
-
-
-def main_type(label: str) -> str:
-    """Return the label without its subtype: "aux" for "aux:pass"."""
-    return label.partition(":")[0]
 
 
 def allows(label: str, upos: str) -> bool:
     """Return whether a word with this label may have this tag; blanks and tags of another tagset are allowed."""
-    return label == BLANK or upos not in UPOS or upos in ALLOWED.get(main_type(label), _ELSEWHERE)
+    return label == BLANK or upos not in UPOS or upos in ALLOWED.get(label.partition(":")[0], _ELSEWHERE)
 
 
 def contradictions(arcs: Arcs, upos: Sequence[str]) -> list[int]:
@@ -129,7 +115,7 @@ def contradictions(arcs: Arcs, upos: Sequence[str]) -> list[int]:
     The first word of a fixed expression, or of a word that is written as several, may have any tag.
     """
     words = list(enumerate(zip(*arcs, upos, strict=True), start=1))
-    exempt = {each for word, (head, label, _) in words if main_type(label) in _HEADS_OF for each in (word, head)}
+    exempt = {each for word, (head, label, _) in words if label.partition(":")[0] in _HEADS_OF for each in (word, head)}
     return [
         word for word, (head, label, tag) in words if head is not None and word not in exempt and not allows(label, tag)
     ]

@@ -227,7 +227,15 @@ class _Tree:
 
     def values(self, key: str) -> Sequence[str | None]:
         if key not in self._values:
-            self._values[key] = (_ROOT_FORM if key == "form" else None, *_column(self.sentence, key))
+            sentence, find = self.sentence, re.compile(rf"(?:^|\|){re.escape(key)}=([^|]*)").search
+            if key in ("1", "2"):
+                part = 0 if key == "1" else 2
+                cells = ["" if label == BLANK else label.partition(":")[part] for label in sentence.labels]
+            elif key in _COLUMNS:
+                cells = ["" if cell == BLANK and key != "form" else cell for cell in getattr(sentence, _COLUMNS[key])]
+            else:
+                cells = [match[1] if (match := find(feats)) else "" for feats in sentence.feats]
+            self._values[key] = (_ROOT_FORM if key == "form" else None, *[cell or None for cell in cells])
         return self._values[key]
 
     def candidates(self, node: PatternNode) -> Sequence[int]:
@@ -237,18 +245,6 @@ class _Tree:
             values = self.values(condition.key)
             words = [word for word in words if condition.holds(values[word])]
         return words
-
-
-def _column(sentence: Sentence, key: str) -> Iterable[str | None]:
-    if key == "form":
-        return sentence.forms
-    if key in _COLUMNS:
-        return [None if cell == BLANK else cell for cell in getattr(sentence, _COLUMNS[key])]
-    if key in ("1", "2"):
-        part = 0 if key == "1" else 2
-        return [None if label == BLANK else label.partition(":")[part] or None for label in sentence.labels]
-    find = re.compile(rf"(?:^|\|){re.escape(key)}=([^|]*)").search
-    return [match[1] if (match := find(feats)) else None for feats in sentence.feats]
 
 
 def _choices(
