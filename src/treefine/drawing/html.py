@@ -54,10 +54,7 @@ def page_end() -> str:
 
 
 def tree_figure(pictures: Sequence[Picture], name: str, *, caption: str = "") -> str:
-    """Return the pictures with the words in a row; wide pictures are printed with one word per line.
-
-    Sentences of more than 200 words have one word per line on the screen too, with a note that says so.
-    """
+    """Return the pictures with words in a row; on paper, or if they are long, with one word per line."""
     n_words = max(len(picture.forms) for picture in pictures)
     if n_words > LONG:
         kind = ' class="long"'

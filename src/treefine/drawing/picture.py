@@ -77,10 +77,7 @@ def step_pictures(
     *,
     tokens: Sequence[Token] = (),
 ) -> list[Picture]:
-    """Return the pictures of G¹ … Gᵀ, each with its changes; the initial graph comes first if there is one.
-
-    Their titles are "initial graph", "step 1: 2 arcs changed", "step 2: no arc changed".
-    """
+    """Return the pictures of the initial graph, if there is one, and of G¹ … Gᵀ, each with its changes as title."""
     first = 1 if initial is None else 0
     drawn = [*graphs] if initial is None else [initial, *graphs]
     pictures = []

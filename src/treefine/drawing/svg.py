@@ -114,10 +114,7 @@ def _label_width(arc: Arc) -> float:
 
 
 def _word_places(pictures: Sequence[Picture]) -> tuple[list[float], float]:
-    """Return the middle of each word (ROOT's is unused) and the total width; right-to-left text runs from the right.
-
-    All pictures are over the same words and share their places, so that changes between steps are easy to see.
-    """
+    """Return the middle of each word, the same in all pictures (ROOT's is unused), and the total width."""
     forms = pictures[0].forms
     halves = [0.0, *[max(text_width(_shown(form), _WORD_SIZE), 2 * _STEM) / 2 for form in forms]]
     apart: list[list[tuple[int, float]]] = [[] for _ in halves]  # for each word: minimum distances from earlier words
@@ -183,10 +180,7 @@ def draw_svg(pictures: Sequence[Picture]) -> tuple[str, float]:
 
 
 def draw_frames(pictures: Sequence[Picture]) -> list[str]:
-    """Draw one SVG for each of several graphs over the same words, without titles.
-
-    All have the same size, with words in the same places, so that one can replace another in an animation.
-    """
+    """Draw one SVG per graph over the same words, without titles and of one size, for an animation."""
     places, width = _word_places(pictures)
     most_levels = max(level for each in pictures for level in [0, *_arc_levels(arcs_of(each), len(each.forms))])
     drawn = (_draw(replace(picture, title=""), places, least_levels=most_levels) for picture in pictures)
@@ -242,10 +236,7 @@ def _draw(
 
 
 def _ends(arc: Arc, picture: Picture, places: Sequence[float]) -> tuple[float, float]:
-    """Return the x coordinates of the start and end of an arc; an arrow from ROOT starts above its end.
-
-    An old arc ends next to the new one, on the side where the two do not cross.
-    """
+    """Return where an arc starts and ends; an old arc ends next to the new one, where the two do not cross."""
     here, from_ = places[arc.word], places[arc.head]
     end = here
     if arc.kind == "old" and picture.graph is not None:

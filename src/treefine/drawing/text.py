@@ -131,10 +131,7 @@ def _notes(picture: Picture) -> list[str]:
 
 
 def arc_lines(graph: Graph, unattached: Collection[int] = ()) -> list[str]:
-    """Return the drawing of each word's arcs, all equally wide; the first entry, for ROOT, is empty.
-
-    Unattached words have no arc from their head.
-    """
+    """Return the drawing of each word's arcs, all equally wide; the first entry, for ROOT, is empty."""
     bars, loose = bars_of(graph.heads)
     width = _MARGIN + 2 * (1 + max((bar.column for bar in bars.values()), default=-1))
     lines = [[" "] * width for _ in graph.heads]

@@ -244,10 +244,7 @@ def losses(sentence: Sentence, to: Format) -> Counter[str]:
 
 
 def texts_in_file(sentences: Iterable[Sentence], *, is_start: bool = True) -> Iterator[str]:
-    """Yield the text of each sentence as it appears in a file of these sentences.
-
-    If `is_start` is False, the file already contains other sentences and the blank line after them.
-    """
+    """Yield the text of each sentence as in a file of these sentences; `is_start`: the file is empty so far."""
     last: Layout | None = None
     for sentence in sentences:
         text = sentence.to_conllu()
@@ -328,10 +325,7 @@ def _is_plain(columns: tuple[tuple[str, ...], ...], form: Format) -> bool:
 
 
 def read_words(stream: BinaryIO, path: str) -> Iterator[Sentence]:
-    """Yield each line of words as a CoNLL-U sentence, with its number as sent_id; skip blank lines.
-
-    Spaces and tabs separate words; a word may contain a no-break space. `path` is the name for messages.
-    """
+    """Yield each line of words, separated by spaces and tabs, as a CoNLL-U sentence; `path` is for messages."""
     number = 0
     for line_number, line in enumerate(utf8_lines(stream, path), start=1):
         words = [word for word in line.strip("\r\n").replace("\t", " ").split(" ") if word]
@@ -497,10 +491,7 @@ def newdoc(path: str) -> str:
 
 
 def with_newdoc(sentence: Sentence) -> Sentence:
-    """Return the first sentence of a file with a comment that names the file; other sentences stay as they are.
-
-    A comment `# newdoc` that is already there stays, and only CoNLL-U has comments.
-    """
+    """Return the first sentence of a CoNLL-U file with a comment `# newdoc`, if it has none; others as they are."""
     is_named = any(each.removeprefix("#").split()[:1] == ["newdoc"] for each in sentence.comments)
     if sentence.number != 1 or is_named or not sentence.format.is_ud:
         return sentence

@@ -82,10 +82,9 @@ def set_cell(sentence: Sentence, word: int, column: str, value: str) -> Sentence
 
 
 def split_word(sentence: Sentence, word: int, forms: Sequence[str]) -> Sentence:
-    """Replace a word by several words with these forms; the first keeps its columns and dependents.
+    """Replace a word by several words; the first keeps its columns and dependents, the others attach to it as `dep`.
 
-    The others attach to the first with the label `dep`. The forms of a word that is a token of its own must spell it,
-    and become tokens too. A word of a multiword token can have any forms, and the token then has more words.
+    The forms of a word that is a token of its own must spell it; a word of a multiword token can have any forms.
     """
     token, rows = _token_of(sentence, word), _rows(sentence)
     new = _divided(sentence, _row(rows, word), forms)
@@ -248,9 +247,8 @@ def _numbered(
 ) -> list[_Row]:
     """Give the rows new numbers in order, and change all references to words and empty nodes accordingly.
 
-    References to words of the sentence that have no row are dropped, unless `merged` names the word that replaced them.
-    A multiword token with one word is dropped too. `after` is the number of words before the rows, and the number of
-    empty nodes after the last of these words.
+    References to words without a row are dropped, unless `merged` names the word that replaced them. `after` is the
+    number of words before the rows, and of empty nodes after the last of these words.
     """
     word, empty = after
     moved: dict[str, str | None] = dict.fromkeys(sentence.columns[0])

@@ -147,10 +147,7 @@ def _unpacked_zstd(raw: BinaryIO, content: BinaryIO) -> BinaryIO:
 
 
 def utf8_lines(stream: BinaryIO, path: str) -> Iterator[str]:
-    """Yield the lines of a stream with their line ends, without a byte order mark; raise an error if one is not UTF-8.
-
-    Only a line feed ends a line; other Unicode line breaks do not.
-    """
+    """Yield the lines of a UTF-8 stream with their ends, without a byte order mark; only a line feed ends a line."""
     for number, line in enumerate(stream, start=1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")

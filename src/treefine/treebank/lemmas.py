@@ -115,10 +115,7 @@ def learned_rules(counted: Mapping[tuple[str, str, str], int], *, fewest: int = 
 
 
 def script_by_rule(rules: Mapping[str, str], form: str, tag: str) -> str | None:
-    """Return the script for a form with this tag by its longest ending that is known, or None if no rule fits.
-
-    If the lemma is in lower case anyway, a longer ending that is known only in lower case decides.
-    """
+    """Return the script for a form with this tag by its longest known ending, or None if no rule fits."""
     place, script = _longest(rules, form, tag)
     if script is None or not script.startswith(_LOWER) or form == form.lower():
         return script

@@ -110,10 +110,7 @@ def allows(label: str, upos: str) -> bool:
 
 
 def contradictions(arcs: Arcs, upos: Sequence[str]) -> list[int]:
-    """Return the numbers of the words whose tag their label does not allow.
-
-    The first word of a fixed expression, or of a word that is written as several, may have any tag.
-    """
+    """Return the words whose tag their label does not allow; a word written as several may have any tag."""
     words = list(enumerate(zip(*arcs, upos, strict=True), start=1))
     exempt = {each for word, (head, label, _) in words if label.partition(":")[0] in _HEADS_OF for each in (word, head)}
     return [

@@ -124,11 +124,7 @@ class Sentence:
         feats: Sequence[str] | None = None,
         lemma: Sequence[str] | None = None,
     ) -> Sentence:
-        """Return a CoNLL-U sentence of these words, with their tags, features and lemmas if they are known.
-
-        Raises TreebankError if there is no word, if a word is empty or contains a line break, tab or null, or if there
-        is not one tag per word.
-        """
+        """Return a CoNLL-U sentence of these words, with their tags, features and lemmas if they are known."""
         forms = _strings(forms, "words")
         if not forms:
             raise TreebankError("A sentence must have at least one word.")
@@ -270,10 +266,10 @@ class Sentence:
         replaces_tags: bool = False,
         kept: Sequence[str] = (),
     ) -> Sentence:
-        """Return the sentence with these arcs, and with these tags, if any, for words that had none.
+        """Return the sentence with these arcs, and with these tags for words that had none.
 
-        A sentence in which some word has features keeps its FEATS: "_" then means a word without features. With
-        `replaces_tags`, other words get the new tags too, except in the columns `kept`.
+        If some word has features, FEATS stays: "_" then means a word without features. With `replaces_tags`, other
+        words get the new tags too, except in the columns `kept`.
         """
         changed: dict[str, Sequence[str]] = {}
         for column, new in zip(columns, tags, strict=False):
