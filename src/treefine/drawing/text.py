@@ -100,7 +100,7 @@ def _rows(picture: Picture, *, ascii_only: bool) -> list[Row]:
         arc = arcs[word].lstrip(" │")
         bars = arcs[word].removesuffix(arc)
         if word in starts:
-            number, name = f"{word}-{starts[word].words[-1]}", StyledText(shown(starts[word].form), _DIM)
+            number, name = starts[word].id, StyledText(shown(starts[word].form), _DIM)
             blank = [StyledText("")] * (len(_GAPS) - 1)
             rows.append(Row(number, arcs[word].translate(_GOES_UP), StyledText(""), (name, *blank)))
         described = (

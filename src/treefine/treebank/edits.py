@@ -151,7 +151,7 @@ def remove_multiword(sentence: Sentence, word: int) -> Sentence:
     words = [_row(rows, number) for number in token.words]
     if not _spell(words, token):
         comments = _rewritten(sentence, token.words, "".join(row[_FORM] for row in words))
-    return _rebuilt(sentence, [row for row in rows if row[0] != _id(token.words)], comments)
+    return _rebuilt(sentence, [row for row in rows if row[0] != token.id], comments)
 
 
 def split_sentence(sentence: Sentence, word: int) -> tuple[Sentence, Sentence]:
@@ -164,12 +164,18 @@ def split_sentence(sentence: Sentence, word: int) -> tuple[Sentence, Sentence]:
     if word == 1:
         raise sentence.error("The second sentence cannot start at word 1.", word=1, hint="Choose a later word.")
     if word != token.words[0]:
-        message = f"The border would be inside of the multiword token {_id(token.words)}."
+        message = f"The border would be inside of the multiword token {token.id}."
         raise sentence.error(message, word=word, hint="Remove the multiword token first.")
     halves = range(1, word), range(word, len(sentence) + 1)
     heads, labels = [None, *sentence.heads], ["", *sentence.labels]
     for half in halves:
-        _attach_within(heads, labels, half)
+        roots = [word for word in half if heads[word] == ROOT]
+        outside = [word for word in half if heads[word] not in (None, ROOT, *half)]
+        if not roots and outside:
+            heads[outside[0]], labels[outside[0]] = ROOT, "root"
+            roots, outside = outside[:1], outside[1:]
+        for each in outside + roots[1:]:
+            heads[each], labels[each] = roots[0], "dep" if labels[each] == "root" else labels[each]
     rows = _rows(sentence.with_arcs(Arcs(tuple(heads[1:]), tuple(labels[1:]))))
     border = next(line for line, row in enumerate(rows) if row[0].partition("-")[0] == str(word))
     comments, new_comments = sentence.comments, tuple[str, ...]()
@@ -318,17 +324,6 @@ def _divided(sentence: Sentence, row: _Row, forms: Sequence[str]) -> list[_Row]:
     return rows
 
 
-def _attach_within(heads: list[int | None], labels: list[str], half: range) -> None:
-    """Attach words of a half whose heads are in the other half to the root of their half, or make one the root."""
-    roots = [word for word in half if heads[word] == ROOT]
-    outside = [word for word in half if heads[word] not in (None, ROOT, *half)]
-    if not roots and outside:
-        heads[outside[0]], labels[outside[0]] = ROOT, "root"
-        roots, outside = outside[:1], outside[1:]
-    for word in outside + roots[1:]:
-        heads[word], labels[word] = roots[0], "dep" if labels[word] == "root" else labels[word]
-
-
 def _upward(heads: Sequence[int | None], word: int | None) -> list[int]:
     """Return the word and all words above it. The path ends at ROOT, at a blank head, or before a word repeats."""
     path: dict[int, None] = {}
@@ -346,11 +341,6 @@ def _token_of(sentence: Sentence, word: int) -> Token:
     raise sentence.error(f"There is no word {word}.", hint=f"The last word is {len(sentence)}.")
 
 
-def _id(words: range) -> str:
-    """Return the ID of a multiword token."""
-    return f"{words[0]}-{words[-1]}"
-
-
 def _row(rows: Sequence[_Row], word: int) -> _Row:
     return next(row for row in rows if row[0] == str(word))
 
@@ -362,7 +352,7 @@ def _replaced(rows: Sequence[_Row], word: int, new: Sequence[_Row]) -> list[_Row
 
 def _range_row(sentence: Sentence, words: range, form: str) -> _Row:
     """Return the row of a multiword token, with the spaces around these words."""
-    row = [_id(words), *[BLANK] * (len(sentence.columns) - 1)]
+    row = [f"{words[0]}-{words[-1]}", *[BLANK] * (len(sentence.columns) - 1)]
     row[_FORM] = form
     _take_notes(row, _BEFORE, sentence[words[0] - 1].misc)
     _take_notes(row, _AFTER, sentence[words[-1] - 1].misc)
@@ -446,6 +436,6 @@ def _single_token(sentence: Sentence, word: int, *, hint: str) -> Token:
     """Return the token of a word; raise an error if it is a multiword token."""
     token = _token_of(sentence, word)
     if len(token.words) > 1:
-        message = f"The word is already part of the multiword token {_id(token.words)}."
+        message = f"The word is already part of the multiword token {token.id}."
         raise sentence.error(message, word=word, hint=hint)
     return token

@@ -101,7 +101,7 @@ def read_query(query: str) -> TextQuery | TreeQuery:
     pattern, without = _Clauses(in_block=has_blocks), list[_Clauses]()
     if not has_blocks:
         _clause(reader, pattern)
-    while not reader.is_at_end:
+    while reader.position < len(query):
         at = reader.position
         keyword = reader.take(_NAME) or "{"
         if keyword not in ("pattern", "match", "request", "without"):
@@ -306,10 +306,6 @@ class _Reader:
         place = self.position if at is None else at
         return TreefineError(f"Character {place + 1} of the query: {message}", hint=hint)
 
-    @property
-    def is_at_end(self) -> bool:
-        return self.position == len(self.source)
-
 
 @dataclass
 class _Clauses:
@@ -369,7 +365,7 @@ def _clause(reader: _Reader, clauses: _Clauses) -> None:
     if clauses.in_block:
         reader.take(_ARC_NAME)  # the name of an arc, as in e: V -> N
     left = _node(reader, clauses)
-    while not reader.is_at_end and not (clauses.in_block and reader.source[reader.position] in ";}"):
+    while (following := reader.source[reader.position :][:1]) and not (clauses.in_block and following in ";}"):
         kind = reader.take(_ORDER)
         conditions = _arrow(reader) if kind is None else ()
         right = _node(reader, clauses, conditions)
@@ -454,20 +450,16 @@ def _alternatives(reader: _Reader, key: str, is_positive: bool, bare: re.Pattern
     while True:
         at = reader.position
         if (regex := reader.take(_REGEX)) is not None:
-            patterns.append(_compiled(reader, regex, at))
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    patterns.append(re.compile(regex))
+            except (re.error, OverflowError, RecursionError, Warning) as error:
+                message = f"the regular expression is not valid: {' '.join(str(error).split())}."
+                raise reader.fault(message, "Use the syntax of Python's re module.", at) from error
         elif (quoted := reader.take(_STRING)) is not None:
             values.add(re.sub(r"\\(.)", r"\1", quoted))
         else:
             values.add(reader.expect(bare, "a value", _VALUE_HINT))
         if reader.take("|") is None:
             return WordCondition(key, "is" if is_positive else "is not", frozenset(values), tuple(patterns))
-
-
-def _compiled(reader: _Reader, regex: str, at: int) -> re.Pattern[str]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            return re.compile(regex)
-    except (re.error, OverflowError, RecursionError, Warning) as error:
-        message = f"the regular expression is not valid: {' '.join(str(error).split())}."
-        raise reader.fault(message, "Use the syntax of Python's re module.", at) from error

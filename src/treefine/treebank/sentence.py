@@ -66,6 +66,11 @@ class Token:
     words: range  # the numbers of its words, from 1
     misc: str  # MISC of the token
 
+    @property
+    def id(self) -> str:
+        """The ID of a multiword token."""
+        return f"{self.words[0]}-{self.words[-1]}"
+
 
 class Layout(NamedTuple):
     """The whitespace around a sentence in its file, so that it can be written back byte for byte."""
