@@ -265,8 +265,9 @@ def gap_after(layout: Layout) -> str:
 def cut_stretch(stretch: Stretch) -> Iterator[Stretch]:
     """Cut a stretch after blank lines into single blocks; joined, they give back every byte."""
     data, line = stretch
-    gaps = _BETWEEN_SENTENCES.finditer(data, len(_start_of(data)) if line == 1 else 0)
-    for start, end in pairwise(sorted({0, *[gap.end() for gap in gaps], len(data)})):
+    first_line = len(_start_of(data)) if line == 1 else 0
+    ends = {gap.end() for gap in _BETWEEN_SENTENCES.finditer(data, first_line)}
+    for start, end in pairwise(sorted({0, *ends, len(data)}) if first_line < len(data) else ()):
         yield Stretch(data[start:end], line)
         line += data.count(b"\n", start, end)
 
