@@ -43,6 +43,7 @@ def test_the_fixtures_are_valid(path):
         ("1\ta", "x\ta", "3: (s) ID is 'x'; 1 is expected."),
         ("2\tb", f"2-3\tb{REST}\n2\tb", "5: (s) A multiword token ends at word 3, but the last word is 2."),
         ("2\tb", f"1-2\tb{REST}\n2\tb", "4: (s) ID is '1-2'; 2 is expected."),
+        ("1\ta", f"1-2\tb{REST}\n1-2\tb{REST}\n1\ta", "4: (s) ID is '1-2'; 1 is expected."),
         ("2\tb", f"1.2\tb{REST}\n2\tb", "4: (s) ID is '1.2'; 1.1 is expected."),
         ("1\ta", f"1-2\ta b\t{REST[2:]}\n1\ta", "3: (s, word 1-2) Column 3 is empty. Write _ for an empty value."),
         ("\t2\tx", "\t3\tx", f"3: (s, word 1) HEAD is 3 but the sentence has 2 words. {HEADS}"),
