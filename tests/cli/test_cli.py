@@ -32,15 +32,6 @@ def files(data, tmp_path, monkeypatch):
         Path(f"{name}.conllu").write_text(render(changed))
 
 
-def test_evaluate_prints_all_measures(files):
-    lines = invoke("evaluate", "gold.conllu", "good.conllu").stdout.splitlines()
-
-    names = [line.partition("|")[0].strip() for line in lines[2:]]
-    assert names == "Tokens Sentences Words UPOS XPOS UFeats AllTags Lemmas UAS LAS CLAS MLAS BLEX UEM LEM".split()
-    assert lines[0] == "Metric     | Precision |    Recall |  F1 Score | AligndAcc"
-    assert lines[10] == "UAS        |    100.00 |    100.00 |    100.00 |    100.00"
-
-
 def test_evaluate_compare_and_validate_read_folders_and_patterns(files):
     for folder, name in (("gold", "gold"), ("parsed", "bad")):
         Path(folder, "sub").mkdir(parents=True)

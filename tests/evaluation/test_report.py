@@ -133,19 +133,6 @@ def test_a_subtype_that_the_scorer_does_not_compare_is_not_marked():
     assert len(marked(other)) == 2
 
 
-def test_all_treebanks_together_come_first():
-    banks = [
-        read_parsed("one", [RIGHT], {"A": [RIGHT], "B": [WRONG_HEAD]}),
-        read_parsed("two", [RIGHT, RIGHT], {"A": [RIGHT, CYCLE], "B": [RIGHT, RIGHT]}),
-    ]
-
-    page = page_of(report_page(analyse(banks), "x"))
-
-    assert [each.text for each in page.iter("h2")] == ["all together", "one", "two"]
-    drawn = [each.findtext("summary") for each in page.iter("details") if each.get("class")]
-    assert [re.findall(r"two|one", each) for each in drawn] == [["two"], ["one"], ["one"], ["two"]]
-
-
 @settings(max_examples=2)
 @given(st.lists(ANY_TEXT, min_size=3, max_size=3, unique=True), ANY_TEXT)
 def test_any_names_make_a_valid_page(names, title):
