@@ -88,39 +88,28 @@ def _chunks(plan: Plan, inputs: Iterable[ParseInput]) -> Iterator[list[ParseInpu
 
 def parsed_chunk(plan: Plan, chunk: Sequence[ParseInput], work: Work[Result]) -> list[Result]:
     """Return the result of each sentence of a chunk. On a CPU, each core parses a batch."""
-    results: dict[int, Result] = {}
     sizes = [plan.size(each.sentence, each.pieces) for each in chunk]
     n_threads = thread_count() if plan.device.type == "cpu" and not plan.is_timed else 1
     most = min(plan.shape.most_pieces, max(_SMALLEST_SHARE, -(-sum(sizes) // n_threads)))  # work for all threads
     longest = min(plan.model.settings.encoder.n_positions, plan.most_words)
-    groups = batches(sizes, most, longest, with_padding=plan.shape.with_padding)
 
     def parse(rows: Sequence[int]) -> list[Result]:
         if len(chunk[rows[0]].sentence) > plan.most_words:
             return [in_parts(plan, chunk[rows[0]], work)]
         return work(plan, [chunk[row] for row in rows])
 
-    def attempt(rows: Sequence[int]) -> list[Result] | None:
-        """Return None if memory runs out, perhaps because other batches are parsed at the same time."""
-        try:
-            return parse(rows)
-        except (MemoryError, RuntimeError) as error:
-            if is_out_of_memory(error):
-                return None
-            raise
-
     def memory_error(row: int) -> TreefineError:
         return chunk[row].sentence.error(NO_MEMORY, hint=NO_MEMORY_HINT)
 
+    def safely(rows: Sequence[int]) -> list[Result]:
+        return retry_in_halves(rows, parse, memory_error)
+
+    groups = batches(sizes, most, longest, with_padding=plan.shape.with_padding)
     # A sentence that is too long for the encoder takes much memory: it is parsed when nothing else is.
-    at_once = [rows for rows in groups if sizes[rows[0]] <= longest]
-    if n_threads > 1 and len(at_once) > 1:
-        for rows, parsed in zip(at_once, on_all_cores(attempt, at_once), strict=True):
-            results.update(zip(rows, parsed or (), strict=parsed is not None))
-    for rows in groups:
-        if rows[0] not in results:
-            results.update(zip(rows, retry_in_halves(rows, parse, memory_error), strict=True))
-    return [results[row] for row in range(len(chunk))]
+    n_at_once = sum(sizes[rows[0]] <= longest for rows in groups) if n_threads > 1 else 0  # the groups grow
+    results = [*on_all_cores(safely, groups[:n_at_once]), *map(safely, groups[n_at_once:])]
+    by_row = dict(zip(chain.from_iterable(groups), chain.from_iterable(results), strict=True))
+    return [by_row[row] for row in range(len(chunk))]
 
 
 def batches(
@@ -267,15 +256,13 @@ def in_parts(plan: Plan, whole: ParseInput, work: Work[Any]) -> Any:
     message = f"The sentence has {len(sentence):,} words and is parsed in {len(words)} parts."
     place = sentence.error(message, hint="Only the roots of the parts are connected.")
     warnings.warn(str(place), LongSentenceWarning, stacklevel=2)
-    if plan.k > 1:
-        raise sentence.error(f"The sentence has more than {plan.most_words:,} words, so k must be 1 (--k 1).")
     results = [work(plan, [_part(whole, each)])[0] for each in words]
-    if isinstance(results[0], Parse):
-        return _joined_parse(plan, whole, results)
     if isinstance(results[0], Sentence):
         return _joined_sentence(plan, whole, results)
-    message = f"The sentence has more than {plan.most_words:,} words, so its refinement steps cannot be shown"
-    raise sentence.error(f"{message} (--show-steps).")
+    if isinstance(results[0], Parse) and plan.k == 1:
+        return _joined_parse(plan, whole, results)
+    message = f"A sentence of more than {plan.most_words:,} words has neither refinement steps nor several trees."
+    raise sentence.error(message, hint="Leave out --show-steps and --k.")
 
 
 def word_ranges(sentence: Sentence, most_words: int) -> list[range]:
@@ -349,20 +336,21 @@ def _joined_parse(plan: Plan, whole: ParseInput, parts: Sequence[Parse]) -> Pars
         for part in parts
         for head, confidence in zip(part.heads, part.word_confidences, strict=True)
     ]
-    return Parse(
+    tag_confidences = {
+        column: tuple(chain.from_iterable(each.tag_confidences[column] for each in parts))
+        for column in parts[0].tag_confidences
+    }
+    return replace(
+        parts[0],
         sentence=_joined_sentence(plan, whole, [each.sentence for each in parts]),
-        spans=(),
         word_confidences=tuple(words),
         confidence=sentence_confidence(words, plan.confidence_of(whole.sentence)),
         steps=(),
         initial=whole.initial,
         initial_confidences=tuple(chain.from_iterable(each.initial_confidences for each in parts)),
-        trust=parts[0].trust,
         converged=all(each.converged for each in parts),
         was_sure=any(each.was_sure for each in parts),
+        step_confidences=(),
         given_tags=tags_of(whole.sentence),
-        tag_confidences={
-            column: tuple(chain.from_iterable(each.tag_confidences[column] for each in parts))
-            for column in parts[0].tag_confidences
-        },
+        tag_confidences=tag_confidences,
     )

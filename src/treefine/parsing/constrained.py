@@ -14,7 +14,7 @@ from treefine.model.batch import ARC, HEAD, LABEL, Allowed, Graphs
 from treefine.model.vocabulary import UNSEEN, Vocabulary
 from treefine.parsing.decode import Decoder
 from treefine.treebank.constraints import Constraints
-from treefine.treebank.graph import ROOT, Arcs, find_cycles
+from treefine.treebank.graph import ROOT, Arcs
 from treefine.treebank.schemes import read_as
 from treefine.treebank.sentence import Sentence
 
@@ -133,7 +133,7 @@ def check_constraints(sentence: Sentence, constraints: Constraints, decoder: Dec
     if is_possible(decisions):
         return
     n_trials = max(MOST_WORK // (n_words + 1) ** 2, 20)
-    wrong = _obvious(constraints, n_words) or _smallest(decisions, is_possible, n_trials)
+    wrong = _smallest(decisions, is_possible, n_trials)
     wrong.sort(key=lambda each: (each.word, each.field.startswith("not_"), each.field.endswith("labels")))
     listed = "; ".join(each.described(sentence) for each in wrong[:MOST_LISTED])
     if len(wrong) > MOST_LISTED:
@@ -153,14 +153,6 @@ def _joined(decisions: Sequence[_Decision]) -> Constraints:
         else:
             fields[name][word] = value
     return Constraints(**fields)
-
-
-def _obvious(constraints: Constraints, n_words: int) -> list[_Decision]:
-    """Return required heads that form a cycle or two roots, which are quick to find, or else an empty list."""
-    for cycle in find_cycles([constraints.heads.get(word, ROOT) for word in range(n_words + 1)]):
-        return [_Decision("heads", word, constraints.heads[word]) for word in cycle]
-    roots = [word for word, head in constraints.heads.items() if head == ROOT]
-    return [_Decision("heads", word, ROOT) for word in roots[:2]] if len(roots) > 1 else []
 
 
 def _smallest(
