@@ -214,7 +214,7 @@ def test_pipe_names_the_item_that_is_wrong(nlp, texts, options, message):
 
 
 def test_refine_needs_trees_and_a_model_that_reads_them():
-    with pytest.raises(TreefineError, match=r"A list of words has no heads to refine: \['A', 'dog'\]"):
+    with pytest.raises(TreefineError, match=r"There are no heads to refine in the list \['A', 'dog'\]"):
         PARSER.refine(["A", "dog"])
     with pytest.raises(TreefineError, match="This model reads no graph, so it cannot refine an initial parse."):
         SYNTR.refine(sample(1))

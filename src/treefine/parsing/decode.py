@@ -30,7 +30,6 @@ Heads = NDArray[np.int64]  # [word]; heads[0] is 0
 WordMask = Bool[Tensor, "batch word"]
 WordHeads = Int[Tensor, "batch word"]
 LabelScores = Float[Tensor, "batch word label"]  # for one head of each word
-HUGE = 1e280  # sums of larger scores could overflow
 
 
 @dataclass(frozen=True)
@@ -63,20 +62,6 @@ class Decoder:
     def allowed_labels(self, scores: Scores, heads: WordHeads) -> LabelScores:
         """Return the label scores for these heads, with -inf for labels that the root label rule forbids."""
         return self.obeying(scores.labels(heads), heads)
-
-    def labels_of(self, scores: Scores, graphs: Graphs) -> LabelScores:
-        """Return `allowed_labels` for the heads of graphs; faster if most sentences have their best heads."""
-        heads = graphs.heads.clamp(min=0)
-        differs = ((heads != scores.best_heads) & (graphs.heads >= 0)).any(1).tolist()
-        rows = [row for row, is_one in enumerate(differs) if is_one]
-        if 2 * len(rows) > len(differs):
-            return self.allowed_labels(scores, heads)
-        labels = self.best_labels(scores).clone()
-        for row in rows:
-            part = scores.only(row, heads.shape[1])
-            n_words = part.arcs.shape[1]
-            labels[row, :n_words] = self.allowed_labels(part, heads[row : row + 1, :n_words])[0]
-        return labels
 
     def obeying(
         self, labels: Float[Tensor, "*arcs label"], heads: Int[Tensor, "*arcs"]
@@ -233,11 +218,8 @@ def _comparable(scores: ArcScores) -> ArcScores:
     np.fill_diagonal(copy, 0)
     impossible = np.isnan(copy) | np.isneginf(copy)
     copy[impossible] = 0
-    largest = np.abs(copy).max()
-    if largest == np.inf:
+    if np.isposinf(copy).any():
         raise ValueError("a score is +inf; scores must be finite or -inf")
-    if largest > HUGE:
-        copy *= 2.0**-64
     return copy * 1j - impossible if impossible.any() else copy
 
 

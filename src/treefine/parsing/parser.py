@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 import torch
 
 from treefine import fast
-from treefine.config import BATCH_PIECES, LAYOUT, Precision, TagChoice
+from treefine.config import LAYOUT, Precision, TagChoice
 from treefine.errors import LanguageWarning, ModelError, TreefineError, UnknownLabelWarning, described, is_whole_number
 from treefine.model.bundled import ABOUT, about, bundled_models, find_model, model_for
 from treefine.model.folder import load_model, new_folder, push_folder, write_model
@@ -54,9 +54,6 @@ if TYPE_CHECKING:
 
 Context = TypeVar("Context")  # what belongs to a text in `Parser.pipe`
 TEXTS_AT_ONCE = 256  # texts that `pipe` reads and segments together, unless they are long
-_MOST_SHOWN = 3  # languages in the repr
-
-
 _resolved: Any = property  # of an option with its default filled in; mypy takes the attribute for its value
 
 
@@ -90,7 +87,6 @@ class Parser:
         self._running: list[ParserModel] = []  # filled on first use; shared with `using`
         self._language_check = LanguageCheck(self._plan.language.languages, guesses=self._plan.language.guesses)
         self._name = ""  # of the model, as the user gave it
-        self._treebank = ""  # on which it was trained, if it is known
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state to pickle, without the engine and the running model, which are created on first use."""
@@ -98,19 +94,9 @@ class Parser:
 
     def __repr__(self) -> str:
         """Return the name of the model, its kind and its main options."""
-        languages = self._plan.language.languages
-        parts = [
-            "RNGTr" if self.model.settings.reads_graph else "SynTr",
-            *(languages if len(languages) <= _MOST_SHOWN else [f"{len(languages)} languages"]),
-            *filter(None, [self._treebank]),
-            f"T={self.max_steps}",
-            f"tags: {self.tags}",
-            "reads text and words" if self.segmenter is not None else "reads words only",
-            f"{self.device}",
-            self.precision,
-        ]
-        name = f" {self._name!r}" if self._name else ""
-        return f"<Parser{name}: {', '.join(parts)}>"
+        kind = "RNGTr" if self.model.settings.reads_graph else "SynTr"
+        name = f"{self._name!r}, {kind}" if self._name else kind
+        return f"<Parser {name}, T={self.max_steps}, tags: {self.tags}, {self.device}, {self.precision}>"
 
     @classmethod
     def from_pretrained(cls, name: str | os.PathLike[str], **options: Any) -> Parser:
@@ -135,7 +121,7 @@ class Parser:
         source = about(folder) if (folder / ABOUT).is_file() else None
         languages = () if source is None or source.languages else (source.language,)
         parser = cls(load_model(folder), segmenter=segmenter, languages=languages, **chosen)
-        parser._name, parser._treebank = os.fspath(name), "" if source is None else source.treebank
+        parser._name = os.fspath(name)
         return parser
 
     def using(self, **options: Any) -> Parser:
@@ -151,7 +137,7 @@ class Parser:
             raise TreefineError(f"The model is on {self.device}, not on {device}.", hint="Load it on that device.")
         chosen = own.set_options | {"device": self.device}
         other = Parser(self.model, segmenter=self.segmenter, languages=self.languages, **chosen)
-        other._name, other._treebank = self._name, self._treebank
+        other._name = self._name
         if other.precision == self.precision:
             other._running = self._running
         return other
@@ -246,14 +232,11 @@ class Parser:
         and `tags`: "predicted" replaces the tags of the sentences; otherwise only blank ones are filled in. Raises
         ModelError if the model reads no graph.
         """
-        if isinstance(sentences, str | os.PathLike):
-            message = f"{os.fspath(sentences)[:40]!r} is a string or a path, not a treebank."
-            raise TreefineError(message, hint="Read a file with read_treebank, or parse a text with parser(text).")
         several, is_one = one_or_several(sentences)
         for each in several:
             if sentence_in(each) is None:
                 hint = "Read a treebank with read_treebank, or parse words with parse."
-                raise TreefineError(f"A list of words has no heads to refine: {str(each)[:40]}.", hint=hint)
+                raise TreefineError(f"There are no heads to refine in {described(each)}.", hint=hint)
         known, own = self.model.vocabulary.labels, self.options
         names = None if label_map is None else label_map_of(label_map, known)
         trust = None if isinstance(own.trust, list | tuple) else own.trust  # a list is for several parsers
@@ -444,11 +427,6 @@ class Parser:
     )
     is_projective: bool = _resolved(attrgetter("_plan.decoder.is_projective"), doc="Whether trees must be projective.")
 
-    @property
-    def batch_pieces(self) -> int:
-        """The maximum number of pieces in a batch, padding included; batches are smaller on a CPU."""
-        return self.options.batch_pieces or BATCH_PIECES
-
     def _initial_parser(self, initial: Initial | Sequence[Initial] | None) -> Parser | InitialParser:
         if isinstance(initial, list | tuple) and len(initial) > 1:
             sources = tuple(_trees_of(self._initial_parser(each)) for each in initial)
@@ -456,20 +434,19 @@ class Parser:
                 raise TreefineError("An empty graph cannot be combined with other initial parses.")
             return SeveralParsers(sources)
         one = cast("Initial | None", initial[0] if isinstance(initial, list | tuple) else initial)
-        if one is None or one == "empty":
+        if one is None or one in ("empty", empty):
             return empty
-        if not self.model.settings.reads_graph and one is not empty:
+        if not self.model.settings.reads_graph:
             raise ModelError("This model reads no graph, so it cannot refine an initial parse.")
         if isinstance(one, Parser) or callable(one):
             return one
         if one == "given":
             return renamed(input_trees, self.model.vocabulary.labels)
-        path = Path(one)
-        if path.is_dir() and os.fspath(one):
-            return Parser.from_pretrained(path, device=self.options.device, batch_pieces=self.options.batch_pieces)
-        if not path.is_file():
+        if not os.fspath(one) or not Path(one).exists():
             hint = "Choose empty, given, the folder of a model, or a file of the same text."
             raise TreefineError(f"There is no initial parser {os.fspath(one)!r}.", hint=hint)
+        if Path(one).is_dir():
+            return Parser.from_pretrained(one, device=self.options.device, batch_pieces=self.options.batch_pieces)
         return from_file(os.fspath(one))
 
 

@@ -70,7 +70,10 @@ def steps(plan: Plan, inputs: Sequence[ParseInput]) -> list[list[Step]]:
     results: list[list[Step]] = [[] for _ in inputs]
     for step in refine_inputs(plan, inputs, wants_trees=True):
         tags = predicted_tags(step, plan.model, [inputs[number].sentence for number in step.sentences])
-        labels, converged = plan.decoder.labels_of(step.scores, step.graphs), step.converged.tolist()
+        labels, converged = (
+            plan.decoder.allowed_labels(step.scores, step.graphs.heads.clamp(min=0)),
+            step.converged.tolist(),
+        )
         graphs = step.graphs.listed()
         trees = plan.decoder.trees(step.scores, step.graphs, step.batch.is_word).listed()
         for row, number in enumerate(step.sentences):
