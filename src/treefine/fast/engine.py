@@ -32,9 +32,9 @@ from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pac
 from treefine.fast.packed_encoder import ROOMS, PackedEncoder, Room
 from treefine.model.batch import most_pieces_of_word
 from treefine.parsing.batches import free_memory, parse_inputs, run
+from treefine.parsing.options import ConstraintsLike
 from treefine.parsing.plan import ParseInput, Plan, is_out_of_memory
 from treefine.parsing.results import trees
-from treefine.treebank.constraints import Constraints
 from treefine.treebank.sentence import Sentence
 
 WARM_UPS = 2  # runs before a CUDA graph is captured: libraries select kernels and allocate memory in the first ones
@@ -194,7 +194,7 @@ class Engine:
         plan: Plan,
         sentences: Iterable[Sentence],
         *,
-        constraints: Iterable[Constraints] | None = None,
+        constraints: Iterable[ConstraintsLike] | None = None,
         skip: int = 0,
     ) -> Iterator[Sentence]:
         """Yield the sentences with their trees, without the first `skip`.

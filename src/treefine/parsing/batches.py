@@ -11,6 +11,7 @@ import gc
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, compress, islice, tee
 from typing import Any, TypeVar
 
@@ -18,10 +19,11 @@ import torch
 
 from treefine.config import COLUMNS
 from treefine.cores import on_all_cores, thread_count
-from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, LongSentenceWarning, TreefineError
+from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, LongSentenceWarning, TreefineError, described
 from treefine.parsing.confidence import Confidence, sentence_confidence
 from treefine.parsing.constrained import check_constraints, named_as_given
-from treefine.parsing.initial import parsers_in
+from treefine.parsing.initial import SeveralParsers
+from treefine.parsing.options import ConstraintsLike
 from treefine.parsing.parse import Parse, tags_of
 from treefine.parsing.plan import AUTO, ParseInput, Plan, WeightedArcs, is_out_of_memory
 from treefine.parsing.trust import (
@@ -36,7 +38,7 @@ from treefine.parsing.trust import (
 from treefine.treebank.constraints import FREE, Constraints, decisions_in
 from treefine.treebank.graph import ROOT, Arcs, Graph
 from treefine.treebank.schemes import read_as
-from treefine.treebank.sentence import BLANK, Sentence, Token
+from treefine.treebank.sentence import BLANK, Sentence, Token, is_list_like
 
 _Row = TypeVar("_Row")
 Result = TypeVar("Result")
@@ -101,9 +103,7 @@ def parsed_chunk(plan: Plan, chunk: Sequence[ParseInput], work: Work[Result]) ->
     def memory_error(row: int) -> TreefineError:
         return chunk[row].sentence.error(NO_MEMORY, hint=NO_MEMORY_HINT)
 
-    def safely(rows: Sequence[int]) -> list[Result]:
-        return retry_in_halves(rows, parse, memory_error)
-
+    safely = partial(retry_in_halves, parse=parse, memory_error=memory_error)
     groups = batches(sizes, most, longest, with_padding=plan.shape.with_padding)
     # A sentence that is too long for the encoder takes much memory: it is parsed when nothing else is.
     n_at_once = sum(sizes[rows[0]] <= longest for rows in groups) if n_threads > 1 else 0  # the groups grow
@@ -169,7 +169,7 @@ def free_memory() -> None:
 
 
 def parse_inputs(
-    plan: Plan, sentences: Iterable[Sentence], constraints: Iterable[Constraints] | None = None
+    plan: Plan, sentences: Iterable[Sentence], constraints: Iterable[ConstraintsLike] | None = None
 ) -> Iterator[ParseInput]:
     """Yield each sentence with its initial parse and its constraints; raise an error if they do not fit it.
 
@@ -181,12 +181,16 @@ def parse_inputs(
 
 
 def _inputs_of(
-    plan: Plan, sentences: Iterable[Sentence], constraints: Iterable[Constraints] | None
+    plan: Plan, sentences: Iterable[Sentence], constraints: Iterable[ConstraintsLike] | None
 ) -> Iterator[ParseInput]:
-    sources = parsers_in(plan.initial) if plan.trust else (plan.initial,)
+    initial = plan.initial
+    sources = initial.sources if plan.trust and isinstance(initial, SeveralParsers) else (initial,)
     sentences, *copies = tee(sentences, 1 + len(sources))
-    parses = [initial(copy) for initial, copy in zip(sources, copies, strict=True)]
-    decisions = None if constraints is None else iter(constraints)
+    parses = [source(copy) for source, copy in zip(sources, copies, strict=True)]
+    if constraints is not None and not is_list_like(constraints):
+        hint = "Pass a list with one for each sentence."
+        raise TreefineError(f"The constraints must be a list, not {described(constraints)}.", hint=hint)
+    decisions = None if constraints is None else map(Constraints.of, constraints)
     weights = [0.0 if each == AUTO else each for each in plan.trust]
     for sentence in sentences:
         trees = [arcs for arcs in (next(each, None) for each in parses) if arcs is not None]

@@ -52,12 +52,8 @@ class Decoder:
 
         The sentences in `as_trees` get their highest-scoring trees instead.
         """
-        graphs = labelled(scores.best_heads, self.best_labels(scores), is_word)
-        return self.trees(scores, graphs, is_word, rows=as_trees) if as_trees else graphs
-
-    def best_labels(self, scores: Scores) -> LabelScores:
-        """Return the label scores for the best heads, with -inf for labels that the root label rule forbids."""
-        return self.obeying(scores.best_labels, scores.best_heads)
+        graphs = labelled(scores.best_heads, self.obeying(scores.best_labels, scores.best_heads), is_word)
+        return self.trees(scores, graphs, is_word, rows=as_trees)
 
     def allowed_labels(self, scores: Scores, heads: WordHeads) -> LabelScores:
         """Return the label scores for these heads, with -inf for labels that the root label rule forbids."""
@@ -79,6 +75,8 @@ class Decoder:
 
         A graph that is already a tree is returned as it is.
         """
+        if rows is not None and not rows:
+            return graphs
         is_tree = self.are_trees(graphs, is_word).tolist()
         wrong = [row for row, is_one in enumerate(is_tree) if not is_one and (rows is None or row in rows)]
         if not wrong:

@@ -96,13 +96,6 @@ class SeveralParsers:
         return self.sources[0](sentences)
 
 
-def parsers_in(initial: InitialParser) -> tuple[InitialParser, ...]:
-    """Return the initial parsers that a parse starts from; nothing for an empty graph."""
-    if isinstance(initial, SeveralParsers):
-        return initial.sources
-    return () if initial is empty else (initial,)
-
-
 def reads_input_trees(initial: InitialParser) -> bool:
     """Return whether the initial parse, or the first of several, is the sentences' own trees."""
     return _without_names(initial.sources[0] if isinstance(initial, SeveralParsers) else initial) is input_trees

@@ -68,19 +68,16 @@ class Option:
         limits = f"from {self.at_least} to {self.at_most}" if self.at_most is not None else f"from {self.at_least}"
         return {bool: "True or False", int: f"a whole number {limits}", float: f"a number {limits}"}[self.type]
 
-    def check(self, value: Any) -> None:
-        """Raise an error if a value has the wrong type or exceeds a limit."""
+    def accepted(self, value: Any) -> bool:
+        """Return whether a value has the right type and is within the limits."""
         if self.accepts is not None:
-            fits = self.accepts(value)
-        elif get_origin(self.type) is Literal:
-            fits = isinstance(value, str) and value in get_args(self.type)
-        elif self.type is bool or self.type is str:
-            fits = isinstance(value, self.type)
-        else:
-            is_number = is_whole_number(value) if self.type is int else _is_number(value)
-            fits = is_number and self.at_least <= value <= (self.at_most or float("inf"))
-        if not fits:
-            raise TreefineError(f"The option {self.name} must be {self.needed}, not {described(value)}.")
+            return self.accepts(value)
+        if get_origin(self.type) is Literal:
+            return isinstance(value, str) and value in get_args(self.type)
+        if self.type is bool or self.type is str:
+            return isinstance(value, self.type)
+        is_number = is_whole_number(value) if self.type is int else _is_number(value)
+        return is_number and self.at_least <= value <= (self.at_most or float("inf"))
 
 
 def parser_option(help: str, *, default: str, flag: str, **others: Any) -> Any:
@@ -216,8 +213,9 @@ class ParserOptions:
     )
 
     def __post_init__(self) -> None:
-        for name, value in self.set_options.items():
-            OPTIONS[name].check(value)
+        for name, value in vars(self).items():
+            if value is not None and not (option := OPTIONS[name]).accepted(value):
+                raise TreefineError(f"The option {name} must be {option.needed}, not {described(value)}.")
 
     @property
     def set_options(self) -> dict[str, Any]:
@@ -306,38 +304,29 @@ def one_or_several(sentences: Words | Iterable[Words]) -> tuple[list[Words], boo
     return cast("list[Words]", several), False
 
 
-def constraints_of(constraints: Iterable[ConstraintsLike] | None) -> Iterator[Constraints] | None:
-    """Return an iterator over the constraints of several sentences; None for None."""
-    if constraints is None:
-        return None
-    if not is_list_like(constraints):
-        hint = "Pass a list with one for each sentence."
-        raise TreefineError(f"The constraints must be a list, not {described(constraints)}.", hint=hint)
-    return map(Constraints.of, constraints)
-
-
 def checked_strings(texts: Iterable[str], what: str) -> Iterator[str]:
     """Yield each of these strings; a single string is a mistake."""
-    return (text for group in text_groups(texts, 1, what) for text, _ in group)
-
-
-def text_groups(
-    items: Iterable[Any], most: int, what: str = "texts", *, as_tuples: bool = False
-) -> Iterator[list[tuple[str, Any]]]:
-    """Yield texts with their contexts, at most `most` at a time, and fewer if they are long."""
-    if not is_list_like(items):
+    if not is_list_like(texts):
         hint = "Pass an open file or a list of strings, or parse one text with parser(text)."
-        raise TreefineError(f"The {what} must be a list or an iterator, not {described(items)}.", hint=hint)
+        raise TreefineError(f"The {what} must be a list or an iterator, not {described(texts)}.", hint=hint)
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise TreefineError(f"Item {number} of the {what} is not a string but {described(text)}.")
+        yield text
+
+
+def text_groups(items: Iterable[Any], most: int, *, as_tuples: bool) -> Iterator[list[tuple[str, Any]]]:
+    """Yield the texts of a `pipe` with their contexts, at most `most` at a time, and fewer if they are long."""
     group, n_characters = list[tuple[str, Any]](), 0
-    for number, item in enumerate(items, start=1):
+    for number, item in enumerate(items if as_tuples else checked_strings(items, "texts"), start=1):
         match item:
-            case str() if not as_tuples:
-                group.append((item, None))
             case (str() as text, context) if as_tuples:
                 group.append((text, context))
+            case str() if not as_tuples:
+                group.append((item, None))
             case _:
-                needed = "a pair of a text and its context" if as_tuples else "a string"
-                raise TreefineError(f"Item {number} of the {what} is not {needed} but {described(item)}.")
+                message = f"Item {number} of the texts is not a pair of a text and its context but {described(item)}."
+                raise TreefineError(message)
         n_characters += len(group[-1][0])
         if len(group) == most or n_characters >= _CHARACTERS_AT_ONCE:
             yield group

@@ -31,7 +31,6 @@ from treefine.parsing.options import (
     Words,
     checked_sentences,
     checked_strings,
-    constraints_of,
     one_or_several,
     options_of,
     sentence_of,
@@ -268,10 +267,10 @@ class Parser:
 
         The arguments are as in `parse`. The first `skip` sentences are left out.
         """
-        plan, read, decided = self.plan(), checked_sentences(sentences), constraints_of(constraints)
+        plan, read = self.plan(), checked_sentences(sentences)
         if self.engine is not None:
-            return self.engine.stream_sentences(plan, read, constraints=decided, skip=skip)
-        return (parsed for _, parsed in run(plan, parse_inputs(plan, read, decided), trees, skip=skip))
+            return self.engine.stream_sentences(plan, read, constraints=constraints, skip=skip)
+        return (parsed for _, parsed in run(plan, parse_inputs(plan, read, constraints), trees, skip=skip))
 
     def parse_file(
         self, source: Source, target: str | os.PathLike[str], *, format: str | None = None, workers: int | None = None
@@ -325,7 +324,7 @@ class Parser:
         """
         read, placed = tee(segmented)
         plan, work = self.plan(), partial(parses, each_step=each_step)
-        inputs = parse_inputs(plan, (each.sentence for each in read), constraints_of(constraints))
+        inputs = parse_inputs(plan, (each.sentence for each in read), constraints)
         parsed = run(plan, inputs, work, skip=skip)
         return (_placed(parse, each) for (_, parse), each in zip(parsed, islice(placed, skip, None), strict=False))
 
@@ -362,7 +361,7 @@ class Parser:
     ) -> Iterator[tuple[Sentence, list[Step]]]:
         """Yield each sentence with all its steps, in order."""
         plan = self.plan()
-        return run(plan, parse_inputs(plan, checked_sentences(sentences), constraints_of(constraints)), steps)
+        return run(plan, parse_inputs(plan, checked_sentences(sentences), constraints), steps)
 
     def save(self, folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32, notes: str = "") -> None:
         """Write a self-contained model folder, which appears once it is complete and replaces an older model.

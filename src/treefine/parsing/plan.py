@@ -33,7 +33,7 @@ from treefine.model.scorer import Scores
 from treefine.model.vocabulary import Vocabulary, language_of
 from treefine.parsing.constrained import allowed_of, with_decisions
 from treefine.parsing.decode import Decoder, dependents, made_trees
-from treefine.parsing.initial import InitialParser, empty, is_of_others, parsers_in, reads_input_trees
+from treefine.parsing.initial import InitialParser, SeveralParsers, empty, is_of_others, reads_input_trees
 from treefine.parsing.options import ParserOptions, Trust
 from treefine.parsing.refine import BatchStep, Tags, expected_stability, refine, stable_scores
 from treefine.segmenter.language import SAMPLE, code_of, identify, table
@@ -100,7 +100,7 @@ class Plan:
             model=model,
             device=device,
             initial=initial,
-            trust=_trust(options.trust, parsers_in(initial)),
+            trust=_trust(options.trust, initial),
             max_steps=options.max_steps or (by_default if settings.reads_graph else 1),
             stop_above=float(stop_above if options.stop_above is None else options.stop_above),
             tags=tags,
@@ -231,22 +231,25 @@ def find_device(name: str | torch.device | None) -> torch.device:
     return device
 
 
-def _trust(trust: Trust | Sequence[Trust] | None, sources: Sequence[InitialParser]) -> tuple[Trust, ...]:
+def _trust(trust: Trust | Sequence[Trust] | None, initial: InitialParser) -> tuple[Trust, ...]:
     """Return the trust in each source: the requested one, or by default "auto" in trees that the user supplied.
 
     The result is empty if no source counts, so that the scores stay as they are.
     """
+    if initial is empty:
+        return ()
+    sources = initial.sources if isinstance(initial, SeveralParsers) else (initial,)
     trusts: list[Trust]
     if trust is None:
         trusts = [AUTO if is_of_others(each) else 0.0 for each in sources]
     elif isinstance(trust, (list, tuple)):
         trusts = list(trust)
-        if sources and len(trusts) != len(sources):
+        if len(trusts) != len(sources):
             message = f"trust has {len(trusts)} values, but the number of initial parses is {len(sources)}."
             raise TreefineError(message, hint="Give one value for all of them, or one for each.")
     else:
         trusts = [cast("Trust", trust)] * len(sources)
-    return tuple(each if each == AUTO else float(each) for each in trusts) if any(trusts) and sources else ()
+    return tuple(each if each == AUTO else float(each) for each in trusts) if any(trusts) else ()
 
 
 def resolved_precision(precision: Precision | None, model: ParserModel, device: torch.device) -> Precision:
@@ -302,7 +305,8 @@ def refine_inputs(plan: Plan, inputs: Sequence[ParseInput], *, wants_trees: bool
         return decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
 
     def stability(scores: Scores, batch: Batch, is_same: Tensor) -> Tensor:
-        return expected_stability(scores.arcs, decoder.best_labels(scores), dependents(batch.is_word), is_same)
+        labels = decoder.obeying(scores.best_labels, scores.best_heads)
+        return expected_stability(scores.arcs, labels, dependents(batch.is_word), is_same)
 
     return refine(
         score,

@@ -169,7 +169,7 @@ def stable_scores(
     scores = score(batch, graphs, tags)
     if len(batch) == 1:
         return scores
-    labels, is_dependent = decoder.best_labels(scores), dependents(batch.is_word)
+    labels, is_dependent = decoder.obeying(scores.best_labels, scores.best_heads), dependents(batch.is_word)
     best = labelled(scores.best_heads, labels, batch.is_word)
     is_same = best.same_words(graphs)
     is_close_word = torch.stack([_is_close(each) for each in (scores.arcs, labels, *scores.tags)]).any(0)

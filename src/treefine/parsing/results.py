@@ -152,33 +152,24 @@ def _tags_of_step(
     return results
 
 
-def _ending(plan: Plan, step: BatchStep) -> tuple[set[int], Graphs]:
-    """Return the rows for which this is the last step, and the graphs of the batch with their trees filled in."""
-    ending = {row for row, is_done in enumerate(step.ended.tolist()) if is_done}
-    if not ending:
-        return ending, step.graphs
-    return ending, plan.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
-
-
-def _filled(item: ParseInput, arcs: Arcs, tags: TagNames, plan: Plan) -> Sentence:
-    settings = plan.model.settings.tags
-    columns, replaces = settings.columns, plan.replaces_tags
-    return item.sentence.with_parse(arcs, columns, tags, replaces_tags=replaces, kept=settings.given)
-
-
 @torch.no_grad()
 def trees(plan: Plan, inputs: Sequence[ParseInput]) -> list[Sentence]:
     """Return each sentence of a batch with its final tree and, if the model predicts them, tags."""
     results: dict[int, Sentence] = {}
     tags: dict[int, SentenceTags] = {}
+    columns = plan.model.settings.tags
     for step in refine_inputs(plan, inputs, wants_trees=False):
-        ending, best = _ending(plan, step)
+        ending = {row for row, is_done in enumerate(step.ended.tolist()) if is_done}
+        best = plan.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
         tags |= _tags_of_step(step, plan, inputs, ending, wants_confidences=False)
         listed = best.listed() if ending else ([], [])
         for row in ending:
             number = step.sentences[row]
             arcs = Arcs(*_arcs(listed, row, inputs[number], plan))
-            results[number] = _filled(inputs[number], arcs, tags.get(number, _NO_TAGS)[0], plan)
+            names = tags.get(number, _NO_TAGS)[0]
+            results[number] = inputs[number].sentence.with_parse(
+                arcs, columns.columns, names, replaces_tags=plan.replaces_tags, kept=columns.given
+            )
     return [results[number] for number in range(len(inputs))]
 
 
@@ -193,6 +184,7 @@ def parses(plan: Plan, inputs: Sequence[ParseInput], *, each_step: bool = False)
     graphs: list[list[Graph]] = [[] for _ in inputs]
     step_confidences: list[list[tuple[Confidence, ...]]] = [[] for _ in inputs]
     tags: dict[int, SentenceTags] = {}
+    columns = plan.model.settings.tags
     for step in refine_inputs(plan, inputs, wants_trees=False):
         listed = step.graphs.listed()
         for row, number in enumerate(step.sentences):
@@ -200,7 +192,8 @@ def parses(plan: Plan, inputs: Sequence[ParseInput], *, each_step: bool = False)
         if each_step:
             for number, words in zip(step.sentences, _confidences(plan, step, step.graphs, inputs), strict=True):
                 step_confidences[number].append(words)
-        ending, best = _ending(plan, step)
+        ending = {row for row, is_done in enumerate(step.ended.tolist()) if is_done}
+        best = plan.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
         tags |= _tags_of_step(step, plan, inputs, ending, wants_confidences=True)
         if not ending:
             continue
@@ -211,7 +204,9 @@ def parses(plan: Plan, inputs: Sequence[ParseInput], *, each_step: bool = False)
             item, (names, tag_confidences) = inputs[number], tags.get(number, _NO_TAGS)
             tree = Graph.of_words(*_arcs(listed, row, item, plan))
             results[number] = Parse(
-                sentence=_filled(item, tree.arcs, names, plan),
+                sentence=item.sentence.with_parse(
+                    tree.arcs, columns.columns, names, replaces_tags=plan.replaces_tags, kept=columns.given
+                ),
                 spans=(),
                 word_confidences=confidences[row],
                 confidence=sentence_confidence(confidences[row], plan.confidence_of(item.sentence)),
