@@ -45,7 +45,7 @@ def word_confidences(
     """
     heads, labels = trees.heads.clamp(min=0), trees.labels.clamp(min=0)
     arcs = (scores.arcs / arc_temperature).softmax(-1)
-    of_labels = (decoder.allowed_labels(scores, heads) / label_temperature).softmax(-1)
+    of_labels = (decoder.labels_of(scores, trees) / label_temperature).softmax(-1)
     chosen = (arcs.gather(2, heads[..., None]), of_labels.gather(2, labels[..., None]))
     return torch.cat(chosen, dim=-1).nan_to_num(0.0)  # [batch, word, arc and label]
 

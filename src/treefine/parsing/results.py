@@ -71,7 +71,7 @@ def steps(plan: Plan, inputs: Sequence[ParseInput]) -> list[list[Step]]:
     for step in refine_inputs(plan, inputs, wants_trees=True):
         tags = predicted_tags(step, plan.model, [inputs[number].sentence for number in step.sentences])
         labels, converged = (
-            plan.decoder.allowed_labels(step.scores, step.graphs.heads.clamp(min=0)),
+            plan.decoder.labels_of(step.scores, step.graphs),
             step.converged.tolist(),
         )
         graphs = step.graphs.listed()
