@@ -20,8 +20,8 @@ from treefine.cores import use_threads
 from treefine.errors import ModelError, TreebankError, TreefineError, visible
 from treefine.evaluation.pairing import load_words
 from treefine.evaluation.scores import rule_of
-from treefine.jobs.inputs import total_size
-from treefine.jobs.outputs import check_output, identity
+from treefine.jobs.inputs import identity, total_size
+from treefine.jobs.outputs import check_output
 from treefine.model.bundled import trained_model
 from treefine.parsing.options import OPTIONS, ParserOptions
 from treefine.treebank.conllu import read_treebank

@@ -108,11 +108,14 @@ def refine_command(
     but its head still counts (--trust). A summary of the changes is printed on standard error.
     """
     inputs = find_treebank_inputs(sources or (), kind=kind, output=chosen.output)
-    chosen = replace(chosen, changes=changes, workers=chosen.workers or 0)
-    _run(inputs, chosen, replace(options, initial="given"), is_refined=True)
+    workers = chosen.workers or 0
+    if workers and changes is None:
+        say("Changes are not counted with --workers.")
+    chosen = replace(chosen, changes=changes, workers=workers, marks_changes=not workers or changes is not None)
+    _run(inputs, chosen, replace(options, initial="given"))
 
 
-def _run(inputs: list[Input], wanted: RunOptions, options: ParserOptions, *, is_refined: bool = False) -> None:
+def _run(inputs: list[Input], wanted: RunOptions, options: ParserOptions) -> None:
     """Plan the outputs, load the parser, and write what is not finished yet."""
     model, language = wanted.model or "en", options.language
     if wanted.model is None and language:  # the bundled model of the language
@@ -148,7 +151,7 @@ def _run(inputs: list[Input], wanted: RunOptions, options: ParserOptions, *, is_
     size = total_size(*[source.name for source in inputs if source.text is None])
     with progress("Parsing", size, in_bytes=True, may_show=may_show) as advance:
         listener = Listener(say, warn, lambda text: say(f"treefine: {text}", detail=Detail.QUIET), advance)
-        is_complete = write_outputs(parser, files, wanted, listener, counts_changes=is_refined, workers=wanted.workers)
+        is_complete = write_outputs(parser, files, wanted, listener, wanted.workers)
     if not is_complete:
         raise typer.Exit(1)
 

@@ -30,7 +30,7 @@ from treefine.evaluation import tables
 from treefine.evaluation.agreement import agreement_of_pairs, sentence_pairs
 from treefine.evaluation.pairing import load_pairs, stretches
 from treefine.evaluation.scores import evaluate_stretches, rule_of
-from treefine.jobs.inputs import Input, TreebankKind, files_in, files_named, find_treebank_inputs, total_size
+from treefine.jobs.inputs import Input, TreebankKind, files_in, files_named, find_treebank_inputs, identity, total_size
 from treefine.jobs.outputs import (
     DrawnShape,
     OutputFile,
@@ -38,7 +38,6 @@ from treefine.jobs.outputs import (
     check_extension,
     check_output,
     check_table,
-    identity,
     shape_by_name,
     stem_of,
     write_treebank_as,
@@ -199,7 +198,7 @@ def convert_command(
     on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
     with progress("Converting", total_size(source)) as advance:
         sentences = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
-        lost = write_treebank_as(sentences, OutputFile((Input(source),), target, shape, form), title=source)
+        lost = write_treebank_as(sentences, OutputFile((Input(source),), target, shape, form))
     if lost:
         title = form.title if shape == "conllu" else "JSON" if shape == "json" else "a table"
         say(losses_line(lost, title))
@@ -233,7 +232,7 @@ def draw_command(
         named = shape_by_name(output)
         shape = named if named == "svg" or named == "html" else "tree"
     check_output(output, [identity(source.name) for source in inputs], force=force)
-    write_treebank_as(_chosen(inputs, sentences or ()), OutputFile(tuple(inputs), output, shape), title="Trees")
+    write_treebank_as(_chosen(inputs, sentences or ()), OutputFile(tuple(inputs), output, shape))
 
 
 def _chosen(inputs: Sequence[Input], names: Sequence[str]) -> Iterator[Sentence]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +14,7 @@ from treefine.config import COLUMNS
 from treefine.drawing.html import page_end, page_start, tree_figure
 from treefine.errors import TreefineError, count, safe_html, visible
 from treefine.treebank.conllu import suffix_of
-from treefine.treebank.files import linked_file, not_written, open_output
+from treefine.treebank.files import open_output
 from treefine.treebank.graph import Arcs
 from treefine.treebank.schemes import UPOS, contradictions, follows_ud
 from treefine.treebank.sentence import BLANK
@@ -51,8 +49,8 @@ _LISTED = (  # rows with the number of times of each value
     "labels ignored",
 )
 _STYLE = """
-table.summary td { max-width: 60rem; }
-table.summary th { vertical-align: top; }
+#summary td { max-width: 60rem; }
+#summary th { vertical-align: top; }
 section > p { overflow-wrap: anywhere; margin: 0.5rem 0; }
 """
 
@@ -163,48 +161,42 @@ def check_changes(path: str) -> str:
 
 @contextmanager
 def open_changes(path: str, changes: Changes) -> Iterator[Callable[[Parse], None]]:
-    """Yield a function that adds the changes of a parse; the file appears at the end and starts with the summary.
-
-    Until then the changes are in an unnamed temporary file in the same folder, so memory use stays constant.
-    """
+    """Yield a function that adds the changes of a parse; the complete file ends with the summary."""
     kind = check_changes(path)
     part, separator = {"html": (_html, ""), "json": (_json, ",\n"), "tsv": (_tsv, "")}[kind]
+    is_first = True
 
     def add(parse: Parse) -> None:
+        nonlocal is_first
         if changed := parse.changes:
-            try:
-                body.write((separator * bool(body.tell()) + part(parse, changed)).encode())
-            except OSError as error:
-                raise not_written(error.strerror or str(error), path) from error
+            stream.write((separator * (not is_first) + part(parse, changed)).encode())
+            is_first = False
 
-    with tempfile.TemporaryFile(dir=linked_file(path).parent) as body:
+    with open_output(path) as stream:
+        stream.write(_start(kind).encode())
         yield add
-        body.seek(0)
-        with open_output(path) as stream:
-            start, end = _frame(kind, changes)
-            stream.write(start.encode())
-            shutil.copyfileobj(body, stream)
-            stream.write(end.encode())
+        stream.write(_end(kind, changes).encode())
 
 
-def _frame(kind: str, changes: Changes) -> tuple[str, str]:
-    """Return the text before the changes and the text after them."""
-    if kind == "tsv":
-        return "\t".join(_COLUMNS) + "\n", ""
-    if kind == "json":
+def _start(kind: str) -> str:
+    if kind != "html":
+        return "\t".join(_COLUMNS) + "\n" if kind == "tsv" else '{"changes": [\n'
+    return page_start("Changes made by refinement", style=_STYLE) + (
+        "<p>Each drawing shows the tree after refinement. Changes are in colour; old arcs are dashed and old labels "
+        'struck out. Sentences without changes are left out. The <a href="#summary">summary</a> is at the end.</p>\n'
+    )
+
+
+def _end(kind: str, changes: Changes) -> str:
+    """Return the summary as the end of the file; a TSV file has none."""
+    if kind != "html":
         summary = json.dumps(changes.values(), ensure_ascii=False)
-        return f'{{"summary": {summary},\n"changes": [\n', "\n]}\n"
+        return "" if kind == "tsv" else f'\n],\n"summary": {summary}}}\n'
     rows = "\n".join(
         f'<tr><th scope="row">{name}</th><td>{safe_html(value)}</td></tr>'
         for name, value in changes.rows(most=_MOST_ON_PAGE)
     )
-    n_left_out = changes.n["sentences"] - changes.n["changed sentences"]
-    note = (
-        "<p>Each drawing shows the tree after refinement. Changes are in colour; old arcs are dashed and old labels "
-        f"struck out. Left out: {count(n_left_out, 'sentence')} without changes.</p>"
-    )
-    start = page_start("Changes made by refinement", style=_STYLE)
-    return f'{start}<table class="summary">\n{rows}\n</table>\n{note}\n', page_end()
+    return f'<table id="summary">\n{rows}\n</table>\n{page_end()}'
 
 
 def _tsv(parse: Parse, changes: Sequence[Change]) -> str:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from treefine.errors import EmptyError, TreefineError
-from treefine.segmenter.language import SAMPLE
 from treefine.treebank.conllu import (
     FORMATS,
     TREEBANK_SUFFIXES,
@@ -151,13 +150,18 @@ def kind_by_name(path: str) -> InputKind | None:
 
 def _kind_of_content(stream: BinaryIO) -> InputKind:
     """Return the input format that the first non-comment line suggests, without reading beyond it."""
-    for line in cast(io.BufferedReader, stream).peek(TEXT_CHUNK).removeprefix(codecs.BOM_UTF8).splitlines():
+    for line in _start_of(stream).splitlines():
         if line.strip() and not line.startswith(b"#"):
             n_columns = line.count(b"\t") + 1
             if _FIRST_WORD.match(line) and (n_columns == 10 or n_columns >= 14):
                 return "conllu" if n_columns == 10 else "conll09"
             break
     return "text"
+
+
+def _start_of(stream: BinaryIO) -> bytes:
+    """Return the first bytes of a stream, which stay in it."""
+    return cast(io.BufferedReader, stream).peek(TEXT_CHUNK).removeprefix(codecs.BOM_UTF8)
 
 
 def files_named(
@@ -173,7 +177,8 @@ def files_named(
     start = Path(_MAGIC.split(argument, maxsplit=1)[0] + "x").parent  # the folder before the first * ? or [
     is_recursive = not any(map(str.isspace, argument))  # a text such as /**/ must not search the whole disk
     paths = sorted(map(Path, glob.glob(argument, recursive=is_recursive)))  # noqa: PTH207 - it may be an absolute path
-    return [(str(path), _subfolder(path, start)) for path in paths if _is_input(path, output)]
+    left_out = identity(output) if output else None
+    return [(str(path), _subfolder(path, start)) for path in paths if _is_input(path, left_out)]
 
 
 def files_in(
@@ -184,7 +189,8 @@ def files_in(
     It is an error if there is none. With `may_be_any`, return all files if none has such a suffix. Hidden files, part
     files and the output are left out.
     """
-    if _is_same(Path(folder), output):
+    left_out = identity(output) if output else None
+    if identity(folder) == left_out:
         raise TreefineError("The output folder is the input folder.", hint="Choose another one.", path=folder)
 
     def fail(error: OSError) -> None:
@@ -192,8 +198,8 @@ def files_in(
 
     paths = []
     for place, folders, names in os.walk(folder, onerror=fail):
-        folders[:] = [name for name in folders if not name.startswith(".") and not _is_same(Path(place, name), output)]
-        paths += [path for name in names if _is_input(path := Path(place, name), output)]
+        folders[:] = [each for each in folders if each[0] != "." and identity(f"{place}/{each}") != left_out]
+        paths += [path for name in names if _is_input(path := Path(place, name), left_out)]
     known = [path for path in paths if suffix_of(path.name) in suffixes]
     if not known and not (may_be_any and paths):
         hint = f"File names must end in {', '.join(suffixes)}; for other names, choose the format."
@@ -202,12 +208,15 @@ def files_in(
     return [(str(path), _subfolder(path, Path(folder))) for path in sorted(known or paths)]
 
 
-def _is_input(path: Path, output: str) -> bool:
-    return path.is_file() and not path.name.startswith(".") and path.suffix != ".part" and not _is_same(path, output)
+def _is_input(path: Path, left_out: object) -> bool:
+    return path.is_file() and path.name[0] != "." and path.suffix != ".part" and identity(str(path)) != left_out
 
 
-def _is_same(path: Path, output: str) -> bool:
-    return bool(output) and path.exists() and Path(output).exists() and path.samefile(output)
+def identity(path: str) -> object:
+    """Return a value that is the same for all paths of a file, even if it does not exist yet."""
+    with suppress(OSError):
+        return (status := Path(path).stat()).st_dev, status.st_ino
+    return os.path.realpath(path)
 
 
 def _subfolder(path: Path, start: Path) -> str:
@@ -226,11 +235,9 @@ def open_source(
 ) -> Iterator[tuple[BinaryIO, InputKind]]:
     """Open the input as bytes; return its format too, detected if it is not known."""
     if source.text is not None:
-        yield io.BytesIO(source.text.encode()), source.kind or "text"
+        yield cast(BinaryIO, io.BufferedReader(io.BytesIO(source.text.encode()))), source.kind or "text"
     else:
         with open_input(source.name, on_bytes=on_bytes) as stream:
-            if source.kind is None and not hasattr(stream, "peek"):
-                stream = cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, stream)))
             yield stream, source.kind or _kind_of_content(stream)
 
 
@@ -257,7 +264,8 @@ def read_input(
         whole = read_words(stream, path) if kind == "words" else read_treebank(stream, format=kind, name=path)
         sentences = (Segmented(sentence, spans_in(own_text(sentence), sentence)) for sentence in whole)
     else:
-        sentences = _segmented(stream, path, parser, check, is_lines=kind == "lines")
+        check(_start_of(stream).decode(errors="ignore"), path)
+        sentences = _segmented(stream, path, parser, is_lines=kind == "lines")
     if kind in FORMATS:
         yield from sentences
         return
@@ -271,26 +279,16 @@ def read_input(
         comments = []
 
 
-def _segmented(
-    stream: BinaryIO, path: str, parser: Parser, check: Callable[[str, str], None], *, is_lines: bool
-) -> Iterator[Segmented]:
+def _segmented(stream: BinaryIO, path: str, parser: Parser, *, is_lines: bool) -> Iterator[Segmented]:
     """Yield the sentences of a text, each with the line on which it starts."""
     newlines: deque[int] = deque()  # offsets of the newlines after the start of the last sentence
-    length = 0  # of the chunks so far, in characters
 
     def chunks() -> Iterator[str]:
-        nonlocal length
-        start = ""
+        length = 0
         for chunk in utf8_lines(stream, path) if is_lines else _decoded(stream, path):
-            if len(start) < SAMPLE:
-                start += chunk
-                if len(start) >= SAMPLE:
-                    check(start, path)
             newlines.extend(length + found.start() for found in re.finditer("\n", chunk))
             length += len(chunk)
             yield chunk
-        if len(start) < SAMPLE:
-            check(start, path)
 
     line, is_empty = 1, True
     segment = parser.segment_lines if is_lines else parser.segment

@@ -8,12 +8,12 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from treefine.drawing.html import html_of
 from treefine.drawing.picture import Drawing, drawing_of
@@ -21,7 +21,7 @@ from treefine.drawing.svg import svg_of
 from treefine.drawing.text import BOLD, StyledText, draw_text
 from treefine.errors import TreebankError, TreefineError, visible
 from treefine.jobs.changes import check_changes
-from treefine.jobs.inputs import Input
+from treefine.jobs.inputs import Input, identity
 from treefine.jobs.part_file import check_leftover, part_of
 from treefine.model.bundled import bundled_models
 from treefine.parsing.table import Content, Placed, csv_texts, import_package, record_batches, schema_of
@@ -33,7 +33,6 @@ from treefine.treebank.conllu import (
     losses,
     suffix_of,
     texts_in_file,
-    write_treebank,
 )
 from treefine.treebank.files import (
     COMPRESSED,
@@ -114,6 +113,13 @@ class OutputOptions:
     changes: str | None = None  # file for the changes made by refinement
     k: int = 1  # trees per sentence
     also_read: tuple[str, ...] = ()  # other files that are read: initial trees, a label map
+    marks_changes: bool = False  # count changes, and show the initial trees in drawings and tables
+    title: str = "Parsed by treefine"  # of a page, unless there is only one input file, whose name it has
+
+    @property
+    def content(self) -> Content:
+        """The optional columns of a table."""
+        return Content(self.confidence, self.k > 1, self.marks_changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,45 +291,28 @@ def check_table(path: str) -> None:
     """Raise an error if a Parquet table cannot be written to this path, or if pyarrow is missing."""
     if path == "-":
         raise TreefineError("A table cannot be printed.", hint="Name a file with -o, such as -o out.parquet.")
-    suffix = Path(path).suffix.lower()
-    if suffix in COMPRESSED:
-        raise TreefineError("Parquet files are already compressed.", hint=f"Leave out {suffix}.", path=path)
     import_package("pyarrow.parquet")
 
 
-def identity(path: str) -> object:
-    """Return a value that is the same for all paths of a file, even if it does not exist yet."""
-    with suppress(OSError):
-        return (status := Path(path).stat()).st_dev, status.st_ino
-    return os.path.realpath(path)
-
-
-@dataclass
-class Sink:
-    """An open output that starts empty."""
-
-    stream: BinaryIO
-    encoding: str = "utf-8"
-    is_stdout: bool = False  # flush after each sentence
-    is_terminal: bool = False  # escape control characters of the input
-    skip: int = 0  # sentences already written
-
-    def write(self, text: str) -> None:
-        """Write the text of a sentence."""
-        if self.is_terminal:
-            text = _BETWEEN_SEPARATORS.sub(lambda found: visible(found[0]), text)
-        self.stream.write(text.encode(self.encoding, "backslashreplace"))
-        if self.is_stdout:
-            self.stream.flush()
-
-
 @contextmanager
-def open_whole(path: str, shape: Shape) -> Iterator[Sink]:
-    """Open an output that cannot be resumed; standard output gets drawings in the encoding of the terminal."""
+def open_text(path: str, shape: Shape) -> Iterator[Callable[[str], None]]:
+    """Open an output that cannot be resumed; yield a function that writes the text of a sentence.
+
+    Standard output gets drawings in the encoding of the terminal. On a terminal, control characters are escaped.
+    """
     is_stdout, is_drawn = path == "-", path == "-" and shape == "tree"
     with open_output(path) as stream:
         encoding = pen_for_stdout().encoding if is_drawn else "utf-8"
-        yield Sink(stream, encoding, is_stdout, is_terminal=is_stdout and not is_drawn and sys.stdout.isatty())
+        is_escaped = is_stdout and not is_drawn and sys.stdout.isatty()
+
+        def write(text: str) -> None:
+            if is_escaped:
+                text = _BETWEEN_SEPARATORS.sub(lambda found: visible(found[0]), text)
+            stream.write(text.encode(encoding, "backslashreplace"))
+            if is_stdout:
+                stream.flush()
+
+        yield write
 
 
 def drop_stdout() -> None:
@@ -351,37 +340,35 @@ def pen_for_stdout() -> Pen:
 
 
 def texts_of(
-    results: Iterable[Any],
-    file: OutputFile,
-    options: OutputOptions,
-    *,
-    title: str = "Parsed by treefine",
-    is_start: bool = True,
-    marks_changes: bool = False,
+    results: Iterable[Any], file: OutputFile, options: OutputOptions, *, is_start: bool = True
 ) -> Iterator[str]:
     """Yield the text of an output, sentence by sentence, for Parses, Sentences or what a segmenter returns.
 
-    `title` is the heading of a page, unless there is only one input file, whose name it has. Set `is_start` to False to
-    continue a treebank. With `marks_changes`, drawn trees and tables also show the initial ones.
+    Set `is_start` to False to continue a treebank.
     """
     shape = file.shape
     if shape in DELIMITERS:
-        content = Content(options.confidence, options.k > 1, marks_changes)
-        return csv_texts(results, content, delimiter=DELIMITERS[shape])
+        return csv_texts(results, options.content, delimiter=DELIMITERS[shape])
     if shape == "json":
         return map(_json_line, results)
-    if shape == "conllu" and options.k > 1:
-        ranked = (parse.ranked_sentences(confidence=options.confidence) for parse in results)
-        return texts_in_file(chain.from_iterable(ranked), is_start=is_start)
     if shape == "conllu":
-        sentences = (each.with_confidence() if options.confidence else each.sentence for each in results)
-        return texts_in_file(sentences, is_start=is_start)
-    drawings = (drawing_of(each, steps=options.steps, marks_changes=marks_changes) for each in results)
+        return texts_in_file(chain.from_iterable(_sentences_of(each, options) for each in results), is_start=is_start)
+    drawings = (drawing_of(each, steps=options.steps, marks_changes=options.marks_changes) for each in results)
     if shape == "tree":
         return _as_trees(drawings, pen_for_stdout() if file.path == "-" else Pen())
     if shape == "svg":
         return iter([svg_of(drawings, hint="Use --format html, which has no limit.")])
-    return html_of(drawings, file.inputs[0].name if len(file.inputs) == 1 and file.inputs[0].is_file else title)
+    is_one = len(file.inputs) == 1 and file.inputs[0].is_file
+    return html_of(drawings, file.inputs[0].name if is_one else options.title)
+
+
+def _sentences_of(result: Any, options: OutputOptions) -> Iterable[Sentence]:
+    """Return the sentence of a result as the user wants it in a treebank, or one per tree."""
+    if isinstance(result, Sentence):
+        return [result]
+    if options.k > 1:
+        return cast("Parse", result).ranked_sentences(confidence=options.confidence)
+    return [result.with_confidence() if options.confidence else result.sentence]
 
 
 def _as_trees(drawings: Iterable[Drawing], pen: Pen) -> Iterator[str]:
@@ -398,23 +385,30 @@ def _as_trees(drawings: Iterable[Drawing], pen: Pen) -> Iterator[str]:
         yield "\n" * (number > 1) + f"{heading}\n" + "\n".join(drawn)
 
 
-def write_table(
-    sentences: Iterable[Placed | Sentence], path: str, content: Content, about: Mapping[str, object] | None = None
-) -> None:
-    """Write a Parquet table, with `about` in its schema; the file appears only when it is complete."""
-    schema = schema_of(content, {"version": __version__} | dict(about or {}))
+def write_file(sentences: Iterable[Any], file: OutputFile, options: OutputOptions) -> None:
+    """Write a file that cannot be resumed and appears only when it is complete; see `texts_of`."""
+    if file.shape == "parquet":
+        _write_table(sentences, file.path, options)
+        return
+    with open_text(file.path, file.shape) as write:
+        for text in texts_of(sentences, file, options):
+            write(text)
+
+
+def _write_table(sentences: Iterable[Placed | Sentence], path: str, options: OutputOptions) -> None:
+    schema = schema_of(options.content, {"version": __version__, "model": options.model})
     parquet = import_package("pyarrow.parquet")
     with open_output(path) as stream:
         writer = parquet.ParquetWriter(stream, schema, compression="zstd")
         try:
-            for batch in record_batches(sentences, content):
+            for batch in record_batches(sentences, options.content):
                 writer.write_batch(batch.replace_schema_metadata(schema.metadata))
             writer.close()
         finally:
             writer.is_open = False  # or it would try to finish the file that an error has removed
 
 
-def write_treebank_as(sentences: Iterable[Sentence], file: OutputFile, *, title: str) -> Counter[str]:
+def write_treebank_as(sentences: Iterable[Sentence], file: OutputFile) -> Counter[str]:
     """Write the sentences of a treebank; return the number of items of each kind that the format cannot hold."""
     lost, form = Counter[str](), file.form or CONLLU
 
@@ -429,14 +423,7 @@ def write_treebank_as(sentences: Iterable[Sentence], file: OutputFile, *, title:
             lost.update(+items)
             yield convert(sentence, form) if file.shape == "conllu" else sentence
 
-    if file.shape == "conllu":
-        write_treebank(counted(), file.path)
-    elif file.shape == "parquet":
-        write_table(counted(), file.path, Content())
-    else:
-        with open_whole(file.path, file.shape) as sink:
-            for text in texts_of(counted(), file, OutputOptions(), title=title):
-                sink.write(text)
+    write_file(counted(), file, OutputOptions(title="Trees"))
     return lost
 
 

@@ -6,51 +6,44 @@ The part file of `out.conllu` is `out.conllu.part`. The part file of `out.conllu
 from __future__ import annotations
 
 import codecs
-import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from treefine.errors import AlignmentError, TreefineError
 from treefine.treebank.files import COMPRESSED, linked_file, not_written, open_locked, open_output
 
-
-class _LastSentence(NamedTuple):
-    """The last complete sentence of a part file: its number from 1, its offset and its bytes."""
-
-    number: int
-    start: int
-    record: bytes
+_WORD = re.compile(rb'^\d+\t([^\t]*)|"form": ("(?:[^"\\]|\\.)*")', re.MULTILINE)  # in a treebank or in JSON
 
 
 class Part:
     """An open part file that already contains the first `skip` sentences."""
 
-    def __init__(self, file: BinaryIO, path: Path, last: _LastSentence | None) -> None:
-        self._file, self._path, self._last = file, path, last
-        self.skip = 0 if last is None else last.number - 1  # the last one is written again, to compare its words
+    def __init__(self, file: BinaryIO, path: Path, *, is_json: bool) -> None:
+        self._file, self._path = file, path
+        self._number, self._start, self._last = _last_sentence(file, is_json=is_json)
+        self.skip = max(self._number - 1, 0)  # the last one is written again, to compare its words
 
     def write(self, text: str) -> None:
         """Write a sentence; after a resume, the first one must have the words of the last one, which it replaces."""
         data = text.encode()
-        if self._last is not None:
-            number, start, record = self._last
-            if _words_of(data) != _words_of(record):
-                raise self._error(f"Sentence {number:,} differs from the input.")
-            self._file.truncate(start)
-            self._last = None
+        if self._last:
+            if _WORD.findall(data) != _WORD.findall(self._last):
+                raise self._error(f"Sentence {self._number:,} differs from the input.")
+            self._file.truncate(self._start)
+            self._last = b""
         self._file.write(data)
         self._file.flush()  # a killed process leaves its finished sentences
 
     def finish(self, target: Path) -> None:
         """Replace the target with the part file."""
-        if self._last is not None:
-            raise self._error(f"The file has {self._last.number:,} sentences, but the input has fewer.")
-        self._file.flush()
+        if self._last:
+            raise self._error(f"The file has {self._number:,} sentences, but the input has fewer.")
         if target.suffix.lower() in COMPRESSED:
             self._file.seek(0)
             with open_output(target) as stream:
@@ -90,10 +83,9 @@ def open_part(target: str | os.PathLike[str], *, is_json: bool, is_resumed: bool
         hint = "Wait until it ends, or stop it and continue with --resume."
         raise TreefineError("Another run is writing this file.", hint=hint, path=name)
     try:
-        last = _last_sentence(file, is_json=is_json) if is_resumed else None
-        if last is None:
+        if not is_resumed:
             file.truncate(0)
-        part = Part(file, path, last)
+        part = Part(file, path, is_json=is_json)
         yield part
         part.finish(linked_file(target))
     except BaseException as error:
@@ -128,8 +120,8 @@ def _next_step(file: BinaryIO, path: Path) -> str:
     return ""
 
 
-def _last_sentence(file: BinaryIO, *, is_json: bool) -> _LastSentence | None:
-    """Find the last complete sentence of a part file."""
+def _last_sentence(file: BinaryIO, *, is_json: bool) -> tuple[int, int, bytes]:
+    """Return the number, offset and bytes of the last complete sentence; if there is none, empty the file."""
     file.seek(0)
     number = position = first = stop = 0
     start: int | None = None  # of the sentence at hand
@@ -140,16 +132,7 @@ def _last_sentence(file: BinaryIO, *, is_json: bool) -> _LastSentence | None:
         position += len(line)
         if start is not None and line.endswith(b"\n") and (is_blank or is_json):
             number, first, stop, start = number + 1, start, position, None
+    if not number:
+        file.truncate(0)
     file.seek(first)
-    return _LastSentence(number, first, file.read(stop - first)) if number else None
-
-
-def _words_of(record: bytes) -> list[str]:
-    """Return the words of a sentence, which is a JSON object or tab-separated rows."""
-    if record.startswith(b"{"):
-        try:
-            return [word["form"] for word in json.loads(record)["words"]]
-        except (ValueError, LookupError, TypeError):
-            return []
-    rows = (line.split("\t") for line in record.decode(errors="replace").split("\n"))
-    return [row[1] for row in rows if row[0].isdecimal() and len(row) > 1]
+    return number, first, file.read(stop - first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, BinaryIO
@@ -16,19 +16,9 @@ from treefine.errors import count as counted
 from treefine.fast.file_workers import FileParser, FileReport, file_parts, missing_tags
 from treefine.jobs.changes import Changes, open_changes
 from treefine.jobs.inputs import Input, InputKind, open_source, read_input, total_size
-from treefine.jobs.outputs import (
-    TABLES,
-    OutputFile,
-    OutputOptions,
-    Sink,
-    drop_stdout,
-    open_whole,
-    texts_of,
-    write_table,
-)
-from treefine.jobs.part_file import Part, open_part
+from treefine.jobs.outputs import TABLES, OutputFile, OutputOptions, drop_stdout, open_text, texts_of, write_file
+from treefine.jobs.part_file import open_part
 from treefine.model.vocabulary import language_of
-from treefine.parsing.table import Content
 from treefine.segmenter.cut import Segmented
 from treefine.segmenter.language import LanguageCheck, table
 from treefine.treebank.conllu import FORMATS, convert, losses, read_treebank, with_newdoc
@@ -43,8 +33,8 @@ if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
 
 _NO_WORKERS = (
-    "--workers has no effect: it needs a GPU and one output per treebank, in the same format, without --confidence, "
-    "--k, --review, --changes and --trust."
+    "--workers has no effect: it needs a GPU and one output file per treebank, in the same format, without "
+    "--confidence, --k, --review, --changes and --trust."
 )
 _TEXT_WIDTH, _WORD_WIDTH = 60, 20  # columns of a line of --review
 
@@ -64,64 +54,30 @@ class Listener:
 
 
 def write_outputs(
-    parser: Parser,
-    files: Sequence[OutputFile],
-    options: OutputOptions,
-    listener: Listener,
-    *,
-    counts_changes: bool = False,
-    workers: int | None = None,
+    parser: Parser, files: Sequence[OutputFile], options: OutputOptions, listener: Listener, workers: int | None = None
 ) -> bool:
     """Write the files; return whether every input was parsed and contained a sentence.
 
     Report an input without sentences and continue with the others. If each input has its own output, do the same with
-    an input that cannot be read. With `counts_changes`, report the changes to the trees of the inputs. If only trees
-    are wanted, `workers` processes read and write treebanks. They do not count changes.
+    an input that cannot be read. If only trees are wanted, `workers` processes read and write treebanks.
     """
-    n_inputs = sum(len(file.inputs) for file in files)
-    # Workers write trees without reporting the steps and arcs before them.
-    are_counted = counts_changes and (not workers or options.changes is not None)
-    changes = Changes(parser.model.vocabulary.labels) if are_counted else None
-    writer = _Writer(parser, options, listener, n_inputs > 1, changes)
     n_failed = 0
     with ExitStack() as stack:
         stack.enter_context(_warnings_shown(listener.warn))
-        if options.review is not None:
-            writer.list_line = stack.enter_context(open_whole("-", "tree")).write
-        if changes is not None and options.changes is not None:
-            writer.write_changes = stack.enter_context(open_changes(options.changes, changes))
-        size = total_size(*[file.inputs[0].name for file in files if writer.suits_workers(file)])
-        file_parser = FileParser.of(parser, workers, size) if any(map(writer.suits_workers, files)) else None
-        if file_parser is not None:
-            writer.file_parser = stack.enter_context(file_parser)
-        elif workers:
-            listener.warn(_NO_WORKERS)
+        run = _Run(parser, files, options, listener, stack, workers)
         for file in files:
             try:
-                writer.write(file)
+                run.write(file)
             except TreebankError as error:
-                names = [name_of(source.name) for source in file.inputs if source.text is None]
-                if error.path == file.path or error.path not in names or n_inputs == 1:
-                    raise
-                if len(files) == 1:
-                    others = "To parse the other files anyway, write to a folder: -o DIR/"
-                    error.hint = " ".join(filter(None, [error.hint, others]))
+                if len(files) == 1 or error.path != name_of(file.inputs[0].name):
                     raise
                 listener.error(str(error))
                 n_failed += 1
     if n_failed:
         listener.say(f"{n_failed:,} of {counted(len(files), 'file')} not parsed")
-    for form, lost in writer.lost.items():
-        if lost:
-            listener.say(losses_line(lost, form.title))
-    if options.review is not None:
-        numbers = f"{writer.n_listed:,} of {writer.n_seen:,}"
-        listener.say(f"{numbers} sentences have a confidence below {options.review:g}")
-    if changes is not None:
-        listener.say("\n".join(changes.lines()))
-    elif counts_changes:
-        listener.say("Changes are not counted with --workers.")
-    return not writer.n_empty and not n_failed
+    for line in run.lines():
+        listener.say(line)
+    return not run.n_empty and not n_failed
 
 
 @contextmanager
@@ -133,19 +89,36 @@ def _warnings_shown(warn: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-class _Writer:
+class _Run:
     """Writes outputs with one parser and the same options, and collects what is reported at the end."""
 
     def __init__(
-        self, parser: Parser, options: OutputOptions, listener: Listener, may_be_empty: bool, changes: Changes | None
+        self,
+        parser: Parser,
+        files: Sequence[OutputFile],
+        options: OutputOptions,
+        listener: Listener,
+        stack: ExitStack,
+        workers: int | None,
     ) -> None:
-        self.parser, self.options, self.listener, self.changes = parser, options, listener, changes
-        self.may_be_empty = may_be_empty  # report an input without sentences instead of stopping
-        self.file_parser: FileParser | None = None  # reads and writes treebanks in worker processes
-        self.write_changes: Callable[[Parse], None] = _ignore
-        self.list_line: Callable[[str], None] = _ignore  # of --review
+        self.parser, self.options, self.listener = parser, options, listener
+        self.may_be_empty = sum(len(file.inputs) for file in files) > 1  # report an input without sentences
         self.n_empty = self.n_seen = self.n_listed = 0
         self.lost: dict[Format, Counter[str]] = {}  # items that each output format cannot hold
+        self.changes = Changes(parser.model.vocabulary.labels) if options.marks_changes else None
+        self._list_line: Callable[[str], None] = _ignore
+        self._write_changes: Callable[[Parse], None] = _ignore
+        if options.review is not None:
+            self._list_line = stack.enter_context(open_text("-", "tree"))
+        if self.changes is not None and options.changes is not None:
+            self._write_changes = stack.enter_context(open_changes(options.changes, self.changes))
+        suited = [file for file in files if self._suits_workers(file)]
+        size = total_size(*[file.inputs[0].name for file in suited])
+        self._file_parser = FileParser.of(parser, workers, size) if suited else None
+        if self._file_parser is not None:
+            stack.enter_context(self._file_parser)
+        elif workers:
+            listener.warn(_NO_WORKERS)
         self._report = FileReport(
             lambda warning: listener.warn(str(warning)), lambda number: listener.advance(sentences=number)
         )
@@ -157,44 +130,44 @@ class _Writer:
         """Parse the sentences of the inputs and write the output, or only list those to review."""
         if self.options.review is not None and file.path == "-":
             deque(self._results(file, 0), maxlen=0)
-        elif file.shape == "parquet":
-            names = ("trust", "max_steps", "stop_above", "tags", "is_projective", "keep", "k", "precision")
-            about = {"model": self.options.model, **{name: getattr(self.parser, name) for name in names}}
-            content = Content(self.options.confidence, self.options.k > 1, self.changes is not None)
-            write_table(self._results(file, 0), file.path, content, about)
+        elif not file.can_be_resumed(self.options):
+            write_file(self._results(file, 0), file, self.options)
         else:
-            opened: AbstractContextManager[Sink | Part] = (
-                open_part(file.path, is_json=file.shape == "json", is_resumed=self.options.resume)
-                if file.can_be_resumed(self.options)
-                else open_whole(file.path, file.shape)
-            )
-            with opened as sink:
-                for text in self._texts(file, sink.skip):
-                    sink.write(text)
+            with open_part(file.path, is_json=file.shape == "json", is_resumed=self.options.resume) as part:
+                for text in self._texts(file, part.skip):
+                    part.write(text)
 
-    def suits_workers(self, file: OutputFile) -> bool:
+    def lines(self) -> Iterator[str]:
+        """Yield what is reported at the end: what the formats cannot hold, sentences to review, and changes."""
+        yield from (losses_line(lost, form.title) for form, lost in self.lost.items() if lost)
+        if self.options.review is not None:
+            numbers = f"{self.n_listed:,} of {self.n_seen:,}"
+            yield f"{numbers} sentences have a confidence below {self.options.review:g}"
+        if self.changes is not None:
+            yield "\n".join(self.changes.lines())
+
+    def _suits_workers(self, file: OutputFile) -> bool:
         """Return whether worker processes can read and write the treebank of this output."""
         source, *others = file.inputs
         is_treebank = source.is_treebank and file.shape == "conllu" and not others
-        return is_treebank and file.form in (None, FORMATS[str(source.kind)]) and self._wants_only_trees(file)
+        is_same = file.form in (None, FORMATS.get(str(source.kind))) and file.can_be_resumed(self.options)
+        return is_treebank and is_same and self._wants_only_trees(file)
 
     def _wants_only_trees(self, file: OutputFile) -> bool:
         """Return whether only trees are wanted, which are faster to compute without confidence."""
-        is_more_wanted = self.options.confidence or self.options.k > 1
-        has_only_trees = file.shape in ("conllu", *TABLES)
-        return has_only_trees and not is_more_wanted and self.options.review is None and self.changes is None
+        options = self.options
+        is_more_wanted = options.confidence or options.k > 1 or options.review is not None or options.marks_changes
+        return file.shape in ("conllu", *TABLES) and not is_more_wanted
 
     def _texts(self, file: OutputFile, skip: int) -> Iterator[str]:
         """Yield the text of the output, without the first `skip` sentences."""
-        marks_changes = self.changes is not None
-        if self.file_parser is None or not self.suits_workers(file):
-            results = self._results(file, skip)
-            yield from texts_of(results, file, self.options, is_start=not skip, marks_changes=marks_changes)
+        if self._file_parser is None or not self._suits_workers(file):
+            yield from texts_of(self._results(file, skip), file, self.options, is_start=not skip)
             return
         (source,) = file.inputs
         with self._opened(source) as (stream, kind):
             parts = file_parts(stream, name_of(source.name), kind)
-            yield from self.file_parser.texts(parts, self._report, skip=skip)
+            yield from self._file_parser.texts(parts, self._report, skip=skip)
 
     def _results(self, file: OutputFile, skip: int) -> Iterator[Segmented | Parse]:
         """Yield the trees or parses of an output, without the first `skip`; record changes and sentences to review."""
@@ -207,17 +180,12 @@ class _Writer:
         else:
             results = self.parser.stream_segmented(sentences, skip=skip)
         for result in results:
-            place = (result.sentence.path, result.sentence.treebank)
-            if self._guesses and place not in self._languages:
-                self._languages.add(place)
-                code = language_of(result.sentence.treebank)
-                name = f"{table().names.get(code, code)} ({code})" if code else "not identified"
-                self.listener.say(f"treefine: {place[0] + ': ' if place[0] else ''}language {name}")
+            if self._guesses:
+                self._say_language(result.sentence)
             before = read.popleft().sentence
             if not isinstance(result, Segmented):
-                if self.changes is not None:
-                    result = self.changes.add(result, before.arcs)
-                self.write_changes(result)
+                result = result if self.changes is None else self.changes.add(result, before.arcs)
+                self._write_changes(result)
                 self._review(result, file)
             yield replace(result, sentence=with_newdoc(result.sentence)) if file.names_inputs else result
             self.listener.advance(sentences=1)
@@ -230,27 +198,34 @@ class _Writer:
         needed, labels = self.parser.plan().needed_columns, self.parser.model.vocabulary.labels
         generator = GENERATOR + (f", model {visible(self.options.model)}" if self.options.model else "")
         numbers, number = count(1), 0
-        lost = None if file.form is None else self.lost.setdefault(file.form, Counter())
         for source in file.inputs:
             with self._opened(source) as (stream, kind):
                 for segmented in read_input(
                     stream, kind, source, self.parser, numbers, generator=generator, check=self._check_language
                 ):
-                    generator = ""
-                    sentence = segmented.sentence
+                    generator, sentence = "", segmented.sentence
                     if needed:
                         self._report.warn_once("tags", missing_tags(sentence, needed))
-                    if file.form is not None and lost is not None:
+                    if file.form is not None:
                         if kind in FORMATS:  # treefine wrote the comments and MISC of a text
-                            lost.update(losses(sentence, file.form))
+                            self.lost.setdefault(file.form, Counter()).update(losses(sentence, file.form))
                         sentence = convert(sentence, file.form)
-                        segmented = replace(segmented, sentence=sentence)
                     constraints = decisions_in(sentence, self.parser.keep)
                     self._report.warn_once("labels", label_warning(sentence, constraints, labels))
+                    segmented = replace(segmented, sentence=sentence)
                     if number >= skip:
                         read.append(segmented)
                     number += 1
                     yield segmented
+
+    def _say_language(self, sentence: Sentence) -> None:
+        """Print the language that was identified, once per file."""
+        path, treebank = place = (sentence.path, sentence.treebank)
+        if place not in self._languages:
+            self._languages.add(place)
+            code = language_of(treebank)
+            name = f"{table().names.get(code, code)} ({code})" if code else "not identified"
+            self.listener.say(f"treefine: {path + ': ' if path else ''}language {name}")
 
     def _check_language(self, text: str, path: str) -> None:
         """Warn about the start of a text that is not in the model's language."""
@@ -264,7 +239,7 @@ class _Writer:
             return
         self.n_listed += 1
         try:
-            self.list_line(_review_line(parse))
+            self._list_line(_review_line(parse))
         except BrokenPipeError:  # the reader of the list has stopped, but the trees may still be wanted
             if file.path == "-":
                 raise

@@ -33,9 +33,8 @@ def run(text_model, tmp_path, monkeypatch, request):
     [
         ("in.conllu", "-o", "out.conllu"),
         ("in.conllu", "empty.conllu", "other.conllu", "-o", "out/"),
-        ("in.conllu", "-o", "-"),
     ],
-    ids=["file", "empty", "stdout"],
+    ids=["file", "empty"],
 )
 def test_the_output_and_the_messages_are_those_without_workers(run, arguments):
     Path("other.conllu").write_bytes(GOOD.encode().rstrip())
@@ -57,8 +56,8 @@ def test_workers_without_effect_are_reported(run, arguments):
     expected = Path(arguments[1]).read_bytes()
 
     warning = (
-        "treefine: warning: --workers has no effect: it needs a GPU and one output per treebank, in the same format, "
-        "without --confidence, --k, --review, --changes and --trust.\n"
+        "treefine: warning: --workers has no effect: it needs a GPU and one output file per treebank, in the same "
+        "format, without --confidence, --k, --review, --changes and --trust.\n"
     )
     assert run("in.conllu", *arguments, "--force").stderr == warning + messages
     assert Path(arguments[1]).read_bytes() == expected
