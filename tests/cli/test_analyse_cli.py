@@ -100,7 +100,6 @@ ONE_WORD = "1\ta\t_\t_\t_\t_\t{}\t{}\t_\t_\n\n"
         ("in.json in.json -o in.json", "in.json: The output would overwrite an input. Choose a different output file."),
         ("gold.conllu moved.conllu --steps 2", "--steps needs --model. Add --model, or leave out --steps."),
         ("gold.conllu moved.conllu --model en", "There must be either systems or a model to analyse."),
-        ("unlabelled.conllu --model rngtr", "unlabelled.conllu: The gold file has no labels. Use a labelled treebank:"),
         ("gold.conllu --model syntr", "syntr: This model does not refine, so there are no steps to analyse. Parse"),
         ("gold.conllu --model rngtr --steps 1", "There is nothing to compare: one step, and no initial trees."),
         ("gold --model none --initial half/a.conllu", "half/a.conllu: This is a file, but gold is a folder."),
@@ -108,7 +107,6 @@ ONE_WORD = "1\ta\t_\t_\t_\t_\t{}\t{}\t_\t_\n\n"
 )
 def test_errors_are_reported_in_one_line(arguments, message):
     Path("in.json").write_text(ONE_WORD.format(0, "root"))
-    Path("unlabelled.conllu").write_text(ONE_WORD.format(0, "_"))
 
     assert failed(run, *arguments.split()).startswith(message)
 

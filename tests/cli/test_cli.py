@@ -90,14 +90,14 @@ def test_convert_rejects_an_unknown_extension_unless_the_format_is_given_and_cou
     )
     invoke("convert", "gold.conllu", "x.data", "--to", "conllx")
     invoke("convert", "x.data", "y.data", "--from", "conllx", "--to", "conllx")
-    message = failed(invoke, "convert", "gold.conllu", "-", "--to", "docx")
-    assert message.startswith("There is no format 'docx'. Choose one of conllu, conllx,")
+    assert (
+        "'docx' is not one of 'conllu', 'conllx',"
+        in invoke("convert", "gold.conllu", "-", "--to", "docx", code=2).stderr
+    )
 
-    lost = invoke("convert", data / "constructs.conllu", "x.csv").stderr
-    lines = (data / "constructs.conllu").read_text().splitlines()
-    comments = [line for line in lines if line.startswith("#") and not re.match("# (sent_id|text) =", line)]
-    assert lost.startswith(f"dropped, because a table cannot store them: {len(comments)} comments, ")
-    assert f" {sum(bool(re.match(r'[0-9]+[.]', line)) for line in lines)} empty node" in lost
+    lost = invoke("convert", data / "constructs.conllu", "x.conllx").stderr
+    n_comments = sum(line.startswith("#") for line in (data / "constructs.conllu").read_text().splitlines())
+    assert lost.startswith(f"dropped, because CoNLL-X cannot store them: {n_comments} comments, ")
 
 
 @pytest.mark.parametrize(

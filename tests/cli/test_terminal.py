@@ -49,7 +49,7 @@ def test_verbose_prints_the_model_and_the_formats_and_quiet_nothing(text_model, 
 
     assert lines[:2] == [
         f"treefine: model {text_model} on cpu, float32, 1 thread; T = 4, stop above 1, predicted tags",
-        "treefine: in.txt (text) -> out.jsonl (json)",
+        "treefine: in.txt (format by its first lines) -> out.jsonl (json)",
     ]
     assert all(map(re.fullmatch, (r"treefine: loaded in [\d.]+ s", r"treefine: finished in [\d.]+ s"), lines[2:]))
     assert len(lines) == 4
@@ -72,15 +72,15 @@ def test_no_bar_appears(stream, delay, may_show):
     assert stream.getvalue() == ""
 
 
-def test_a_bar_shows_bytes_and_sentences_per_second():
+def test_a_bar_shows_the_progress_and_sentences_per_second():
     stream = Terminal()
 
-    with progress("Parsing", 4_000_000, stream=stream, delay=0.01, in_bytes=True) as advance:
+    with progress("Parsing", 4_000_000, stream=stream, delay=0.01) as advance:
         time.sleep(0.02)
         advance(3_000_000)
         advance(sentences=50)
         advance(sentences=50)
 
-    assert "3.0/4.0 MB" in stream.getvalue()
+    assert "75%" in stream.getvalue()
     assert "100 sentences, " in stream.getvalue()
     assert "/s" in stream.getvalue()

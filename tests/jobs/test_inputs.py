@@ -1,6 +1,5 @@
 """Detect whether an argument is a text or a file, and the format of files and streams."""
 
-import gzip
 import io
 import itertools
 import os
@@ -21,7 +20,7 @@ ROW = "1\tDogs" + "\t_" * 8 + "\n"
 @pytest.mark.parametrize(
     ("argument", "expected"),
     [
-        ("here.txt", Input("here.txt", kind="text")),
+        ("here.txt", Input("here.txt")),
         ("here.conllx", Input("here.conllx", kind="conllx")),
         ("here", Input("here")),
         ("-", Input("-")),
@@ -109,8 +108,8 @@ def names(arguments, **options):
 def test_a_folder_stands_for_the_texts_and_treebanks_in_it(corpus):
     assert find_inputs(["corpus"]) == [
         Input("corpus/a.conllu", kind="conllu"),
-        Input("corpus/a.txt", kind="text"),
-        Input("corpus/b/c/x.txt.gz", kind="text", subfolder="b/c"),
+        Input("corpus/a.txt"),
+        Input("corpus/b/c/x.txt.gz", subfolder="b/c"),
         Input("corpus/b/x.conllx", kind="conllx", subfolder="b"),
     ]
     assert names(["corpus/"], may_be_text=False) == ["corpus/a.conllu", "corpus/b/x.conllx"]
@@ -152,35 +151,3 @@ def test_a_text_with_the_signs_of_a_pattern_is_a_text(corpus, text):
     Path("s").touch()
 
     assert find_inputs([text]) == [Input("", text, "text")]
-
-
-def test_a_treebank_called_txt_is_a_treebank_unless_the_user_says_otherwise(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("a.txt").write_text(ROW)
-    Path("b.txt.gz").write_bytes(gzip.compress(("# newdoc\n" + ROW[:-1] + "\t_" * 4 + "\n").encode()))
-    Path("c.txt").write_text("1 Dogs")
-    Path("d.txt.gz").write_text("damaged")
-
-    found = find_inputs(["a.txt", "*.gz", "c.txt"])
-
-    assert [(each.name, each.kind) for each in found] == [
-        ("a.txt", "conllu"),
-        ("b.txt.gz", "conll09"),
-        ("d.txt.gz", "text"),
-        ("c.txt", "text"),
-    ]
-    assert find_inputs(["a.txt"], kind="text") == [Input("a.txt", kind="text")]
-
-
-@pytest.mark.parametrize("name", ["t.json", "T.PDF.gz"])
-def test_a_file_that_is_not_plain_text_is_refused_unless_the_user_chooses_a_format(corpus, name):
-    path = f"corpus/{name}"
-    Path(path).write_bytes(b"{}")
-
-    for argument in (path, f"corpus/*.{name.partition('.')[2]}"):
-        with pytest.raises(TreefineError, match=f"^{path}: This is not plain text. Put its text into a .txt file"):
-            find_inputs([argument])
-    with pytest.raises(TreefineError, match="not a treebank"):
-        find_inputs([path], may_be_text=False)
-    assert find_inputs([path], kind="text") == [Input(path, kind="text")]
-    assert path not in names(["corpus"])

@@ -17,16 +17,13 @@ from treefine.cli.terminal import progress, say
 from treefine.cli.treebanks import find_treebanks, system_names
 from treefine.config import LAYOUT
 from treefine.cores import use_threads
-from treefine.errors import ModelError, TreebankError, TreefineError, visible
-from treefine.evaluation.pairing import load_words
-from treefine.evaluation.scores import rule_of
+from treefine.errors import ModelError, TreefineError, visible
 from treefine.jobs.inputs import identity, total_size
 from treefine.jobs.outputs import check_output
 from treefine.model.bundled import trained_model
 from treefine.parsing.options import OPTIONS, ParserOptions
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import open_output
-from treefine.treebank.sentence import BLANK, Sentence
 
 if TYPE_CHECKING:
     from treefine.evaluation.analysis.refinement import Costs
@@ -41,46 +38,32 @@ _OF_MODEL = ("initial", "max_steps", "tags", "device")  # parser options that --
 def analyse_command(
     gold: str = GOLD,
     systems: list[str] | None = argument(
-        None,
-        "SYSTEM",
-        "Files to analyse, or folders with GOLD's file names. Differences are relative to the first.",
-        shown=False,
+        None, "SYSTEM", "Files to analyse, or folders with GOLD's file names.", shown=False
     ),
     outputs: list[str] | None = option(
-        None,
-        "-o --output OUT",
-        "Report to write: .html is a page, .json has its numbers. Can be repeated.",
-        shown="a short summary on standard output",
+        None, "-o --output OUT", "Page (.html) or numbers (.json) to write. Can be repeated.", shown="print a summary"
     ),
     force: bool = FORCE,
     names: list[str] | None = NAMES,
     rule: str = RULE,
     format: str | None = INPUT_FORMAT,
-    examples: int = option(
-        10,
-        "--examples N",
-        "Number of example sentences of each kind: largest gains and largest losses; with --model, corrected "
-        "and spoiled sentences.",
-        min=0,
-    ),
-    model: str | None = model_option(
-        "Analyse the refinement steps of this model, instead of systems. The options of a parser need it; "
-        "--initial can also be a folder of parses with the same file names as GOLD."
-    ),
+    examples: int = option(10, "--examples N", "Number of sentences with gains, and with losses, on a page.", min=0),
+    model: str | None = model_option("Analyse the refinement steps of this model. The options of a parser need it."),
     threads: int | None = option(None, "--threads N", "Number of CPU threads of the model.", min=1),
     *,
     options: ParserOptions,
 ) -> None:
     """Analyse errors of systems, or refinement steps of a model.
 
-    The report contains all scores; LAS by dependency length, distance to root, sentence length, label, tag and
-    projectivity, with bootstrap confidence bands; confusions; significance; and, on a page, drawings of the sentences
-    that differ most. The printed summary has the main scores of each treebank, and significance and LAS by length and
-    depth over all treebanks.
+    The report contains all scores, with differences from the first system; LAS by dependency length, distance to root,
+    sentence length, label, tag and projectivity, with bootstrap confidence bands; confusions; significance; and, on a
+    page, drawings of the sentences that differ most. The printed summary has the main scores of each treebank, and
+    significance and LAS by length and depth over all treebanks.
 
     With --model, the report shows for each refinement step UAS, LAS, the share of errors removed (REL) and of sentences
     converged; errors removed by dependency type and projectivity; run time; and the number of parameters. A page also
-    draws sentences that were corrected and sentences that were spoiled.
+    draws sentences that were corrected and sentences that were spoiled. --initial can also be a folder of parses with
+    the same file names as GOLD.
     """
     if (model is None) == (not systems) or (names and not systems):
         raise TreefineError(
@@ -144,7 +127,7 @@ def _model_report(
     path = Path(initial) if isinstance(initial, str) and initial not in ("", "empty") else None
     has_parses = path is not None and path.exists() and not (trained_model(path) / LAYOUT.config).exists()
     files = find_treebanks(gold, {"initial": initial} if has_parses else {}, format=format)
-    treebanks = [_read_gold(each.gold, rule, format) for each in files]
+    treebanks = [list(read_treebank(each.gold, format=format)) for each in files]
     # The steps of the model itself are analysed, so other parsers' trees are only its start. Parses are set below.
     start = replace(options, initial="empty" if has_parses else initial, trust=0)
     parser = Parser.from_pretrained(model, **start.set_options)
@@ -170,16 +153,6 @@ def _model_report(
     title = f"Refinement of {Path(gold).name if gold != '-' else 'standard input'} by {Path(model).name}"
     page = partial(report.refinement_page, results, title, examples=examples)
     return title, report.refinement_text(results), page, [*starmap(report.refinement_values, results)]
-
-
-def _read_gold(path: str, rule: str, format: str | None) -> list[Sentence]:
-    """Read the gold sentences of a treebank; raise an error if they cannot be scored."""
-    sentences = list(read_treebank(path, format=format))
-    words = load_words(sentences, is_ud=rule_of(rule).is_ud)
-    if set(words.labels) == {BLANK}:
-        hint = "Use a labelled treebank: --model analyses heads and labels."
-        raise TreebankError("The gold file has no labels.", hint=hint, path=path)
-    return sentences
 
 
 def _costs_of(parser: Parser, timed: TimedSteps) -> Costs:

@@ -46,37 +46,23 @@ def model_option(description: str, shown: str | bool = True) -> Any:
 
 
 FORMAT_NAMES = f"{', '.join([*FORMATS][:-1])} or {[*FORMATS][-1]}"
-TREEBANKS = argument(
-    None, "FILE", "Treebank files, folders or quoted patterns; - is standard input.", shown="standard input"
-)
+TREEBANKS = argument(None, "FILE", "Treebank files, folders or quoted patterns.", shown="standard input")
 GOLD = argument(..., "GOLD", "Gold treebank, or a folder of gold treebanks.")
 RULE = option(
     "conll18",
     "--rule RULE",
-    "Scoring rule: conll18 (UD, aligns words by characters), conllx (skips punctuation by Unicode class), ptb (skips "
-    "punctuation by tag) or conll09 (scores all words).",
+    "conll18 (UD, aligns words), conllx (no punctuation, by its characters), ptb (by its tag) or conll09 (all words).",
     names=RULES.keys,
 )
 INPUT_FORMAT = option(
     None, "--format FORMAT", f"Input format: {FORMAT_NAMES}.", shown="by the file names", names=FORMATS.keys
 )
 TREEBANK_KIND = option(None, "--from", "Input format.", shown="by the file name, else conllu")
-NAMES = option(
-    None,
-    "--names NAME,…",
-    "Name of each SYSTEM in the results, separated by commas. Can be repeated.",
-    shown="the file names",
-)
+NAMES = option(None, "--names NAME,…", "Names of the SYSTEMs in the results. Can be repeated.", shown="the file names")
 FORCE = option(False, "--force", "Replace existing files.")
 JSON = option(False, "--json", "Print the result as JSON.")
 DEVICE = option(None, "--device DEVICE", OPTIONS["device"].help, shown=OPTIONS["device"].default)
-THREADS = option(
-    None,
-    "--threads N",
-    "Number of CPU threads.",
-    shown="the cores that this process may use, or OMP_NUM_THREADS",
-    min=1,
-)
+THREADS = option(None, "--threads N", "Number of CPU threads.", shown="all usable cores, or OMP_NUM_THREADS", min=1)
 
 
 def with_options(

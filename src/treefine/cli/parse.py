@@ -15,14 +15,7 @@ from treefine.cli.options import THREADS, TREEBANK_KIND, TREEBANKS, argument, op
 from treefine.cli.terminal import Detail, is_shown, progress, say, warn
 from treefine.cores import thread_count, use_threads
 from treefine.errors import count
-from treefine.jobs.inputs import (
-    Input,
-    InputKind,
-    TreebankKind,
-    find_inputs,
-    find_treebank_inputs,
-    total_size,
-)
+from treefine.jobs.inputs import Input, InputKind, TreebankKind, find_inputs, find_treebank_inputs, total_size
 from treefine.jobs.outputs import OutputFile, OutputOptions, plan_outputs
 from treefine.model.bundled import EXTRA_MODEL, LANGUAGES_OF_MULTI, model_for, unknown_language
 from treefine.parsing.options import ParserOptions
@@ -38,17 +31,15 @@ class RunOptions(OutputOptions):
     label_map: str | None = option(
         None,
         "--label-map FILE",
-        "Tab-separated file: a label of the initial trees, then the model's label for it, or _ to ignore its arcs.",
+        "Lines with a label of the initial trees, a tab, and the model's label for it, or _ to ignore its arcs.",
         shown="recognise labels of UD 1, Stanford and spaCy",
     )
-    trust_from: str | None = option(
-        None, "--trust-from GOLD", "Fit the weight to a treebank with correct trees of some of the input's sentences."
-    )
+    trust_from: str | None = option(None, "--trust-from GOLD", "Fit the weight to correct trees of some sentences.")
     threads: int | None = THREADS
     workers: int | None = option(
         None,
         "--workers N",
-        "Processes that read and write treebanks while the GPU parses; no effect on a CPU. They do not count changes.",
+        "Processes that read and write treebanks while a GPU parses; they do not count changes.",
         shown="parse: for long files, the number of cores minus 2, at most 16; refine: 0",
         min=0,
     )
@@ -57,16 +48,12 @@ class RunOptions(OutputOptions):
 @with_options()
 def parse_command(
     sources: list[str] | None = argument(
-        None,
-        "INPUT",
-        "Texts, files, folders, or quoted patterns such as 'texts/*.txt'; - is standard input.",
-        shown="standard input",
+        None, "INPUT", "Texts, files, folders, or quoted patterns such as 'texts/*.txt'.", shown="standard input"
     ),
     kind: InputKind | None = option(
         None,
         "--from",
-        "Input format: text, lines (one sentence per line), words (one sentence per line, a space between words), or a "
-        "treebank format.",
+        "Input format: text, lines (a sentence per line), words (the same, with spaces between words), or a treebank.",
         shown="by the file name, else by the first lines",
     ),
     is_text: bool = option(False, "--text", "Treat every INPUT as text, even if it looks like a file name."),
@@ -94,10 +81,7 @@ def refine_command(
     *,
     chosen: RunOptions,
     changes: str | None = option(
-        None,
-        "--changes FILE",
-        "Write each changed arc, with the confidence before and after, and each replaced tag to a .html (drawings), "
-        ".json or .tsv file.",
+        None, "--changes FILE", "Write each change of an arc or a tag, as .html, .json or .tsv."
     ),
     options: ParserOptions,
 ) -> None:
@@ -149,7 +133,7 @@ def _run(inputs: list[Input], wanted: RunOptions, options: ParserOptions) -> Non
     prints = files[0].path == "-" or wanted.review is not None
     may_show = not (prints and sys.stdout is not None and sys.stdout.isatty())  # the output would mix with the bar
     size = total_size(*[source.name for source in inputs if source.text is None])
-    with progress("Parsing", size, in_bytes=True, may_show=may_show) as advance:
+    with progress("Parsing", size, may_show=may_show) as advance:
         listener = Listener(say, warn, lambda text: say(f"treefine: {text}", detail=Detail.QUIET), advance)
         is_complete = write_outputs(parser, files, wanted, listener, wanted.workers)
     if not is_complete:

@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 import webbrowser
-from contextlib import ExitStack
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -38,39 +37,30 @@ def serve_command(
     models: list[str] | None = option(
         None,
         "--model [NAME=]NAME|DIR",
-        "Bundled model, model folder, or OWNER/NAME on the Hugging Face hub; NAME= sets its name for clients. "
-        "Can be repeated; the first model is the default one.",
+        "Model, and its name for clients. Can be repeated; the first model is the default one.",
         shown="en, and multi if it is installed",
         names=bundled_models,
     ),
-    host: str = option(
-        "127.0.0.1", "--host ADDRESS", "Address to listen on; 0.0.0.0 accepts connections from other machines."
-    ),
+    host: str = option("127.0.0.1", "--host ADDRESS", "Address to listen on; 0.0.0.0 is open to other machines."),
     port: int = option(8080, "--port PORT", "Port to listen on; 0 picks a free one.", min=0, max=65535),
     *,
     limits: ServerLimits,
     allowed_host: list[str] | None = option(
         None,
         "--allowed-host NAME",
-        "Also accept requests for this host name; * accepts all. Can be repeated.",
-        shown="only IP addresses and localhost",
+        "Also accept requests for this host; * is any. Can be repeated.",
+        shown="IP addresses",
     ),
     allow_origin: list[str] | None = option(
-        None,
-        "--allow-origin URL",
-        "Allow web pages of this origin to send requests (CORS); * allows all. Can be repeated.",
-        shown="none",
+        None, "--allow-origin URL", "Let web pages of this origin send requests (CORS); * is any. Can be repeated."
     ),
-    root_path: str = option(
-        "", "--root-path PATH", "URL path under which a reverse proxy serves treefine, such as /treefine."
-    ),
+    root_path: str = option("", "--root-path PATH", "Path of treefine behind a reverse proxy, such as /treefine."),
     options: ParserOptions,
     threads: int | None = THREADS,
     workers: int | None = option(
         None,
         "--workers N",
-        "Processes per model that parse on a CPU; they share the threads. Each takes the memory of a model; "
-        "0 parses in the process of the server.",
+        "Processes per model that share the CPU threads. Each takes the memory of a model.",
         shown=f"one per thread, at most {_MOST_WORKERS}; 0 with one thread",
         min=0,
     ),
@@ -120,16 +110,14 @@ def serve_command(
 
 def bound_socket(host: str, port: int) -> socket.socket:
     """Return a socket that is bound to this address."""
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with ExitStack() as stack:  # closes the socket after an error
-            bound = stack.enter_context(socket.socket(family, kind, protocol))
-            if os.name != "nt":  # on Windows it would let two servers share a port
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind(address)
-            stack.pop_all()
-            return bound
+        if os.name != "nt":  # on Windows it would let two servers share a port
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        return bound
     except OSError as error:
+        bound.close()
         hint = "Choose a different --port or --host."
         raise TreefineError(f"Cannot listen on {host}:{port}: {error.strerror or error}.", hint=hint) from error
 
@@ -156,30 +144,17 @@ def annotate_command(
     treebanks: list[str] | None = argument(
         None, "[FILES]...", "CoNLL-U files, folders or quoted patterns. Without any, an example opens.", shown=False
     ),
-    against: str = option(
-        "", "--against FILE", "Also show the trees of this file, and sort the sentences by differences."
-    ),
-    adjudicate: str = option(
-        "",
-        "--adjudicate OUT",
-        "Decide between two FILES of the same sentences; the result is OUT, a copy of the first at the start.",
-    ),
-    marks: bool = option(
-        True,
-        "--marks/--no-marks",
-        "Write # treefine_status and Keep= to the file; otherwise they are only in the journal.",
-    ),
+    against: str = option("", "--against FILE", "Also show the trees of this file; sort sentences by differences."),
+    adjudicate: str = option("", "--adjudicate OUT", "Decide between two FILES; OUT starts as a copy of the first."),
+    marks: bool = option(True, "--marks/--no-marks", "Write # treefine_status and Keep= to the file."),
     learn: bool = option(
-        False, "--learn", "Fine-tune a copy of the model on the sentences that are done; it is offered if it helps."
+        False, "--learn", "Fine-tune a copy of the model on finished sentences; offer it if it helps."
     ),
-    model: str | None = model_option(
-        "Bundled model, folder of a model, OWNER/NAME on the Hugging Face hub, or none for no parser.",
-        shown="the model of the language",
-    ),
+    model: str | None = model_option("Model, or none for no parser.", shown="the model of the language"),
     language: str | None = option(
         None,
         "--lang CODE",
-        "Language of the files, such as sv, or a treebank such as sv_talbanken.",
+        "Language, such as sv, or a treebank such as sv_talbanken.",
         shown="identified from the text",
     ),
     port: int = option(_PORT, "--port PORT", "Port of the page; 0 picks a free one.", min=0, max=65535),

@@ -71,14 +71,13 @@ def progress(
     title: str,
     total: int | None = None,
     *,
-    in_bytes: bool = False,
     may_show: bool = True,
     stream: TextIO | None = None,
     delay: float = 2.0,
 ) -> Iterator[Advance]:
     """Show a progress bar after `delay` seconds, on a terminal only; yield the function that advances it.
 
-    Amounts are shown if they are bytes. Without a total, the bar shows activity and the number of sentences.
+    Without a total, the bar shows activity and the number of sentences.
     """
     stream = stream or sys.stderr  # None if standard error is closed
     may_show = may_show and is_shown(Detail.NORMAL) and stream is not None and stream.isatty()
@@ -87,18 +86,9 @@ def progress(
 
     def shown_bar() -> Progress:
         from rich.console import Console  # takes half of the start-up time and is rarely needed
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TaskProgressColumn,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import Progress, TextColumn
 
-        columns = [TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()]
-        columns += [DownloadColumn()] if in_bytes and total is not None else []
-        columns += [TextColumn("{task.fields[speed]}"), TimeRemainingColumn()]
+        columns = [*Progress.get_default_columns(), TextColumn("{task.fields[speed]}")]
         shown = Progress(*columns, console=Console(file=stream), transient=True, speed_estimate_period=600)
         shown.add_task(title, total=total, speed="")
         shown.start()

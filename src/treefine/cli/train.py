@@ -29,25 +29,12 @@ def train_command(
     recipe: str = argument(
         "", "[RECIPE]", "TOML file, or the name of a bundled recipe. Not needed with --from.", names=bundled_recipes
     ),
-    start: str = option(
-        "",
-        "--from MODEL",
-        "Fine-tune this model, such as multi, on --train with settings that suit its size.",
-        names=bundled_models,
-    ),
+    start: str = option("", "--from MODEL", "Fine-tune this model, such as multi, on --train.", names=bundled_models),
     treebanks: list[str] | None = option(None, "--train FILE", "With --from: treebank to train on. Can be repeated."),
     dev: str = option("", "--dev FILE", "With --from: treebank for choosing the best epoch."),
-    output: str = option(
-        "",
-        "-o --output DIR",
-        "New folder for the results; with --resume, the folder to continue. Required without --dry-run.",
-    ),
-    changes: list[str] | None = option(
-        None, "--set KEY=VALUE", "Override a setting, such as training.seed=2. Can be repeated."
-    ),
-    resume: bool = option(
-        False, "--resume", "Continue an interrupted run in DIR; start a new one if DIR does not exist."
-    ),
+    output: str = option("", "-o --output DIR", "New folder for the results. Required without --dry-run."),
+    changes: list[str] | None = option(None, "--set KEY=VALUE", "Setting, such as training.seed=2. Can be repeated."),
+    resume: bool = option(False, "--resume", "Continue the run in DIR; start one if DIR does not exist."),
     device: str | None = DEVICE,
     threads: int | None = THREADS,
     dry_run: bool = option(False, "--dry-run", "Check the recipe and its files, print all settings, and exit."),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -13,7 +14,6 @@ import typer
 
 from treefine.cli.options import (
     FORCE,
-    FORMAT_NAMES,
     GOLD,
     INPUT_FORMAT,
     JSON,
@@ -34,19 +34,29 @@ from treefine.jobs.inputs import Input, TreebankKind, files_in, files_named, fin
 from treefine.jobs.outputs import (
     DrawnShape,
     OutputFile,
+    OutputOptions,
     Shape,
     check_extension,
     check_output,
     check_table,
     shape_by_name,
     stem_of,
-    write_treebank_as,
+    write_file,
 )
-from treefine.treebank.conllu import FORMATS, TREEBANK_SUFFIXES, format_of, read_treebank, suffix_of, validate
+from treefine.treebank.conllu import (
+    TREEBANK_SUFFIXES,
+    convert,
+    format_of,
+    losses,
+    read_treebank,
+    suffix_of,
+    validate,
+)
 from treefine.treebank.files import name_of
-from treefine.treebank.sentence import CONLLU, Format, Sentence
+from treefine.treebank.sentence import Format, Sentence
 
-_CONVERTED: tuple[Shape, ...] = ("json", "csv", "tsv", "parquet", "svg", "html")  # besides treebanks
+ConvertedShape = Literal["json", "csv", "tsv", "parquet", "svg", "html"]  # besides treebanks
+_CONVERTED: tuple[Shape, ...] = get_args(ConvertedShape)
 _FAULT_FIELDS = ("path", "line", "sent_id", "sentence", "word", "message", "hint")
 
 
@@ -56,9 +66,7 @@ def evaluate_command(
     rule: str = RULE,
     labels: bool = option(False, "--labels", "Also print the scores of each label."),
     confusions: int = option(0, "--confusions N", "Also list the N most frequent confusions.", min=0),
-    agreement: bool = option(
-        False, "--agreement", "Print the agreement of two annotators instead: GOLD and SYSTEM are equals."
-    ),
+    agreement: bool = option(False, "--agreement", "Print the agreement of two annotators, GOLD and SYSTEM, instead."),
     format: str | None = INPUT_FORMAT,
     as_json: bool = JSON,
 ) -> None:
@@ -74,26 +82,27 @@ def evaluate_command(
     if agreement and (labels or rule != "conll18"):
         other = "--labels" if labels else "--rule"
         raise TreefineError(f"--agreement cannot be combined with {other}.", hint="Leave out one of them.")
-    with progress("Comparing" if agreement else "Scoring", total_size(*chain.from_iterable(files))) as advance:
+    values: dict[str, Any]
+    with progress("Scoring", total_size(*chain.from_iterable(files))) as advance:
         read = partial(read_treebank, format=format, on_bytes=advance)
         if agreement:
             agreed = agreement_of_pairs(chain.from_iterable(sentence_pairs(*map(read, each)) for each in files))
+            values, shown = (
+                {"first": gold, "second": system, **agreed.to_dict()},
+                [agreed.to_text(confusions=confusions)],
+            )
         else:
             pairs = chain.from_iterable(stretches(*each, is_ud=rule_of(rule).is_ud, read=read) for each in files)
             scored = evaluate_stretches(pairs, rule=rule, labels=labels, confusions=bool(confusions))
-    values: dict[str, Any]
-    if agreement:
-        values, shown = {"first": gold, "second": system, **agreed.to_dict()}, [agreed.to_text(confusions=confusions)]
-    else:
-        values = {"gold": gold, "system": system, "rule": rule, "scores": tables.scores_json(scored.scores)}
-        shown = [tables.score_table(scored.scores)]
-        if labels:
-            values["labels"] = tables.scores_json(scored.by_label)
-            shown.append(tables.score_table(scored.by_label, title="Label"))
-        confused = {"label": scored.label_confusions, "head": scored.head_confusions} if confusions else {}
-        for kind, counted in confused.items():
-            values[f"confused_{kind}s"] = tables.confusion_table(counted, most=confusions).to_records()
-            shown.append(tables.confusion_table(counted, kind=kind, most=confusions).to_text())
+            values = {"gold": gold, "system": system, "rule": rule, "scores": tables.scores_json(scored.scores)}
+            shown = [tables.score_table(scored.scores)]
+            if labels:
+                values["labels"] = tables.scores_json(scored.by_label)
+                shown.append(tables.score_table(scored.by_label, title="Label"))
+            confused = {"label": scored.label_confusions, "head": scored.head_confusions} if confusions else {}
+            for kind, counted in confused.items():
+                values[f"confused_{kind}s"] = tables.confusion_table(counted, most=confusions).to_records()
+                shown.append(tables.confusion_table(counted, kind=kind, most=confusions).to_text())
     if as_json:
         print_json(values)
     else:
@@ -102,11 +111,7 @@ def evaluate_command(
 
 def compare_command(
     gold: str = GOLD,
-    systems: list[str] = argument(
-        ...,
-        "SYSTEM",
-        "Two or more treebanks to compare, or folders with GOLD's file names. Differences are relative to the first.",
-    ),
+    systems: list[str] = argument(..., "SYSTEM", "Two or more treebanks, or folders with GOLD's file names."),
     metric: str = option("LAS", "--metric METRIC", "Metric to compare: LAS, UAS or another metric of the rule."),
     rule: str = RULE,
     alpha: float = option(0.01, "--alpha ALPHA", "Significance level.", min=0, max=1),
@@ -119,8 +124,8 @@ def compare_command(
 ) -> None:
     """Compare systems and test whether they differ significantly.
 
-    Prints scores, differences, relative error reduction (RER), and the p-values of paired tests over sentences. The
-    files of a folder are compared together.
+    Prints scores, differences from the first system, relative error reduction (RER), and the p-values of paired tests
+    over sentences. The files of a folder are compared together.
     """
     from treefine.evaluation.significance import compare_counts, count_files  # loads numpy
 
@@ -134,14 +139,11 @@ def compare_command(
         pairs = (load_pairs(each.gold, each.systems, is_ud=is_ud, read=read) for each in files)
         counts = count_files(pairs, metric=metric, rule=rule)
     comparison = compare_counts(counts, metric=metric, alpha=alpha, samples=samples, seed=seed)
+    table = tables.comparison_table(comparison)
     if as_json:
         print_json(tables.comparison_json(comparison))
-        return
-    table = tables.comparison_table(comparison)
-    if markdown:
-        typer.echo(table.to_markdown())
     else:
-        typer.echo(f"{table.to_text()}\n\n{table.note}")
+        typer.echo(table.to_markdown() if markdown else f"{table.to_text()}\n\n{table.note}")
 
 
 def validate_command(
@@ -173,16 +175,12 @@ def validate_command(
 def convert_command(
     source: str = argument(..., "IN", "Treebank to read."),
     target: str = argument(..., "OUT", "File to write."),
-    from_format: str | None = option(
-        None, "--from FORMAT", f"Format of IN: {FORMAT_NAMES}.", shown="by the file name", names=FORMATS.keys
-    ),
-    to_format: str | None = option(
+    from_format: TreebankKind | None = option(None, "--from", "Format of IN.", shown="by the file name"),
+    to_format: Literal[TreebankKind, ConvertedShape] | None = option(
         None,
-        "--to FORMAT",
-        "Format of OUT: one of --from, json (one object per line), csv, tsv or parquet (one row per word), "
-        "svg or html (drawings).",
+        "--to",
+        "Format of OUT: a treebank, json (one object per line), a table (one row per word), or drawings.",
         shown="by the file name",
-        names=lambda: [*FORMATS, *_CONVERTED],
     ),
     skip: bool = option(False, "--skip", "Skip invalid sentences instead of stopping."),
     force: bool = FORCE,
@@ -190,18 +188,26 @@ def convert_command(
     """Convert treebanks to other formats, tables and drawings.
 
     The treebank formats are CoNLL-U, CoNLL-X and CoNLL-2009; conll09 uses the gold tags of CoNLL-2009,
-    conll09-predicted its predicted tags. Data that OUT cannot hold is counted on standard error.
+    conll09-predicted its predicted tags. Data that a treebank OUT cannot hold is counted on standard error.
     """
     shape, form = _converted(source, target, to_format)
     reads = [] if source == "-" else [identity(source)]
     check_output(target, reads, reads if shape == "conllu" else (), force=force)
     on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
+    lost = Counter[str]()
+
+    def converted(sentences: Iterable[Sentence], form: Format) -> Iterator[Sentence]:
+        for sentence in sentences:
+            lost.update(losses(sentence, form))
+            yield convert(sentence, form)
+
     with progress("Converting", total_size(source)) as advance:
-        sentences = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
-        lost = write_treebank_as(sentences, OutputFile((Input(source),), target, shape, form))
-    if lost:
-        title = form.title if shape == "conllu" else "JSON" if shape == "json" else "a table"
-        say(losses_line(lost, title))
+        sentences: Iterable[Sentence] = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
+        if form is not None:
+            sentences = converted(sentences, form)
+        write_file(sentences, OutputFile((Input(source),), target, shape, form), OutputOptions(title="Trees"))
+    if form is not None and lost:
+        say(losses_line(lost, form.title))
 
 
 def draw_command(
@@ -210,14 +216,11 @@ def draw_command(
     shape: DrawnShape | None = option(
         None,
         "--format",
-        "Output format: tree (drawn as text), svg (one picture) or html (a page).",
-        shown="by the extension of OUT, else tree",
+        "tree (drawn as text), svg (a picture) or html (a page).",
+        shown="by OUT's extension, else tree",
     ),
     sentences: list[str] | None = option(
-        None,
-        "--sentence N|ID",
-        "Draw only the sentence with this number or sent_id. Repeat the option for several sentences.",
-        shown="all",
+        None, "--sentence N|ID", "Draw only the sentence with this number or sent_id. Can be repeated.", shown="all"
     ),
     kind: TreebankKind | None = TREEBANK_KIND,
     force: bool = FORCE,
@@ -229,10 +232,10 @@ def draw_command(
     inputs = find_treebank_inputs(sources or (), kind=kind, output=output)
     if shape is None:
         check_extension(output, shapes=get_args(DrawnShape))
-        named = shape_by_name(output)
-        shape = named if named == "svg" or named == "html" else "tree"
+    drawn = shape or shape_by_name(output) or "tree"
     check_output(output, [identity(source.name) for source in inputs], force=force)
-    write_treebank_as(_chosen(inputs, sentences or ()), OutputFile(tuple(inputs), output, shape))
+    file = OutputFile(tuple(inputs), output, drawn)
+    write_file(_chosen(inputs, sentences or ()), file, OutputOptions(title="Trees"))
 
 
 def _chosen(inputs: Sequence[Input], names: Sequence[str]) -> Iterator[Sentence]:
@@ -244,26 +247,22 @@ def _chosen(inputs: Sequence[Input], names: Sequence[str]) -> Iterator[Sentence]
         if not names or not own.isdisjoint(names):
             missing = {name: None for name in missing if name not in own}
             yield sentence
-    for name in missing:
+    if missing:
         path = name_of(inputs[0].name) if len(inputs) == 1 else ""
-        raise TreefineError(
-            f"There is no sentence {name}.", hint="Give the number or the sent_id of a sentence.", path=path
-        )
+        hint = "Give the number or the sent_id of a sentence."
+        raise TreefineError(f"There is no sentence {next(iter(missing))}.", hint=hint, path=path)
 
 
-def _converted(source: str, target: str, name: str | None) -> tuple[Shape, Format]:
-    """Return the output format of convert: a treebank with its columns, or another format."""
-    if name is not None and name not in (*FORMATS, *_CONVERTED):
-        hint = f"Choose one of {', '.join([*FORMATS, *_CONVERTED])}."
-        raise TreebankError(f"There is no format {name!r}.", hint=hint)
+def _converted(source: str, target: str, name: str | None) -> tuple[Shape, Format | None]:
+    """Return the output format of convert, and the columns of a treebank."""
     shape = next((each for each in _CONVERTED if each == (name or shape_by_name(target))), None)
-    if shape is None:
-        if name is None and suffix_of(target) != suffix_of(source):
-            check_extension(target, option="--to", shapes=("conllu", *_CONVERTED))
-        return "conllu", format_of(target, name)
     if shape == "parquet":
         check_table(target)
-    return shape, CONLLU
+    if shape is not None:
+        return shape, None
+    if name is None and suffix_of(target) != suffix_of(source):
+        check_extension(target, option="--to", shapes=("conllu", *_CONVERTED))
+    return "conllu", format_of(target, name)
 
 
 class TreebankFiles(NamedTuple):
@@ -275,9 +274,7 @@ class TreebankFiles(NamedTuple):
 
 
 def system_names(paths: Sequence[str], names: Sequence[str] | None = None) -> dict[str, str]:
-    """Return the paths by the names that the user gave, which may be separated by commas.
-
-    Without them, the name is the file name without extension, or the path if these names are not unique.
+    """Return the paths by the names that the user gave, or by their file names without extension if these are unique.
 
     >>> list(system_names(["a/en.conllu", "b/en.conllu.gz"])), list(system_names(["a/en.conllu", "b/de.conllu"]))
     (['a/en.conllu', 'b/en.conllu.gz'], ['en', 'de'])
@@ -307,23 +304,21 @@ def find_treebanks(gold: str, systems: Mapping[str, str], *, format: str | None 
     """Return one treebank for files, or one per gold file for folders, where files are matched by name."""
     if gold == "-" and "-" in systems.values():
         raise TreefineError("Standard input can be used only once.", hint="Use a file for GOLD or SYSTEM.")
-    kinds = {path: os.path.isdir(path) for path in (gold, *systems.values())}  # noqa: PTH112 - as in `files_named`
-    if not any(kinds.values()):
+    folders = [path for path in (gold, *systems.values()) if os.path.isdir(path)]  # noqa: PTH112 - as in `files_named`
+    if not folders:
         return [TreebankFiles(_stem(gold), gold, dict(systems))]
-    for path, is_folder in kinds.items():
-        if not is_folder and (path == "-" or Path(path).exists()):  # the reader reports a path that does not exist
-            other = next(each for each in kinds if kinds[each])
-            hint = "Give only files, or only folders with the same file names."
-            raise TreefineError(f"This is a file, but {other} is a folder.", hint=hint, path=path)
     files = {}  # by folder: its treebanks, by their paths in it
-    for folder in kinds:
-        listed = files_in(folder, TREEBANK_SUFFIXES, may_be_any=format is not None)
-        files[folder] = {str(Path(path).relative_to(folder)): path for path, _ in listed}
+    for path in (gold, *systems.values()):
+        if path not in folders and (path == "-" or Path(path).exists()):
+            hint = "Give only files, or only folders with the same file names."
+            raise TreefineError(f"This is a file, but {folders[0]} is a folder.", hint=hint, path=path)
+        listed = files_in(path, TREEBANK_SUFFIXES, may_be_any=format is not None)
+        files[path] = {str(Path(file).relative_to(path)): file for file, _ in listed}
     for path in systems.values():
-        for name in sorted(files[gold].keys() ^ files[path].keys()):
-            there, missing = (gold, path) if name in files[gold] else (path, gold)
-            message = f"There is no such file to match {Path(there, name)}."
-            raise TreebankError(message, path=str(Path(missing, name)))
+        if unmatched := sorted(files[gold].keys() ^ files[path].keys()):
+            there, missing = (gold, path) if unmatched[0] in files[gold] else (path, gold)
+            message = f"There is no such file to match {Path(there, unmatched[0])}."
+            raise TreebankError(message, path=str(Path(missing, unmatched[0])))
     return [
         TreebankFiles(visible(name), path, {system: files[place][name] for system, place in systems.items()})
         for name, path in files[gold].items()

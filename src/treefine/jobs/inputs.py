@@ -40,9 +40,6 @@ TEXT_CHUNK = 1 << 16  # bytes of a text that are read at a time
 _FIRST_WORD = re.compile(rb"(?:1|1-[0-9]+|0\.1)\t")  # a word, multiword token or empty node
 _FILE_LIKE = re.compile(r"[^./\\\s]\.[A-Za-z][A-Za-z0-9]{0,9}\Z")
 _MAGIC = re.compile(r"[*?[]")
-_NOT_TEXT = frozenset(
-    ".json .jsonl .csv .tsv .parquet .xlsx .html .htm .svg .png .jpg .doc .docx .odt .pdf .zip".split()
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +88,11 @@ def find_inputs(
         if is_text:
             inputs.append(_text(argument, kind))
         elif files := files_named(argument, suffixes, may_be_any=kind is not None, output=output):
-            inputs += [_file(path, kind, may_be_text, subfolder) for path, subfolder in files]
+            inputs += [_file(path, kind, subfolder) for path, subfolder in files]
         elif argument == "-":
             inputs.append(Input("-", kind=kind))
         elif os.path.exists(argument):  # noqa: PTH110 - Path.exists raises if the name is too long
-            inputs.append(_file(argument, kind, may_be_text))
+            inputs.append(_file(argument, kind))
         elif may_be_text and not _is_like_file(argument):
             inputs.append(_text(argument, kind))
         else:
@@ -124,28 +121,10 @@ def _text(argument: str, kind: InputKind | None) -> Input:
     return Input("", argument, kind or "text")
 
 
-def _file(path: str, kind: InputKind | None, may_be_text: bool, subfolder: str = "") -> Input:
-    """Return a file as input. Look into one whose name may be wrong: .txt or .tsv may contain a treebank."""
-    source = Input(path, kind=kind or kind_by_name(path), subfolder=subfolder)
-    is_odd = suffix_of(path) in _NOT_TEXT
-    if kind is not None or not (source.kind == "text" or is_odd) or not Path(path).is_file():  # a pipe is read once
-        return source
-    with suppress(TreefineError), open_input(path) as stream:  # the reader will report what is wrong
-        source = replace(source, kind=_kind_of_content(stream))
-    if not is_odd or source.is_treebank:
-        return source
-    hint = "Put its text into a .txt file, or add --from text." if may_be_text else "To read it, add --from conllu."
-    raise TreefineError(f"This is not {'plain text' if may_be_text else 'a treebank'}.", hint=hint, path=path)
-
-
-def kind_by_name(path: str) -> InputKind | None:
-    """Return the input format that the file name implies, or None.
-
-    >>> kind_by_name("notes.TXT.gz"), kind_by_name("wsj.conllx"), kind_by_name("corpus.data")
-    ('text', 'conllx', None)
-    """
+def _file(path: str, kind: InputKind | None, subfolder: str = "") -> Input:
+    """Return a file as input. Its first lines show whether it is a text, unless its name is that of a treebank."""
     form = format_by_name(path)
-    return "text" if suffix_of(path) == ".txt" else None if form is None else cast(InputKind, form.name)
+    return Input(path, kind=kind or (None if form is None else cast(InputKind, form.name)), subfolder=subfolder)
 
 
 def _kind_of_content(stream: BinaryIO) -> InputKind:

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -28,9 +27,7 @@ from treefine.parsing.table import Content, Placed, csv_texts, import_package, r
 from treefine.treebank.conllu import (
     CONLL09,
     FORMATS,
-    convert,
     format_by_name,
-    losses,
     suffix_of,
     texts_in_file,
 )
@@ -44,7 +41,7 @@ from treefine.treebank.files import (
     open_output,
 )
 from treefine.treebank.raw_text import spans_in
-from treefine.treebank.sentence import BLANK, CONLLU, Format, Sentence, own_text
+from treefine.treebank.sentence import CONLLU, Format, Sentence, own_text
 from treefine.version import __version__
 
 if TYPE_CHECKING:
@@ -86,29 +83,22 @@ class OutputOptions:
         names=bundled_models,
     )
     output: str = _option(
-        "-", "-o --output OUT", "Output file, or a folder for one output file per input.", shown="standard output"
+        "-", "-o --output OUT", "Output file, or a folder with one per input.", shown="standard output"
     )
     shape: Shape | None = _option(
         None,
         "--format",
-        "Output format: tree (drawn as text), conllu (a treebank), json (one object per line), csv, tsv or parquet "
-        "(one row per word), svg or html (drawings).",
+        "Drawn as text (tree), a treebank, JSON lines, a table with one row per word, or drawings (svg, html).",
         shown="by the extension of OUT; else tree on a terminal, conllu elsewhere",
     )
     steps: bool = _option(False, "--show-steps", "Draw each refinement step and mark its changes.")
     confidence: bool = _option(
-        False, "--confidence", "Write the confidence of each word: Conf=0.97 in MISC, or extra columns of a table."
+        False, "--confidence", "Write the confidence of each word, in MISC or columns of a table."
     )
     review: float | None = _option(
-        None,
-        "--review LIMIT",
-        "List the sentences whose confidence is below LIMIT. The list replaces the trees unless -o names a file.",
-        min=0,
-        max=1,
+        None, "--review LIMIT", "List sentences with a lower confidence; trees are written only with -o.", min=0, max=1
     )
-    resume: bool = _option(
-        False, "--resume", "Continue an interrupted run after the last complete sentence in OUT.part."
-    )
+    resume: bool = _option(False, "--resume", "Continue an interrupted run after the last sentence in OUT.part.")
     force: bool = _option(False, "--force", "Replace existing files.")
     changes: str | None = None  # file for the changes made by refinement
     k: int = 1  # trees per sentence
@@ -406,25 +396,6 @@ def _write_table(sentences: Iterable[Placed | Sentence], path: str, options: Out
             writer.close()
         finally:
             writer.is_open = False  # or it would try to finish the file that an error has removed
-
-
-def write_treebank_as(sentences: Iterable[Sentence], file: OutputFile) -> Counter[str]:
-    """Write the sentences of a treebank; return the number of items of each kind that the format cannot hold."""
-    lost, form = Counter[str](), file.form or CONLLU
-
-    def counted() -> Iterator[Sentence]:
-        for sentence in sentences:
-            items = losses(sentence, form) if file.shape in ("conllu", "json", *TABLES) else Counter[str]()
-            if file.shape in ("json", *TABLES) and sentence.format.is_ud:  # these hold only the text and the words
-                items["comment"] = len(sentence.comments) - (sentence.text is not None) - bool(sentence.sent_id)
-                items["empty node"] = sum("." in identifier for identifier in sentence.columns[0])
-                for name, column in (("DEPS", sentence.format.deps), ("MISC", sentence.format.misc)):
-                    items[name] = sum(cell != BLANK for cell in sentence.column(column))
-            lost.update(+items)
-            yield convert(sentence, form) if file.shape == "conllu" else sentence
-
-    write_file(counted(), file, OutputOptions(title="Trees"))
-    return lost
 
 
 def _json_line(source: Parse | Sentence) -> str:
