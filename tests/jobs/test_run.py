@@ -168,10 +168,10 @@ FOLDER = "new: An output folder needs input files, not a text or standard input.
     ("arguments", "message"),
     [
         (["a.txt", "--show-steps"], STEPS),
-        (["a.txt", "--confidence", "-o", "x.conllx"], "CoNLL-X has no column for confidence. Write CoNLL-U, or leave"),
+        (["a.txt", "--confidence", "-o", "x.conllx"], "CoNLL-X has no column for confidence and no place for several"),
         (["a.txt", "--review", "0.5", "--format", "json"], REVIEW),
         ([TEXT, "-o", "new/"], FOLDER),
-        (["a.txt", "--k", "2", "-o", "x.conllx"], "CoNLL-X cannot hold several trees per sentence. Write CoNLL-U, or"),
+        (["a.txt", "--k", "2", "-o", "x.conllx"], "CoNLL-X has no column for confidence and no place for several"),
         (["a.txt", "--resume"], "--resume cannot continue this output. Write to a file or a folder with -o."),
         (["a.txt", "--k", "2", "--format", "svg", "--show-steps"], "--k and --show-steps cannot be drawn together."),
         (["a.txt", "-o", "a.txt", "--force"], "a.txt: The output would overwrite an input. Choose a different output"),

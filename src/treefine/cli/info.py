@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import locale
 import os
 import platform
@@ -10,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -66,16 +66,14 @@ def gather() -> dict[str, Any]:
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
         "platform": platform.platform(),
         "encoding": locale.getpreferredencoding(False),
-        "cpu": {
-            "model": _cpu_model(),
-            "cores": os.cpu_count(),
-            "usable_cores": usable_cores(),
-            "quota_cores": quota_cores(),
-        },
+        "cpu": {"model": _cpu_model(), "usable_cores": usable_cores(), "quota_cores": quota_cores()},
         **_torch(),
         "packages": {name: version_of(name) for name in REQUIRED},
         "optional": {name: version_of(name) for name in EXTRAS},
-        "models": {name: _model(folder) for name, folder in bundled_models().items()},
+        "models": {
+            name: {"bytes": _size(folder), "weights_sha256": sha256((folder / LAYOUT.weights).read_bytes()).hexdigest()}
+            for name, folder in bundled_models().items()
+        },
         "environment": {  # variables that change speed or results, without paths and secrets
             name: "(a path)" if re.search(r"[/\\]", value) else value
             for name, value in sorted(os.environ.items())
@@ -114,31 +112,22 @@ def _devices() -> dict[str, Any]:
 
     from treefine import fast
 
-    devices = {}
-    names = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
-    for name in [*names, *(["mps"] if torch.backends.mps.is_available() else [])]:
-        device = torch.device(name)
-        values: dict[str, Any] = {}
-        if device.type == "cpu":
-            values["int8_instructions"] = fast.is_int8_quick()
-        elif device.type == "cuda":
-            known = torch.cuda.get_device_properties(device)
-            values |= {"name": known.name, "memory_gib": round(known.total_memory / 2**30, 1)}
-            values["compute_capability"] = f"{known.major}.{known.minor}"
-            values["triton_kernels"] = fast.has_kernels(device)  # warns with the reason if there are none
-            values["triton"] = version_of("triton")
-        devices[name] = values
-    return devices
+    devices: dict[str, Any] = {"cpu": {"int8_instructions": fast.is_int8_quick()}}
+    for number in range(torch.cuda.device_count()):
+        device = torch.device(f"cuda:{number}")
+        known = torch.cuda.get_device_properties(device)
+        devices[str(device)] = {
+            "name": known.name,
+            "memory_gib": round(known.total_memory / 2**30, 1),
+            "compute_capability": f"{known.major}.{known.minor}",
+            "triton_kernels": fast.has_kernels(device),  # warns with the reason if there are none
+            "triton": version_of("triton"),
+        }
+    return devices | ({"mps": {}} if torch.backends.mps.is_available() else {})
 
 
 def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def _model(folder: Path) -> dict[str, Any]:
-    weights = folder / LAYOUT.weights
-    checksum = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else None
-    return {"bytes": _size(folder), "weights_sha256": checksum}
 
 
 def _lines(values: Mapping[str, Any], indent: str = "") -> Iterator[str]:
@@ -153,10 +142,9 @@ def _lines(values: Mapping[str, Any], indent: str = "") -> Iterator[str]:
 
 
 def models_command(as_json: bool = JSON) -> None:
-    """List the bundled models and their test scores.
+    """List the bundled models and their scores on the test sets of their treebanks.
 
-    Each model is scored on the test set of its treebank. A model of several languages has a second table with the
-    scores in each of them.
+    A model of several languages has a second table with the scores in each of them.
     """
     models, header = [], ("name", "language", "treebank", "licence", "encoder", "size", "scores")
     rows, tables = [], []

@@ -43,15 +43,8 @@ from treefine.jobs.outputs import (
     stem_of,
     write_file,
 )
-from treefine.treebank.conllu import (
-    TREEBANK_SUFFIXES,
-    convert,
-    format_of,
-    losses,
-    read_treebank,
-    suffix_of,
-    validate,
-)
+from treefine.treebank import conllu
+from treefine.treebank.conllu import TREEBANK_SUFFIXES, convert, losses, read_treebank, suffix_of, validate
 from treefine.treebank.files import name_of
 from treefine.treebank.sentence import Format, Sentence
 
@@ -196,18 +189,19 @@ def convert_command(
     on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
     lost = Counter[str]()
 
-    def converted(sentences: Iterable[Sentence], form: Format) -> Iterator[Sentence]:
-        for sentence in sentences:
-            lost.update(losses(sentence, form))
-            yield convert(sentence, form)
-
     with progress("Converting", total_size(source)) as advance:
-        sentences: Iterable[Sentence] = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
-        if form is not None:
-            sentences = converted(sentences, form)
-        write_file(sentences, OutputFile((Input(source),), target, shape, form), OutputOptions(title="Trees"))
+        sentences = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
+        file, options = OutputFile((Input(source),), target, shape, form), OutputOptions(title="Trees")
+        write_file(sentences if form is None else _counted(sentences, form, lost), file, options)
     if form is not None and lost:
         say(losses_line(lost, form.title))
+
+
+def _counted(sentences: Iterable[Sentence], form: Format, lost: Counter[str]) -> Iterator[Sentence]:
+    """Convert the sentences; count the items that the format cannot hold."""
+    for sentence in sentences:
+        lost.update(losses(sentence, form))
+        yield convert(sentence, form)
 
 
 def draw_command(
@@ -262,7 +256,7 @@ def _converted(source: str, target: str, name: str | None) -> tuple[Shape, Forma
         return shape, None
     if name is None and suffix_of(target) != suffix_of(source):
         check_extension(target, option="--to", shapes=("conllu", *_CONVERTED))
-    return "conllu", format_of(target, name)
+    return "conllu", conllu.format_of(target, name)
 
 
 class TreebankFiles(NamedTuple):

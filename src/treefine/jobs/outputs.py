@@ -200,11 +200,8 @@ def _files_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None)
             hint = "Write them to different folders, reading one of them at a time."
             raise TreefineError(message, hint=hint, path=path)
         files[path] = OutputFile((source,), path, shape or "conllu", form)
-    try:
-        for path in files:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise not_written(error.strerror or str(error), str(folder)) from error
+    for path in files:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
     return list(files.values())
 
 
@@ -242,13 +239,14 @@ def _check_options(file: OutputFile, options: OutputOptions) -> None:
     if options.steps and file.shape in ("conllu", *TABLES):
         message = f"A {'treebank' if file.shape == 'conllu' else 'table'} cannot show refinement steps."
         hint = "Add --format tree, svg, html or json, or leave out --show-steps."
-    elif options.confidence and title:
-        message, hint = f"{title} has no column for confidence.", "Write CoNLL-U, or leave out --confidence."
+    elif title and (options.confidence or options.k > 1):
+        message, hint = (
+            f"{title} has no column for confidence and no place for several trees.",
+            "Write CoNLL-U, or leave out --confidence and --k.",
+        )
     elif options.k > 1 and options.steps and file.shape != "json":
         message = "--k and --show-steps cannot be drawn together."
         hint = "Leave out one of them, or add --format json, which supports both."
-    elif options.k > 1 and title:
-        message, hint = f"{title} cannot hold several trees per sentence.", "Write CoNLL-U, or leave out --k."
     elif options.resume and file.path == "-":
         message, hint = "--resume cannot continue this output.", "Write to a file or a folder with -o."
     if message:

@@ -281,10 +281,10 @@ def load_parser(model: str, options: ParserOptions, label_map: str | None = None
         options = replace(options, initial=input_trees)  # its labels are renamed below
     parser = Parser.from_pretrained(model, **options.set_options)
     if parser.initial is empty or isinstance(parser.initial, Parser):
-        if label_map is not None:
-            raise TreefineError("--label-map needs a file of initial trees.", hint="Name one with --initial FILE.")
-        if options.trust is not None and parser.initial is empty:
-            raise TreefineError("--trust needs initial trees.", hint="Name a file with --initial FILE.")
+        unused = {"--label-map": label_map, "--trust": options.trust if parser.initial is empty else None}
+        for flag, value in unused.items():
+            if value is not None:
+                raise TreefineError(f"{flag} needs initial trees.", hint="Name a file with --initial FILE.")
         return parser
     known = parser.model.vocabulary.labels
     names = None if label_map is None else label_map_of(label_map, known)
