@@ -222,7 +222,7 @@ def test_words_lemmas_features_and_trees_survive_every_conversion(to, lines):
     there = convert(sentence, to)
     back = convert(there, CONLLU)
 
-    assert (there.format, len(there.columns)) == (to, to.width)
+    assert (there.format, len(there.columns)) == (to, len(to.names))
     for name in ("forms", "lemma", "feats", "arcs"):
         assert getattr(there, name) == getattr(back, name) == getattr(sentence, name)
 

@@ -39,6 +39,7 @@ def file(text):
     [
         ("prep\tcase\npobj nmod\n", "2: The line must have two labels with a tab between them, not 'pobj nmod'."),
         ("a\tobj\t\n", "1: The line must have two labels with a tab between them, not 'a\\tobj'. Write a label"),
+        ("prep\tcase\n#\nprep\tobj\n", "3: The label 'prep' has a line above. Remove one of the lines."),
         ("prep\tcse\n", "1: The model has no label 'cse'. Did you mean case?"),
         ("prep\txyz\n", "1: The model has no label 'xyz'. Write _ to ignore a label."),
         (b"prep\tcase\n\xff\tobj\n", "2: Byte 0xff is not UTF-8. Convert it to UTF-8"),

@@ -6,13 +6,13 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, product, starmap
+from itertools import accumulate, pairwise, product, starmap
 from typing import TYPE_CHECKING
 
 from treefine.errors import AlignmentError
 from treefine.treebank.graph import Arcs
 from treefine.treebank.raw_text import Span
-from treefine.treebank.sentence import BLANK, Sentence, Token
+from treefine.treebank.sentence import BLANK, Sentence
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -64,10 +64,17 @@ class WordSpans:
         words, texts, position = cls(sentences), list[str](), 0
         for sentence in sentences:
             words.first_words.append(len(words))
-            forms, tokens = sentence.forms, sentence.tokens()
-            if clean is None:
-                tokens = (Token(form, range(word, word + 1), "") for word, form in enumerate(forms, start=1))
-            for token in tokens:
+            forms, text = sentence.forms, _plain_text(sentence, clean)
+            if text is not None:  # nearly always, and much faster than the loop below
+                plain = list(pairwise(accumulate(map(len, forms), initial=position)))
+                texts.append(text)
+                position += len(text)
+                words.tokens += plain
+                words.spans += plain
+                words.forms += forms
+                words.in_multiword += [False] * len(plain)
+                continue
+            for token in sentence.tokens():
                 characters = clean(token.form) if clean else token.form
                 span, is_multiword = (position, position + len(characters)), len(token.words) > 1
                 texts.append(characters)
@@ -111,6 +118,13 @@ class WordSpans:
         return f"{at.path}:{at.line}" if at.path else f"{title} (sentence {at.sentence})"
 
 
+def _plain_text(sentence: Sentence, clean: Callable[[str], str] | None) -> str | None:
+    """Return the characters of a sentence if its words are its tokens and all their characters count, else None."""
+    text = "".join(sentence.forms)
+    is_plain = clean is None or (len(sentence) == len(sentence.columns[0]) and clean(text) == text)
+    return text if is_plain else None
+
+
 def even_blocks(
     ours: Iterable[Sentence],
     theirs: Iterable[Sentence],
@@ -138,7 +152,8 @@ def even_blocks(
         if sentence is not None:
             blocks[side].append(sentence)
             n_words += 0 if side else len(sentence)
-            pending[side] += clean("".join([token.form for token in sentence.tokens()]))
+            text = _plain_text(sentence, clean)
+            pending[side] += clean("".join([token.form for token in sentence.tokens()])) if text is None else text
             if is_same and [*map(len, blocks)] == [1, 1] and is_same(blocks[0][0], blocks[1][0]):
                 pending = ["", ""]
         length = min(map(len, pending))

@@ -31,16 +31,16 @@ from treefine.treebank.files import (
 from treefine.treebank.graph import find_cycles
 from treefine.treebank.sentence import BLANK, CONLLU, PLAIN, Format, HasSentence, Layout, Sentence, sentences_in
 
-CONLLX = Format("conllx", "CoNLL-X", (".conllx", ".conll"), 10, ("PHEAD", "PDEPREL"))
-_ENDS_2009 = ("FILLPRED", "PRED", "APRED")
+_NAMES = tuple("ID FORM LEMMA CPOSTAG POSTAG FEATS HEAD DEPREL PHEAD PDEPREL".split())
+_NAMES_2009 = tuple("ID FORM LEMMA PLEMMA POS PPOS FEAT PFEAT HEAD PHEAD DEPREL PDEPREL FILLPRED PRED".split())
+CONLLX = Format("conllx", "CoNLL-X", (".conllx", ".conll"), _NAMES)
 CONLL09 = Format(
-    "conll09", "CoNLL-2009", (".conll09", ".conll2009"), 14, _ENDS_2009, True, upos=None, feats=6, head=8, deprel=10
+    "conll09", "CoNLL-2009", (".conll09", ".conll2009"), _NAMES_2009, "APRED", upos=None, feats=6, head=8, deprel=10
 )
 # The same file, with the columns of an automatic tagger (PLEMMA, PPOS, PFEAT) instead of the gold ones.
 CONLL09_PREDICTED = replace(CONLL09, name="conll09-predicted", suffixes=(), lemma=3, xpos=5, feats=7)
 FORMATS = {each.name: each for each in (CONLLU, CONLLX, CONLL09, CONLL09_PREDICTED)}
 TREEBANK_SUFFIXES = tuple(suffix for each in FORMATS.values() for suffix in each.suffixes)
-_NAMES_2009 = "ID FORM LEMMA PLEMMA POS PPOS FEAT PFEAT HEAD PHEAD DEPREL PDEPREL FILLPRED PRED".split()
 
 _CHUNK = 1 << 16  # bytes read at a time
 _STRETCH = 1 << 18  # bytes of a part of a file that is read separately
@@ -198,7 +198,7 @@ def convert(sentence: Sentence, to: Format) -> Sentence:
     source = sentence.format
     if source.title == to.title:
         return sentence
-    columns = [(BLANK,) * len(sentence)] * to.width
+    columns = [(BLANK,) * len(sentence)] * len(to.names)
     columns[0], columns[to.form] = sentence.column(0), sentence.forms
     values = {
         to.lemma: sentence.lemma,
@@ -211,7 +211,7 @@ def convert(sentence: Sentence, to: Format) -> Sentence:
         values[to.upos] = sentence.upos
     for index, column in values.items():
         columns[index] = column
-        if to.has_more_columns:
+        if to.more_columns:
             columns[index ^ 1] = column  # the predicted column of a gold one is its neighbour, and the reverse
     comments, words = sentence.comments if to.is_ud else (), range(len(sentence))
     return replace(sentence, comments=comments, columns=tuple(columns), word_lines=words, format=to, layout=PLAIN)
@@ -223,23 +223,18 @@ def _only_tag(sentence: Sentence) -> tuple[str, ...]:
 
 def losses(sentence: Sentence, to: Format) -> Counter[str]:
     """Count the items of each kind that the other format cannot store."""
-    source, lost = sentence.format, Counter[str]()
-    if source.title == to.title:
-        return lost
-    if not to.is_ud:
-        lost["comment"] = len(sentence.comments)
+    if sentence.format.title == to.title:
+        return Counter()
+    back = convert(convert(sentence, to), sentence.format)
+    lost = Counter({"comment": len(sentence.comments) - len(back.comments)})
     lost["multiword token"] = sum("-" in identifier for identifier in sentence.columns[0])
     lost["empty node"] = sum("." in identifier for identifier in sentence.columns[0])
-    for kept in (
-        (source.lemma, source.xpos, source.feats, source.head, source.deprel) if source.has_more_columns else ()
-    ):
-        pairs = zip(sentence.column(kept), sentence.column(kept ^ 1), strict=True)
-        lost[_NAMES_2009[kept ^ 1]] = sum(twin not in (BLANK, value) for value, twin in pairs)
-    for column in range(source.width - 2, len(sentence.columns)):
-        name = source.last_columns[min(column - source.width + 2, len(source.last_columns) - 1)]
-        lost[name] += sum(cell != BLANK for cell in sentence.column(column))
-    if to.upos is None:
-        lost["UPOS"] = sum(u not in (BLANK, tag) for u, tag in zip(sentence.upos, _only_tag(sentence), strict=True))
+    for index, name in enumerate(sentence.format.names):
+        # One tag is left if the other format has no UPOS.
+        kept = back.column(sentence.format.xpos if to.upos is None and index == sentence.format.upos else index)
+        lost[name] = sum(old not in (BLANK, new) for old, new in zip(sentence.column(index), kept, strict=True))
+    for index in range(len(back.columns), len(sentence.columns)):
+        lost[sentence.format.more_columns] += sum(cell != BLANK for cell in sentence.column(index))
     return +lost
 
 
@@ -320,7 +315,7 @@ def _sentence(block: Stretch, form: Format, path: str, number: int) -> Sentence 
 
 def _is_plain(columns: tuple[tuple[str, ...], ...], form: Format) -> bool:
     """Check quickly whether the columns are valid, as nearly all are; if not, `line_faults` checks each line."""
-    has_width = len(columns) == form.width or (form.has_more_columns and len(columns) > form.width)
+    has_width = len(columns) == len(form.names) or (form.more_columns != "" and len(columns) > len(form.names))
     ids = columns[0]
     return has_width and ids == _NUMBERS[: len(ids)] and {"0", *ids}.issuperset(columns[form.head])
 
@@ -353,7 +348,7 @@ def line_faults(
         yield fault("There are no words after the comments.", line=first_line, hint=hint)
         return
     rows = [line.split("\t") for line in lines[start:]]
-    width = max(form.width, len(rows[0])) if form.has_more_columns else form.width
+    width = max(len(form.names), len(rows[0])) if form.more_columns else len(form.names)
     numbered = []
     for number, row in enumerate(rows, start=first_line + start):
         if len(row) == width:

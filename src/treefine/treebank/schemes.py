@@ -86,6 +86,9 @@ def label_map_of(given: Mapping[str, str] | Source, known: Collection[str]) -> M
                 message = f"The line must have two labels with a tab between them, not {shortened(line.strip())!r}."
                 hint = "Write a label, a tab, and the model's label or _."
                 raise TreebankError(message, hint=hint, path=path, line=number)
+            if old in names:
+                message = f"The label {shortened(old)!r} has a line above."
+                raise TreebankError(message, hint="Remove one of the lines.", path=path, line=number)
             _check_known(cells[0], known, path, number)
             names[old] = cells[0]
     return names

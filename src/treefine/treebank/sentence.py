@@ -24,9 +24,8 @@ class Format:
     name: str
     title: str
     suffixes: tuple[str, ...]
-    width: int  # columns per line; CoNLL-2009 adds one for each predicate of the sentence
-    last_columns: tuple[str, ...]  # those that other formats lack, from the last but one
-    has_more_columns: bool = False
+    names: tuple[str, ...]  # of the columns
+    more_columns: str = ""  # the name of further columns: CoNLL-2009 has one for each predicate of the sentence
     is_ud: bool = False  # comments, multiword tokens, empty nodes, and exactly one root
     form: int = 1
     lemma: int = 2
@@ -39,7 +38,8 @@ class Format:
     misc: int | None = None
 
 
-CONLLU = Format("conllu", "CoNLL-U", (".conllu",), 10, ("DEPS", "MISC"), is_ud=True, deps=8, misc=9)
+_NAMES = tuple("ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split())
+CONLLU = Format("conllu", "CoNLL-U", (".conllu",), _NAMES, is_ud=True, deps=8, misc=9)
 
 
 @dataclass(frozen=True, slots=True)
