@@ -11,7 +11,6 @@ from tests.support.tiny import sample, tiny_parser
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine.errors import TreefineError
 from treefine.parsing.options import ParserOptions
-from treefine.segmenter import segmenter as segmenter_module
 from treefine.serving import batching
 from treefine.serving.batching import Models, ModelServer, ServerMetrics
 from treefine.serving.limits import ServerLimits, ServingError
@@ -214,34 +213,6 @@ def test_a_request_that_takes_too_long_gets_an_error_and_the_rest_of_it_is_dropp
     assert after == trees(2, 3)
     assert SENTENCES[0] in parsed
     assert SENTENCES[1] not in parsed
-
-
-@pytest.mark.parametrize("where", ["steps", "blocks"])
-def test_a_request_that_nobody_waits_for_stops_before_the_next_step_or_block(monkeypatch, where):
-    monkeypatch.setattr(segmenter_module, "STRIDE", 64)
-    monkeypatch.setattr(segmenter_module, "BLOCK_WINDOWS", 1)
-    parser = tiny_parser(segmenter=tiny_segmenter())
-    calls = []
-
-    with model_server(parser=parser) as server:
-
-        def hang_up(*_):
-            for job in batching._CURRENT.get():  # none during the warm-up
-                calls.append(where)
-                job.answer.cancel()
-
-        network = parser.running if where == "steps" else parser.segmenter.network
-        hook = network.register_forward_pre_hook(hang_up)
-        long = request(SENTENCES[0], max_steps=4) if where == "steps" else ParseRequest("a" * 640)
-        (gone,) = ask_all(server, [long])
-        hook.remove()
-        after = ask_all(server, [request(SENTENCES[2])])
-
-        assert isinstance(gone, asyncio.CancelledError)
-        assert calls == [where]
-        assert after == trees(2, 3)
-        assert server.is_alive
-    assert len(list(parser.segment(["a" * 640]))) == 1  # outside the server nothing is checked
 
 
 def test_stopping_answers_open_requests_and_rejects_new_ones():

@@ -67,7 +67,7 @@ def serve_command(
 ) -> None:
     """Serve parsers over HTTP: web page, JSON API, UDPipe API.
 
-    The web page shows trees step by step. /openapi.json describes the APIs; /metrics has metrics for Prometheus.
+    The web page shows trees step by step. /openapi.json describes the JSON API; /metrics has metrics for Prometheus.
     After Ctrl-C or SIGTERM the server finishes running requests before it exits.
     """
     try:

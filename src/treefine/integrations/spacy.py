@@ -13,18 +13,19 @@ import re
 import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from inspect import Parameter, Signature
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zipfile import ZipFile
 
 import numpy as np
 
-from treefine.config import COLUMNS, Column, Precision, TagChoice, read_settings
+from treefine.config import COLUMNS, Column
 from treefine.errors import TreefineError
 from treefine.model.bundled import bundled_models, find_model
+from treefine.parsing.options import CAUTIOUS_TRUST, options_of
 from treefine.treebank.graph import ROOT, Arcs
 from treefine.treebank.raw_text import misc_of
 from treefine.treebank.sentence import BLANK, Sentence
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
 
 try:
-    from spacy.attrs import DEP, HEAD, LEMMA, MORPH, POS, SENT_START, TAG
+    from spacy.attrs import DEP, HEAD, SENT_START
     from spacy.language import Language
     from spacy.parts_of_speech import IDS as POS_IDS
     from spacy.pipeline import Pipe
@@ -54,37 +55,22 @@ _ATTRIBUTES: dict[Column, str] = {"lemma": "lemma_", "upos": "pos_", "xpos": "ta
 _LINE_BREAK = re.compile("[\t\n\r]")
 
 
-@dataclass(frozen=True)
-class ComponentOptions:
-    """The config of the component; None leaves a choice to the model."""
-
-    model: str = "en"  # a bundled parser, the path of a folder, or OWNER/NAME on the hub
-    language: str | None = None  # for a model of several: a code, a treebank or an English name; None: identified
-    initial: Literal["doc", "empty"] | None = None  # "doc": the heads and labels of the Doc
-    max_steps: int | None = None  # T
-    stop_above: float | None = None  # the confidence above which a sentence is not refined further
-    tags: TagChoice | None = None  # "given" reads and keeps the Doc's tags
-    confidence: bool = True  # whether to set confidences; without them a GPU parses faster
-    device: str | None = None
-    precision: Precision | None = None
-
-    @property
-    def is_bundled(self) -> bool:
-        """Whether the model comes with the package."""
-        return self.model in bundled_models()
+# The config of the component; None leaves an option of the parser to the model.
+_OPTIONS = ("language", "initial", "max_steps", "stop_above", "tags", "device", "precision")
+_CONFIG = {"model": "en", **dict.fromkeys(_OPTIONS), "confidence": True}
 
 
-def create(nlp: Language, name: str, **options: Any) -> TreefineComponent:
+def create(nlp: Language, name: str, **config: Any) -> TreefineComponent:
     """Create the component; a model that is on this machine is loaded at once."""
-    return TreefineComponent(name, read_settings(ComponentOptions, options))
+    return TreefineComponent(name, **config)
 
 
-_ARGUMENTS = ("nlp", "name", *asdict(ComponentOptions()))  # spaCy reads their names from the signature
+_ARGUMENTS = ("nlp", "name", *_CONFIG)  # spaCy reads their names from the signature
 create.__signature__ = Signature([Parameter(each, Parameter.KEYWORD_ONLY) for each in _ARGUMENTS])  # type: ignore[attr-defined]
 Language.factory(
     "treefine",
     func=create,
-    default_config=asdict(ComponentOptions()),
+    default_config=_CONFIG,
     assigns=[f"token.{name}" for name in ("head", "dep", "pos", "tag", "morph", "lemma", "is_sent_start")]
     + ["doc.sents"],
     default_score_weights={"dep_uas": 0.5, "dep_las": 0.5, "dep_las_per_type": None, "sents_f": 0.0},
@@ -94,32 +80,28 @@ Language.factory(
 class TreefineComponent(Pipe):  # type: ignore[misc]
     """The component in the pipeline. It parses the Docs of a batch together."""
 
-    def __init__(self, name: str, options: ComponentOptions) -> None:
-        _register_extensions(confidence=options.confidence)
-        self.name, self.options = name, options
+    def __init__(self, name: str, *, model: str, confidence: bool, **options: Any) -> None:
+        _register_extensions(confidence=confidence)
+        self.name, self.model, self.has_confidence = name, model, confidence
+        self.starts_from_doc = options["initial"] == "doc"
+        if self.starts_from_doc:  # the trust is the same for each Doc, alone or in a pipe
+            options |= {"initial": "given", "trust": CAUTIOUS_TRUST}
+        self.options = options_of(options).set_options
         self._loaded: tuple[Parser, Parser] | None = None  # as the model is saved, and with these options
         # A path may be missing: a saved pipeline may name a folder of another machine, and carries its own copy.
-        if not {"/", "\\"} & set(options.model) or Path(options.model).is_dir():
-            self._load(find_model(options.model))
+        if not {"/", "\\"} & set(model) or Path(model).is_dir():
+            self._load(find_model(model))
 
     def _load(self, folder: Path) -> tuple[Parser, Parser]:
-        from treefine.parsing.options import CAUTIOUS_TRUST
         from treefine.parsing.parser import Parser
 
-        of_component = vars(self.options)
-        shared = {name: of_component[name] for name in ("language", "tags", "device", "precision")}
-        saved = Parser.from_pretrained(folder, **shared)
-        starts_from_doc = self.options.initial == "doc"
-        parser = saved.using(
-            initial="given" if starts_from_doc else self.options.initial,
-            trust=CAUTIOUS_TRUST if starts_from_doc else None,  # the same for each Doc, alone or in a pipe
-            **{name: of_component[name] for name in ("max_steps", "stop_above", "tags")},
-        )
-        self._loaded = saved, parser
+        own = {name: self.options[name] for name in ("device", "precision") if name in self.options}
+        saved = Parser.from_pretrained(folder, **own)
+        self._loaded = saved, saved.using(**self.options)
         return self._loaded
 
     def _parsers(self) -> tuple[Parser, Parser]:
-        return self._loaded or self._load(find_model(self.options.model))
+        return self._loaded or self._load(find_model(self.model))
 
     @property
     def parser(self) -> Parser:
@@ -150,8 +132,8 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
 
     def _parse(self, docs: Sequence[Doc]) -> None:
         """Parse the sentences of all Docs as one stream; no Doc changes before all are parsed."""
-        parser, starts_from_doc = self.parser, self.options.initial == "doc"
-        if starts_from_doc and not all(doc.has_annotation("DEP") for doc in docs):
+        parser = self.parser
+        if self.starts_from_doc and not all(doc.has_annotation("DEP") for doc in docs):
             hint = "Put a parser before treefine, or leave `initial` out of its config."
             raise TreefineError('initial is "doc", but this Doc has no heads and labels.', hint=hint)
 
@@ -165,8 +147,8 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
         for doc, sentences in zip(docs, cut, strict=True):
             treebank = plan.language.of_text(doc.text)  # each Doc has its own language, whatever else is in the batch
             words = [each.words for each in sentences if each.words]
-            read += [replace(_read(each, columns, arcs=starts_from_doc), treebank=treebank) for each in words]
-        results: list[Any] = list(parser.stream(read) if self.options.confidence else parser.stream_trees(read))
+            read += [replace(_read(each, columns, arcs=self.starts_from_doc), treebank=treebank) for each in words]
+        results: list[Any] = list(parser.stream(read) if self.has_confidence else parser.stream_trees(read))
         remaining = iter(results)
         for doc, sentences in zip(docs, cut, strict=True):
             _write(doc, sentences, remaining)
@@ -180,12 +162,12 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
 
     def to_disk(self, path: str | os.PathLike[str], *, exclude: Iterable[str] = ()) -> None:
         """Write the model's folder; for a bundled model write nothing, because the config names it."""
-        if not self.options.is_bundled:
+        if self.model not in bundled_models():
             self._parsers()[0].save(path)  # including an initial parser that the options may not use
 
     def from_disk(self, path: str | os.PathLike[str], *, exclude: Iterable[str] = ()) -> TreefineComponent:
         """Read the model's folder."""
-        if not self.options.is_bundled:
+        if self.model not in bundled_models():
             self._load(Path(path).resolve())  # an absolute path is never the name of a bundled model
         return self
 
@@ -272,10 +254,9 @@ def _write(doc: Doc, sentences: Iterable[DocSentence], results: Iterator[Parse |
 
     Take one result per sentence with words.
     """
-    add, add_feats = doc.vocab.strings.add, doc.vocab.morphology.add
+    add = doc.vocab.strings.add
     heads, starts = np.arange(len(doc)), np.full(len(doc), -1)
     labels = np.full(len(doc), add(_SPACE_LABEL), np.uint64)
-    tags, analyses = doc.to_array([POS, TAG]), doc.to_array([MORPH, LEMMA])
     for span, words in sentences:
         starts[span.start] = 1
         first, *others = words or [span[0]]
@@ -292,23 +273,23 @@ def _write(doc: Doc, sentences: Iterable[DocSentence], results: Iterator[Parse |
             for token, sure in zip(words, result.word_confidences, strict=True):
                 token._.arc_confidence, token._.label_confidence = sure.arc, sure.label
         for token in span if {*tree.upos, *tree.xpos} != {BLANK} else ():
-            if token.is_space and not tags[token.i].any():
-                tags[token.i] = POS_IDS[_SPACE_POS], add(_SPACE_TAG)
+            if token.is_space and not token.pos and not token.tag:
+                token.pos_, token.tag_ = _SPACE_POS, _SPACE_TAG
         has_feats = set(tree.feats) != {BLANK}  # if so, a word with "_" has no features
         rows = zip(words, tree.heads, tree.labels, tree.upos, tree.xpos, tree.feats, tree.lemma, strict=True)
         for token, head, label, upos, xpos, feats, lemma in rows:
-            place = token.i
-            heads[place], labels[place] = words[head - 1].i if head else place, add(_spacy_label(label))
+            heads[token.i] = words[head - 1].i if head else token.i
+            labels[token.i] = add(_spacy_label(label))
             if upos in POS_IDS:  # spaCy knows the tags of UD only
-                tags[place, 0] = POS_IDS[upos]
+                token.pos_ = upos
             if xpos != BLANK:
-                tags[place, 1] = add(xpos)
+                token.tag_ = xpos
             if has_feats:
-                analyses[place, 0] = add_feats(feats)
+                token.set_morph(feats)
             if lemma != BLANK:
-                analyses[place, 1] = add(lemma)
+                token.lemma_ = lemma
     offsets = (heads - np.arange(len(doc))).astype(np.uint64)
-    doc.from_array([HEAD, DEP, POS, TAG, MORPH, LEMMA], np.column_stack([offsets, labels, tags, analyses]))
+    doc.from_array([HEAD, DEP], np.column_stack([offsets, labels]))
     # From the heads only, spaCy may miss the start of a sentence with many crossing arcs.
     doc.from_array([SENT_START], starts.astype(np.uint64).reshape(-1, 1))
 

@@ -29,7 +29,7 @@ from treefine.parsing.parse import Parse
 from treefine.parsing.parser import Parser
 from treefine.segmenter.language import code_of, table
 from treefine.serving.batching import Models, ModelServer, ServerMetrics
-from treefine.serving.gate import ERRORS, Gate, add_error_handlers, add_page
+from treefine.serving.gate import Gate, add_error_handlers, add_page
 from treefine.serving.limits import ServerLimits
 from treefine.serving.requests import ParseBody, ParseRequest, RefineBody, ResultKind, StepsBody, request_of, size_of
 from treefine.serving.udpipe_api import udpipe_routes
@@ -42,11 +42,12 @@ _DESCRIPTION = (
     "A dependency parser that corrects itself: it predicts a tree, reads it together with the sentence, "
     "predicts every arc again, and repeats until nothing changes."
 )
-_RESPONSES: dict[int | str, dict[str, Any]] = ERRORS | {
+_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The name of the model, and the sentences as `treefine parse --format json` writes them.",
         "content": {"application/json": {}, "text/plain": {"schema": {"type": "string"}}},
-    }
+    },
+    "default": {"description": "An error: status, message and hint, and the place in the input if it has one."},
 }
 
 

@@ -14,15 +14,14 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
-from contextvars import ContextVar
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from itertools import chain
 from operator import attrgetter
 from threading import Condition, Thread
 from time import monotonic, sleep
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -125,21 +124,6 @@ class Job:
                 self.answer.set_result([self.results[number] for number in sorted(self.results)])
 
 
-# The requests that the current thread, or the thread that started it, is segmenting or parsing.
-_CURRENT: ContextVar[Sequence[Job]] = ContextVar("current", default=())
-
-
-class UnwantedError(Exception):
-    """All clients have gone for which this thread works."""
-
-
-def _check_waiting(*_: object) -> None:
-    """Raise an error if all clients have gone for which this thread works."""
-    current = _CURRENT.get()
-    if current and all(each.answer.done() for each in current):
-        raise UnwantedError
-
-
 class BatchParser:
     """A parser and its variants with other options."""
 
@@ -148,6 +132,9 @@ class BatchParser:
         self._variant = lru_cache(maxsize=_N_VARIANTS)(
             lambda options: parser.using(**options.set_options) if options.set_options else parser
         )
+
+    def close(self) -> None:
+        """Do nothing: the parser belongs to the server."""
 
     def parse(
         self, kind: str, options: ParserOptions, segmented: Sequence[Segmented], constraints: Sequence[Constraints]
@@ -187,9 +174,6 @@ class RemoteBatchParser:
         self._process.close()
 
 
-_AnyBatchParser: TypeAlias = BatchParser | RemoteBatchParser
-
-
 class ModelServer:
     """A model that many clients use at once."""
 
@@ -212,25 +196,15 @@ class ModelServer:
         self._n_failures = 0
         self._has_processes, self._n_workers = workers > 0, max(1, workers)  # without processes, one thread parses
         self._workers: list[Thread] = []
-        self.parsers: list[_AnyBatchParser] = []  # one per worker
-        self._close = ExitStack()
+        self.parsers: list[BatchParser | RemoteBatchParser] = []  # one per worker
 
     def start(self) -> None:
         """Start the workers, after each has parsed a first sentence, which is slow."""
         self._is_stopping = False
-        networks: list[torch.nn.Module] = []
-        if self.parser.segmenter is not None:
-            networks.append(self.parser.segmenter.network)
-        if self.parser.device.type == "cpu" and not self._has_processes:  # a slice takes a worker or a GPU little time
-            networks.append(self.parser.running)
-        for network in networks:
-            self._close.callback(network.register_forward_pre_hook(_check_waiting).remove)
         threads = max(1, torch.get_num_threads() // self._n_workers)
         for _ in range(self._n_workers):
-            if self._has_processes:
-                remote = RemoteBatchParser(self.parser, threads)
-                self._close.callback(remote.close)
-            self.parsers.append(remote if self._has_processes else BatchParser(self.parser))
+            has_process = self._has_processes
+            self.parsers.append(RemoteBatchParser(self.parser, threads) if has_process else BatchParser(self.parser))
         first = list(ParseRequest(sentences=(Sentence.of_words(["."] * 60),)).segment(self.parser))
         try:
             with ThreadPoolExecutor(self._n_workers) as pool:
@@ -250,7 +224,8 @@ class ModelServer:
         until = monotonic() + self.limits.seconds
         for worker in self._workers:
             worker.join(max(0, until - monotonic()))
-        self._close.close()
+        for parser in self.parsers:
+            parser.close()
         self.parsers, self._workers = [], []
 
     @property
@@ -330,7 +305,7 @@ class ModelServer:
 
     # In the threads of the workers
 
-    def _work(self, parser: _AnyBatchParser) -> None:
+    def _work(self, parser: BatchParser | RemoteBatchParser) -> None:
         """Parse batch after batch until the server stops and nothing waits."""
         while jobs := self._next_jobs():
             try:
@@ -359,7 +334,7 @@ class ModelServer:
                     self._queue = deque(each for each in self._queue if each not in jobs)
                     return jobs
 
-    def _parse_batch(self, jobs: Sequence[Job], parser: _AnyBatchParser) -> None:
+    def _parse_batch(self, jobs: Sequence[Job], parser: BatchParser | RemoteBatchParser) -> None:
         started = monotonic()
         if self.parser.segmenter is not None:
             self._segment_together(jobs)
@@ -387,7 +362,6 @@ class ModelServer:
             if len(job.request.text) <= STRIDE and not job.request.has_lines
         }
         if len(texts) > 1:
-            _CURRENT.set(list(texts))
             with suppress(Exception):  # then each text is segmented separately, and only the faulty one fails
                 segmented = self._parser_for(jobs[0].request.language).segment_all(list(texts.values()))
                 for job, sentences in zip(texts, segmented, strict=True):
@@ -400,15 +374,12 @@ class ModelServer:
         waiting, work = deque(jobs), 0
         while waiting and work < BATCH_WORK:
             job = waiting.popleft()
-            _CURRENT.set([job])
             most_work = JOB_WORK
             if self._n_open < self._n_workers:  # the idle workers take the rest; 20 words have about 100 characters
                 all_work = 1 + job.request.work_of(20) * job.request.size // 100
                 most_work = min(JOB_WORK, -(-all_work // self._n_workers))
             try:
                 taken, taken_work = job.take(self._parser_for(job.request.language), most_work, self.limits)
-            except UnwantedError:
-                continue
             except Exception as error:
                 self._fail(job, error)
                 continue
@@ -422,14 +393,13 @@ class ModelServer:
         return batch
 
     def _parse(
-        self, batch: Sequence[Taken], parser: _AnyBatchParser, *, is_repeated: bool = False
+        self, batch: Sequence[Taken], parser: BatchParser | RemoteBatchParser, *, is_repeated: bool = False
     ) -> list[tuple[Taken, Any]]:
         """Return the sentences of a batch and their results; a request that fails does not affect the others."""
         batch = [each for each in batch if not each.job.answer.done()]
         jobs = list(dict.fromkeys(each.job for each in batch))
         if not jobs:
             return []
-        _CURRENT.set(jobs)
         request, segmented = jobs[0].request, [each.segmented for each in batch]
         try:
             if request.result == "sentences":
@@ -437,8 +407,6 @@ class ModelServer:
             else:
                 constraints = [each.constraints for each in batch]
                 results = parser.parse(request.result, request.options, segmented, constraints)
-        except UnwantedError:
-            return []
         except Exception as error:
             has_died = isinstance(error, WorkerDiedError)
             if len(jobs) == 1 and (is_repeated or not has_died):  # starting a new process is slow: retry only once

@@ -50,18 +50,6 @@ _MOST_FILES = 65_536  # open files and connections; more are never needed
 add_type("text/javascript", ".js")  # Windows may say something else, which browsers do not run
 
 
-ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "The input cannot be parsed; the error has the line or the sentence."},
-    403: {"description": "A web page of another origin sent the request."},
-    404: {"description": "Unknown model; the error lists the available ones."},
-    408: {"description": "The client took too long to send the request."},
-    413: {"description": "The request is larger than the server accepts."},
-    422: {"description": "The request does not match the schema."},
-    503: {"description": "The queue is full; retry after the number of seconds in Retry-After."},
-    504: {"description": "The request took too long."},
-}
-
-
 def add_error_handlers(app: FastAPI, *, hint: str) -> None:
     """Answer all errors of an app with JSON; an error in the request itself gets this hint.
 

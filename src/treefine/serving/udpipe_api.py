@@ -23,7 +23,6 @@ from treefine.model.vocabulary import language_of
 from treefine.parsing.parser import Parser
 from treefine.parsing.plan import LanguageChoice
 from treefine.serving.batching import Models, ModelServer
-from treefine.serving.gate import ERRORS
 from treefine.serving.requests import ParseRequest, ResultKind, conllu_sentences
 from treefine.treebank.graph import Arcs
 from treefine.treebank.raw_text import gap_of, raw_text, text_of
@@ -41,22 +40,6 @@ _MAX_PARTS = 100  # of a multipart body
 # UDPipe calls both written forms of Norwegian by one name, and tells them apart by their treebanks.
 _NORWEGIAN = {"nb": "no", "nn": "no"}
 _CODES_OF_NORWEGIAN = {"nb": "nb", "nob": "nb", "nn": "nn", "nno": "nn"}
-
-_PARAMETERS = {
-    "data": "The text, or sentences in the format of `input`.",
-    "model": "A model's name, or a UDPipe name of one of its languages or treebanks, such as `english`; empty: the "
-    "default.",
-    "tokenizer": "Segment a text. Options (separated by ;): presegmented, ranges, normalized_spaces.",
-    "tagger": "Predict tags, and features and lemmas if the model can.",
-    "parser": "Predict heads and labels.",
-    "input": f"The input format if `tokenizer` is absent: {', '.join(INPUTS)}; default: conllu.",
-    "output": f"The output format: {', '.join(OUTPUTS)}; default: conllu.",
-}
-_QUERY = [
-    {"name": name, "in": "query", "required": name == "data", "allowEmptyValue": True, "schema": {"type": "string"}}
-    | {"description": description}
-    for name, description in _PARAMETERS.items()
-]
 
 
 class UDPipeRequest:
@@ -86,7 +69,7 @@ def _format(params: Mapping[str, str], side: str, known: Sequence[str]) -> tuple
 
 def udpipe_routes(models: Models) -> APIRouter:
     """Return the routes of UDPipe's API over these models."""
-    router, choices = APIRouter(tags=["UDPipe"]), {name: server.languages() for name, server in models.items()}
+    router, choices = APIRouter(include_in_schema=False), {name: server.languages() for name, server in models.items()}
 
     async def process(request: Request) -> JSONResponse:
         """Segment, tag and parse like UDPipe. A stage runs if its parameter is present, even empty.
@@ -113,12 +96,9 @@ def udpipe_routes(models: Models) -> APIRouter:
                     stages[udpipe_name(treebank)] = stages[name]
         return {"models": stages, "default_model": models.find().name}
 
-    described: dict[str, Any] = {"responses": ERRORS, "openapi_extra": {"parameters": _QUERY}}
-    for path, answer, description in (("/process", process, described), ("/models", list_models, {})):
+    for path, answer in (("/process", process), ("/models", list_models)):
         for prefix in _PREFIXES:
-            router.add_api_route(prefix + path, answer, methods=["GET", "POST"], include_in_schema=False)
-        for method in ("GET", "POST"):  # only for /openapi.json; the route above answers both
-            router.add_api_route(path, answer, name=f"{path[1:]} {method}", methods=[method], **description)
+            router.add_api_route(prefix + path, answer, methods=["GET", "POST"])
     return router
 
 

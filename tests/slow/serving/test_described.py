@@ -61,5 +61,5 @@ def test_every_answer_to_a_generated_request_matches_the_description(address):
                 faults += [f"{sent.method} {sent.uri} {sent.body!r}: {each.title}. {each.message}" for each in failures]
 
     assert faults[:3] == [], f"seed {schema.config.seed}"
-    assert {"POST /v1/parse", "POST /v1/refine", "POST /v1/steps", "GET /models", "POST /process"} <= set(statuses)
+    assert {"POST /v1/parse", "POST /v1/refine", "POST /v1/steps", "GET /v1/models"} <= set(statuses)
     assert all(counts[200] and not counts[500] for counts in statuses.values()), statuses
