@@ -18,11 +18,10 @@ from treefine.errors import TreebankError
 from treefine.treebank.conllu import cell_faults, line_faults, text_faults, tree_faults
 from treefine.treebank.sentence import BLANK, Sentence
 
-_HEAD, _MISC = 6, 9  # columns of CoNLL-U
+_MISC = 9  # a column of CoNLL-U
 _MARK = re.compile(r"(?:Keep|NotHead|NotLabel)=")  # our marks in MISC
 _CODES = {"nb": "no", "nn": "no"}  # udtools has one list for Norwegian
 _LONGEST_HINT = 200  # characters; longer explanations of udtools are lists of all labels or features
-_READS_TREE = 3  # the level of udtools whose tests read heads
 # Findings about a whole treebank or file, which have no meaning for one sentence in an editor.
 _ABOUT_FILES = frozenset(["missing-text", "missing-empty-line", "empty-node-after-eorphan", "eorphan-after-empty-node"])
 _WITHOUT_PLACE = frozenset(  # udtools reports these at the first word
@@ -30,7 +29,6 @@ _WITHOUT_PLACE = frozenset(  # udtools reports these at the first word
 )
 _OUR_TEXT_TESTS = frozenset(["text-form-mismatch", "missing-spaceafter", "text-extra-chars"])  # we test the same
 _LOCK = threading.Lock()  # udtools keeps state in its classes, so two checks must not overlap
-_LABEL_FORM = frozenset(["invalid-deprel", "unknown-udeprel"])  # the same word also has unknown-deprel
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +46,9 @@ class Fault:
 def check(sentence: Sentence, language: str = "") -> list[Fault]:
     """Return all faults of a sentence of CoNLL-U: those of the whole sentence first, then by word.
 
-    Findings about a file, such as a missing sent_id, are left out. So are those about UPOS if it is blank in the whole
-    sentence, and those that need a tree if the heads are not a tree. With udtools, a sentence is checked up to level 5,
-    language-specific content, if UD knows its language, such as "en" or "sv_talbanken"; others up to level 3.
+    udtools checks a sentence whose lines and tree are valid: up to level 5, language-specific content, if UD knows its
+    language, such as "en" or "sv_talbanken"; others up to level 3. Its findings about a file, such as a missing
+    sent_id, are left out, and those about UPOS if it is blank in the whole sentence.
 
     >>> from treefine import Graph
     >>> sentence = Sentence.of_words(["Dogs", "bark"], upos=["NOUN", "VERB"])
@@ -60,9 +58,9 @@ def check(sentence: Sentence, language: str = "") -> list[Fault]:
     """
     faults = list(_our_faults(sentence))
     kinds = {fault.name for fault in faults}
-    if "line" not in kinds:
+    if not kinds & {"line", "tree"}:
         with _LOCK, suppress(Exception):  # an error inside udtools is not a fault of the sentence
-            theirs = _ud_faults(sentence, validator_of(language), has_tree="tree" not in kinds)
+            theirs = _ud_faults(sentence, validator_of(language))
             faults += [fault for fault in theirs if not ("text" in kinds and fault.name in _OUR_TEXT_TESTS)]
     return sorted(dict.fromkeys(faults), key=lambda fault: fault.word or 0)
 
@@ -84,34 +82,27 @@ def validator_of(language: str) -> Any:
     return validator
 
 
-def _ud_faults(sentence: Sentence, validator: Any, *, has_tree: bool) -> list[Fault]:
-    """Return the findings of udtools."""
+def _ud_faults(sentence: Sentence, validator: Any) -> Iterator[Fault]:
+    """Yield the findings of udtools, which gets the cells of each line without our marks."""
     if validator is None:
-        return []
+        return
     from udtools.state import State
 
     # Of all comments, only the text can be checked within one sentence.
     texts = [comment for comment in sentence.comments if comment[1:].partition("=")[0].strip() == "text"]
-    rows = _rows_for_udtools(sentence, has_tree=has_tree)
+    rows = [[cell or BLANK for cell in row] for row in zip(*sentence.columns, strict=True)]
+    for row in rows:
+        row[_MISC] = "|".join(note for note in row[_MISC].split("|") if not _MARK.match(note)) or BLANK
     lines = ["# sent_id = 1", *texts, *map("\t".join, rows), ""]
     state = State()
     state.current_line = len(lines)
     validator.data.get_deprel_for_language("ud").discard("ref")  # udtools adds it if a sentence has DEPS
     with suppress(Exception):  # what it found before an internal error is still right
         validator.validate_sentence(lines, state)
-    findings = [(incident, _line_of(incident, rows, 1 + len(texts))) for incident in state.error_tracker]
-    bad_labels = {line for incident, line in findings if incident.testid in _LABEL_FORM}
-    bad_tags = {line for incident, line in findings if incident.testid == "unknown-upos"}
     has_upos = set(sentence.upos) != {BLANK}
-
-    def is_shown(incident: Any, line: int | None) -> bool:
-        name = incident.testid
-        follows_label = name == "unknown-deprel" and line in bad_labels
-        follows_tag = "upos" in name and (not has_upos or (name != "unknown-upos" and line in bad_tags))
-        needs_tree = incident.level == _READS_TREE and not has_tree
-        return not (follows_label or follows_tag or needs_tree or name in _ABOUT_FILES)
-
-    return [_ud_fault(incident, line, rows) for incident, line in findings if is_shown(incident, line)]
+    for incident in state.error_tracker:
+        if incident.testid not in _ABOUT_FILES and (has_upos or "upos" not in incident.testid):
+            yield _ud_fault(incident, _line_of(incident, rows, 1 + len(texts)), rows)
 
 
 def _our_faults(sentence: Sentence) -> Iterator[Fault]:
@@ -127,20 +118,6 @@ def _our_faults(sentence: Sentence) -> Iterator[Fault]:
     for name, errors in (("cell", cell_faults(sentence)), ("tree", trees), ("text", text_faults(sentence))):
         for error in errors:
             yield Fault(_word_of(error.word or ""), error.message, error.hint, name=name)
-
-
-def _rows_for_udtools(sentence: Sentence, *, has_tree: bool) -> list[list[str]]:
-    """Return the cells of each line, without our marks and empty cells.
-
-    If the heads are not a tree, all words are attached to the first one, because udtools checks nothing without a tree.
-    """
-    rows = [[cell or BLANK for cell in row] for row in zip(*sentence.columns, strict=True)]
-    for row in rows:
-        if "=" in row[_MISC]:
-            row[_MISC] = "|".join(note for note in row[_MISC].split("|") if not _MARK.match(note)) or BLANK
-        if not has_tree and row[0].isdecimal():
-            row[_HEAD] = "0" if row[0] == "1" else "1"
-    return rows
 
 
 def _line_of(incident: Any, rows: Sequence[Sequence[str]], n_comments: int) -> int | None:
