@@ -43,6 +43,7 @@ BATCH_WORK = 12_000  # some seconds; see `limits.work_of`
 JOB_WORK = 3_000  # of one request in a batch, so that a long request does not block short ones
 LARGE_REQUEST = 20_000  # characters; longer requests are read and written in another thread
 MOST_FAILURES = 3  # the model counts as failed after this many unexpected failures in a row
+_MOST_GATHERS = 10  # a batch waits at most this many gathering times while more requests keep coming
 _MOST_LARGE = 2  # large requests per model that are read or written at once; the rest wait
 _N_VARIANTS = 8  # parsers with different options kept in memory; on a GPU each has its own buffers
 _GIVE_BACK_SECONDS = 5  # between two times at which free memory is given back, which takes some 20 ms
@@ -325,8 +326,10 @@ class ModelServer:
                 if not self._queue:
                     return []
                 is_new = self._queue[0].segmented is None
-            if is_new and not self._is_stopping:
-                sleep(self.limits.gather)
+            n_before, until = 0, monotonic() + _MOST_GATHERS * self.limits.gather
+            while is_new and not self._is_stopping and n_before < len(self._queue) and monotonic() < until:
+                n_before = len(self._queue)
+                sleep(self.limits.gather)  # and again if more requests have come
             with self._condition:
                 if self._queue:  # otherwise another worker has taken all
                     same = [each for each in self._queue if _options_of(each) == _options_of(self._queue[0])]
