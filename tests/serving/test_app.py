@@ -99,7 +99,7 @@ def test_steps_returns_every_graph_with_its_drawing(client, parser):
 
 def test_graphs_are_drawn_for_few_requests_at_once_and_within_the_time_limit(monkeypatch):
     held, drawn = Event(), []
-    monkeypatch.setattr("treefine.serving.app.graphs_of", lambda parse: drawn.append(parse) or held.wait(60))
+    monkeypatch.setattr("treefine.serving.app.graphs_of", lambda parse: drawn.append(parse) or held.wait(3))
     app = create_app({"tiny": tiny_parser()}, limits=ServerLimits(seconds=0.2, gather=0))
 
     def ask(client):

@@ -132,7 +132,7 @@ def test_lines_that_are_not_a_sentence_are_shown_with_their_faults(open_studio):
 
     assert (found["words"], found["lines"], found["sent_id"]) == (None, ["# sent_id = x", "1\tcaf\ufffd"], "x")
     assert [each["message"] for each in found["faults"]][0] == "line 2: Byte 0xe9 is not UTF-8."
-    assert "null bytes" in null["faults"][0]["message"]
+    assert "null byte" in null["faults"][0]["message"]
     assert good["words"]
     assert [each["key"] for each in studio.get("rows", keys="1,2,3")] == [1, 2, 3]
     lines = ["1\tcafé\t_\t_\t_\t_\t0\troot\t_\t_"]

@@ -56,12 +56,6 @@ class Revision:
     kind: str = "edit"  # or "undo", "redo"
     is_follow_up: bool = False  # made by the parser because of the change before
 
-    def record(self) -> dict[str, Any]:
-        """Return the change for the journal. The texts before it follow from the records before."""
-        record = {"record": "change", "id": self.id, "what": self.what, "kind": self.kind}
-        places = {"replaced": [key for key, _ in self.before], "by": [list(entry) for entry in self.after]}
-        return record | {"follow_up": self.is_follow_up} | places
-
 
 class Journal:
     """An append-only file of JSON lines. Each record is on disk when `append` returns."""
@@ -357,9 +351,11 @@ class Document:
                 self._replay(record)
 
     def _record(self, change: Revision) -> None:
-        """Write a change to the journal, then apply it."""
+        """Write a change to the journal, then apply it. The texts before it follow from the records before."""
         first = [] if self._journal.has_records else [self._first_record()]
-        self._journal.append(*first, change.record() | {"time": round(time.time(), 1)})
+        record: dict[str, Any] = {"record": "change", "id": change.id, "what": change.what, "kind": change.kind}
+        record |= {"follow_up": change.is_follow_up, "replaced": [key for key, _ in change.before], "by": change.after}
+        self._journal.append(*first, record | {"time": round(time.time(), 1)})
         self._apply(change)
         self._wants_saving.set()
 
@@ -454,12 +450,9 @@ class Document:
 
     def _is_changed_elsewhere(self) -> bool:
         """Return whether the content of the file is not the one that was last written; a new time is no change."""
-        if not self.path.exists():
-            return bool(self._saved_hash)
-        try:
+        with suppress(TreefineError):
             return _hash(_content(self.path)) != self._saved_hash
-        except TreefineError:
-            return True
+        return bool(self._saved_hash)  # it is missing, or cannot be read
 
     def close(self) -> None:
         """Write the file and release it. If it was never changed, remove the folder beside it."""

@@ -199,9 +199,8 @@ class Project:
         """Replace the tree of a sentence by the parser's own; decided arcs stay."""
         document, partner = self.document(request.file), self.partner_of(request.file)
         if partner is None:
-            if self.partner is None or self.partner.is_ready:
-                raise TreefineError("No parser reads this file.", hint="Name one with --model.")
-            raise TreefineError("The parser is not loaded yet.", hint=self.partner.fault or "Wait a few seconds.")
+            hint = (self.partner and self.partner.fault) or "Name one with --model, or wait until it is loaded."
+            raise TreefineError("No parser reads this file.", hint=hint)
         parsed = partner.parse(document.valid_sentence(request.key))
         if parsed is None:
             raise TreefineError("No tree satisfies all decisions.", hint="Remove one of them.")
@@ -309,23 +308,23 @@ class Project:
     def _rate(self, partner: Partner) -> None:
         """Read the sentences that nobody has read, a few at a time, and again what was changed."""
         partner.wait()
+        unrated = self._unrated()
         while not self._is_closed and partner.is_ready:
-            self._has_unrated.wait()
-            self._has_unrated.clear()
-            unrated = self._unrated()
-            while not self._is_closed:
-                if monotonic() - self._last_asked < _PAUSE:
-                    sleep(_PAUSE / 10)
-                    continue
-                some = dict(islice(unrated, _RATED_AT_ONCE))
-                if not some:
-                    break
-                try:
-                    advices = partner.rate(list(some.values()))
-                except (RuntimeError, CancelledError) as error:
-                    partner.fault = "" if self._is_closed else f"The parser has stopped: {error}"
-                    return
-                self._ratings.update((text, advice.n_wrong) for text, advice in zip(some, advices, strict=True))
+            if monotonic() - self._last_asked < _PAUSE:
+                sleep(_PAUSE / 10)
+                continue
+            some = dict(islice(unrated, _RATED_AT_ONCE))
+            if not some:
+                self._has_unrated.wait()
+                self._has_unrated.clear()
+                unrated = self._unrated()
+                continue
+            try:
+                advices = partner.rate(list(some.values()))
+            except (RuntimeError, CancelledError) as error:
+                partner.fault = "" if self._is_closed else f"The parser has stopped: {error}"
+                return
+            self._ratings.update((text, advice.n_wrong) for text, advice in zip(some, advices, strict=True))
 
     def _unrated(self) -> Iterator[tuple[str, Sentence]]:
         for document in [each for file, each in enumerate(self.documents) if self.partner_of(file) is not None]:
