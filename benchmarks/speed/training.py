@@ -198,7 +198,7 @@ class Setting:
             refine=RefineSettings(max_steps=n_steps, stop=False),
             training=TrainingSettings(precision=precision),
         )
-        graphs = TrainingGraphs(self.sentences, None, recipe.initial)
+        graphs = TrainingGraphs(empty(self.sentences))
         learner = Learner(self.model, recipe, self.sentences, graphs, Processes(self.device))
         learner.optimiser = optimiser
         return learner

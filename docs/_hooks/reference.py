@@ -17,7 +17,7 @@ import typer
 from treefine.cli.app import app
 from treefine.config import SegmenterSettings
 from treefine.parsing.options import OPTIONS
-from treefine.training.recipe import MixedSettings, Recipe, SegmenterTraining
+from treefine.training.recipe import Recipe, SegmenterTraining
 
 
 def with_references(markdown: str) -> str:
@@ -116,8 +116,6 @@ def recipe_settings() -> str:
             sections |= {"segmenter": SegmenterTraining, "segmenter.network": SegmenterSettings}
         elif is_dataclass(kinds[each.name]):
             sections[each.name] = kinds[each.name]
-        if each.name == "initial":
-            sections["initial.mix.NAME"] = MixedSettings
     return "\n\n".join(_section(name, kind) for name, kind in sections.items())
 
 

@@ -96,7 +96,7 @@ class Terminal(io.StringIO):
 def test_on_a_terminal_the_line_of_the_running_epoch_is_replaced_by_its_scores(monkeypatch):
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setattr("sys.stderr", Terminal())
-    accuracy = Accuracy((0.7, 0.75), 0.9, 0.74, {"empty": 0.7, "other": 0.75})
+    accuracy = Accuracy((0.7, 0.75), 0.9, 0.74)
     state = TrainingState(epoch=1, best_epoch=1, best=Accuracy((), 0.0, 0.75))
     running = Progress("member 1 of 3", 1, 4, 0.125, 0.5, None, TrainingState(), 60.0)
 
@@ -105,8 +105,7 @@ def test_on_a_terminal_the_line_of_the_running_epoch_is_replaced_by_its_scores(m
     replaced, line = sys.stderr.getvalue().split("\r")
     assert replaced == "member 1 of 3, epoch 1 of 4, \x1b[K"
     place, scores = "epoch 1 of 4, 0:03:00 left", "loss 0.500, LAS 74.00, UAS 90.00, best LAS 75.00"
-    sources, graphs = "from empty 70.00 other 75.00", "G1 70.00 G2 75.00"
-    assert line == f"member 1 of 3, {place}, {scores}, {sources}, {graphs}\n"
+    assert line == f"member 1 of 3, {place}, {scores}, G1 70.00 G2 75.00\n"
 
 
 # Resuming
@@ -152,9 +151,8 @@ def test_all_errors_of_a_recipe_are_reported_before_training():
         "syntr.toml: refin is unknown; did you mean refine?",
         "syntr.toml: [training] epohcs is unknown; did you mean epochs?",
     ]
-    assert training_errors("syntr.toml", *changes("initial.training.epochs=1", "initial.mix.x.training.epochs=1")) == [
+    assert training_errors("syntr.toml", *changes("initial.training.epochs=1")) == [
         "--set initial.training.epochs=1: [initial] does not name a recipe as parser.",
-        "--set initial.mix.x.training.epochs=1: There is no [initial.mix.x].",
     ]
 
 

@@ -46,7 +46,7 @@ def recipe_for(model, *, refine=None, optimiser=None, training=None, initial=Non
 
 def learner_of(model, sentences, *, parses=None, **settings):
     recipe = recipe_for(model, **settings)
-    graphs = TrainingGraphs(sentences, parses, recipe.initial)
+    graphs = TrainingGraphs(empty(sentences) if parses is None else parses)
     text = RunningText(sentences, recipe.segmenter, recipe.treebank) if model.finds_sentences else None
     return Learner(model, recipe, sentences, graphs, Processes(torch.device("cpu")), text=text)
 

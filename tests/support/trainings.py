@@ -70,14 +70,13 @@ def write_recipe(folder: Path, name, *, sections="", optimiser="", training="", 
 
 
 def write_recipe_with_base(folder: Path):
-    """Write a recipe of RNGTr over folds of SynTr and other graphs; both fine-tune a model of other sentences."""
+    """Write a recipe of RNGTr over folds of SynTr; both fine-tune a model of other sentences."""
     sentences = [each for each in sample() if 4 < len(each) < 20]
     base = write_recipe(folder, "base", sections=SYNTR, epochs=2)
     write_treebank(sentences[10:], folder / "other.conllu")
     base.write_text(base.read_text().replace("train.conllu", "other.conllu"))
     write_recipe(folder, "inner", sections=SYNTR, epochs=1, encoder="base.toml")
     sections = 'pieces = "cut"\nn_frequent = 10\n[initial]\nparser = "inner.toml"\nfolds = 2\n'
-    sections += '[initial.mix.none]\nparser = "empty"\nshare = 0.3\n'
     return write_recipe(folder, "rngtr", sections=sections, epochs=2, encoder="base.toml", optimiser="ema = 0.8")
 
 

@@ -1,4 +1,4 @@
-"""Reading treebanks, what they decide in a recipe, and the initial graphs of an epoch."""
+"""Reading treebanks, and what they decide in a recipe."""
 
 from collections import Counter
 from dataclasses import replace
@@ -12,12 +12,10 @@ from tests.support.tiny_learner import accuracy_of, blank, learn, learner_of, wi
 from treefine.config import COLUMNS, RelationSettings, TagSettings
 from treefine.errors import ConfigError
 from treefine.model.vocabulary import Vocabulary
-from treefine.training.data import Data, TrainingGraphs, completed, drawn_order, load_data
+from treefine.training.data import Data, completed, drawn_order, load_data
 from treefine.training.new_model import main_treebanks
 from treefine.training.recipe import (
     CardSettings,
-    InitialSettings,
-    MixedSettings,
     OptimiserSettings,
     PretrainedSettings,
     Recipe,
@@ -27,7 +25,6 @@ from treefine.training.recipe import (
     TreebankSettings,
 )
 from treefine.treebank.conllu import CONLLX, convert, write_treebank
-from treefine.treebank.graph import Arcs
 
 ROW = "{}\t{}\t_\tNOUN\t_\t_\t{}\t{}\t_\t_\n"
 TREE = ROW.format(1, "a", 2, "det") + ROW.format(2, "b", 0, "root") + "\n"
@@ -241,33 +238,3 @@ def test_rare_features_and_lemma_scripts_are_left_out_and_rules_are_those_of_eac
     assert set(some.lemma) < set(every.lemma)
     assert some.treebanks == ("de_one",)
     assert all(rule.startswith("de ") for rule in some.lemma_rules)
-
-
-MANY = sample() * 10  # 600
-GOLD_ARCS = [sentence.arcs for sentence in MANY]
-BLANK = [Arcs((None,) * len(each), ("_",) * len(each)) for each in MANY]
-PARSES = [Arcs(tuple((head or 0) and 1 for head in gold.heads), gold.labels) for gold in GOLD_ARCS]  # all under word 1
-PARSER = {"parser": "files", "train": "a", "dev": "b"}
-
-
-def test_without_shares_all_initial_graphs_are_the_parses_or_empty():
-    rng = np.random.default_rng(1)
-    assert TrainingGraphs(MANY, PARSES, InitialSettings(**PARSER)).draw(rng) == PARSES
-    assert TrainingGraphs(MANY, None, InitialSettings()).draw(rng) == BLANK
-
-
-SOURCES = {name: [Arcs(each.heads, (name,) * len(each.heads)) for each in GOLD_ARCS] for name in ("a", "b", "c")}
-
-
-def test_sources_are_drawn_in_about_the_given_shares():
-    mix = {name: MixedSettings("x", share=share) for name, share in (("a", 0.3), ("b", 0.1), ("c", 0.2))}
-    settings = InitialSettings(**PARSER, mix=mix)
-    by_name = {"": PARSES, **SOURCES}
-
-    graphs = TrainingGraphs(MANY, PARSES, settings, SOURCES).draw(np.random.default_rng(1))
-
-    names = [
-        next(name for name, parses in by_name.items() if parses[number] == graph) for number, graph in enumerate(graphs)
-    ]
-    asked = {"a": 180, "b": 60, "c": 120, "": 240}
-    assert Counter(names) == pytest.approx(asked, abs=45)  # four standard deviations of the largest

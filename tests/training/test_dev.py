@@ -32,7 +32,6 @@ from treefine.segmenter.sentence_ends import combined
 from treefine.training.dev import (
     MAX_TEMPERATURE,
     MIN_TEMPERATURE,
-    Accuracy,
     EndScores,
     attachment_scores,
     calibrated,
@@ -159,17 +158,6 @@ def test_dev_is_scored_with_the_ema_and_training_continues_without_it():
     model.load_state_dict(before)
     parsed = Parser(model, max_steps=1, device="cpu").parse(sentences)
     assert accuracy.las != pytest.approx(evaluate(sentences, parsed)["LAS"].f1)
-
-
-def test_several_sources_count_equally_and_each_is_reported():
-    first, second = Accuracy((0.2, 0.4), 0.6, 0.5), Accuracy((0.6, 0.7), 0.9, 0.8)
-
-    mean = Accuracy.mean({"empty": first, "other": second})
-
-    assert mean.las_by_step == pytest.approx((0.4, 0.55))
-    assert (mean.uas, mean.las) == pytest.approx((0.75, 0.65))
-    assert mean.las_from == {"empty": 0.5, "other": 0.8}
-    assert Accuracy.mean({"empty": first}) is first
 
 
 HALF_DEV = [each for each in sample() if len(each) < 22][:24]

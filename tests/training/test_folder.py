@@ -66,7 +66,7 @@ def test_the_same_recipe_may_be_resumed_and_the_time_between_checkpoints_may_cha
     assert (OUT / "recipe.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["start", "initial", "mix", "folds", "members", "checkpoints"])
+@pytest.mark.parametrize("name", ["start", "initial", "folds", "members", "checkpoints"])
 def test_any_trace_of_a_training_is_recognised(recipe, name):
     (OUT / "recipe.json").unlink()
     (OUT / name).mkdir()
@@ -74,18 +74,18 @@ def test_any_trace_of_a_training_is_recognised(recipe, name):
     assert refusal(recipe, is_resumed=False).startswith("out: The folder contains a training run.")
 
 
-def test_a_mix_with_a_different_share_or_different_parses_cannot_be_resumed(tmp_path, monkeypatch):
+def test_a_training_with_a_different_share_or_different_parses_cannot_be_resumed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = [["train.conllu", "parsed-train.conllu"], ["dev.conllu", "parsed-dev.conllu"]]
-    source = f'[initial.mix.other]\nparser = "files"\nshare = 0.5\ntrain = "{files[0][1]}"\ndev = "{files[1][1]}"\n'
-    path = write_recipe(Path(), "mixed", sections=source)
+    source = f'[initial]\nparser = "files"\ntrain = "{files[0][1]}"\ndev = "{files[1][1]}"\n'
+    path = write_recipe(Path(), "files", sections=source)
     for gold, parses in files:
         Path(parses).write_bytes(Path(gold).read_bytes())
     begin_folder(OUT, prepare(path))
     check_folder(OUT, prepare(path), is_resumed=True)
 
-    with pytest.raises(TreefineError, match=r"differ: initial\.mix\.other\.share\."):
-        check_folder(OUT, prepare(path, ["initial.mix.other.share=0.25"]), is_resumed=True)
+    with pytest.raises(TreefineError, match=r"differ: initial\.decided_share\."):
+        check_folder(OUT, prepare(path, ["initial.decided_share=0.25"]), is_resumed=True)
     Path("parsed-dev.conllu").write_text(Path("dev.conllu").read_text().replace("\tnsubj\t", "\tobj\t"))
     assert "files differ: the content of parsed-dev.conllu. Use the same" in refusal(path)
 
@@ -95,7 +95,7 @@ def new_learner():
 
 
 def state_of(epoch):
-    return TrainingState(epoch, 1, Accuracy((0.4, 0.5), 0.6, 0.5, {"a": 0.1}), seconds=1.5)
+    return TrainingState(epoch, 1, Accuracy((0.4, 0.5), 0.6, 0.5, {"UPOS": 0.1}), seconds=1.5)
 
 
 def save(folder, learner, epoch):

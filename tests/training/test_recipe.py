@@ -17,7 +17,6 @@ from treefine.training.recipe import (
     BUNDLED_RECIPES,
     TEMPLATES,
     InitialSettings,
-    MixedSettings,
     PretrainedSettings,
     Recipe,
     TreebankSettings,
@@ -38,7 +37,7 @@ SYNTR = {
 }
 RNGTR = {name: SYNTR[name] for name in ("treebank", "encoder")}
 FILES = {"parser": "files", "train": "a.conllu", "dev": "b.conllu"}
-MIX = {"inner": {"parser": "x.toml", "folds": 2, "share": 0.25}, "other": FILES | {"share": 0.5}}
+OVER_X = {"parser": "x.toml", "folds": 2}
 
 
 @pytest.fixture
@@ -91,7 +90,7 @@ def test_files_are_one_name_or_a_list(written, files):
 
 
 def test_a_recipe_as_json_and_as_toml_is_read_back(written):
-    recipe = read_recipe(written(RNGTR | {"title": 'a "b"', "initial": {"decided_share": 0.2, "mix": MIX}}))
+    recipe = read_recipe(written(RNGTR | {"title": 'a "b"', "initial": OVER_X | {"decided_share": 0.2}}))
 
     assert read_settings(Recipe, json.loads(json.dumps(asdict(recipe)))) == recipe
     odd = replace(recipe, title="DEL \x7f, a line\nbreak")
@@ -104,9 +103,8 @@ def test_every_bundled_recipe_and_its_initial_parsers_can_be_read(path):
     recipe = read_recipe(path.stem)
 
     assert recipe.title
-    for source in (recipe.initial, *recipe.initial.mix.values()):
-        if source.parser not in ("empty", "files"):
-            assert read_recipe(source.parser).initial == InitialSettings()
+    if recipe.initial.parser != "empty":
+        assert read_recipe(recipe.initial.parser).initial == InitialSettings()
 
 
 def test_a_recipe_in_the_working_folder_takes_precedence_over_a_bundled_one(written):
@@ -125,16 +123,16 @@ def test_other_recipes_are_found_in_the_same_folder_and_shown_without_it(written
     Path("recipes").mkdir()
     for name in ("x", "base", "teacher"):
         written(SYNTR, f"recipes/{name}.toml")
-    values = {"encoder": {"fine_tune_from": "base.toml"}, "initial": {"mix": MIX}}
+    values = {"encoder": {"fine_tune_from": "base.toml"}, "initial": OVER_X}
     written(RNGTR | values, "recipes/rngtr.toml")
     written(RNGTR | {"teacher": {"recipes": ["teacher.toml", "elsewhere.toml"]}}, "recipes/student.toml")
 
     recipe, student = read_recipe("recipes/rngtr.toml"), read_recipe("recipes/student.toml")
 
     assert recipe.encoder.fine_tune_from == "recipes/base.toml"
-    assert recipe.initial.mix["inner"] == MixedSettings("recipes/x.toml", folds=2, share=0.25)
+    assert recipe.initial == InitialSettings("recipes/x.toml", folds=2)
     assert student.teacher.recipes == ("recipes/teacher.toml", "elsewhere.toml")
-    assert values_of(recipe)["initial"]["mix"]["inner"]["parser"] == "x.toml"
+    assert values_of(recipe)["initial"]["parser"] == "x.toml"
 
 
 # Changes
@@ -148,14 +146,15 @@ toml_values = st.one_of(
 )
 
 
-def test_a_change_may_be_a_section_or_a_source_in_the_mix_and_the_last_one_wins(written):
-    name = written(RNGTR | {"training": {"seed": 7}, "initial": {"mix": MIX}})
+def test_a_change_may_be_a_section_or_a_setting_and_the_last_one_wins(written):
+    name = written(RNGTR | {"training": {"seed": 7}, "initial": OVER_X})
 
-    changed = read_recipe(name, ["training={epochs = 5}", "initial.mix.inner.share=0.5", "initial.mix.inner.share=0.1"])
+    folds = ["initial.folds=3", "initial.folds=4"]
+    changed = read_recipe(name, ["training={epochs = 5}", "segmenter.network.run_layers=1", *folds])
 
     assert (changed.training.epochs, changed.training.seed) == (5, 1)
-    assert changed.initial.mix["inner"] == MixedSettings("x.toml", folds=2, share=0.1)
-    assert read_recipe(name, ["initial.mix={}"]).initial == InitialSettings()
+    assert (changed.segmenter.network.run_layers, changed.initial.folds) == (1, 4)
+    assert read_recipe(name, ["initial={}"]).initial == InitialSettings()
 
 
 def test_a_change_replaces_the_encoder_by_a_model_to_fine_tune(written):
@@ -190,8 +189,8 @@ NO_GRAPH = {"relations": {"graph": "none"}}
             ],
         ),
         (
-            {"initial": {"mix": {"a": {"parser": "empty", "share": 0.6}, "b": {"parser": "x.toml", "share": 0.5}}}},
-            ["[initial] the shares in mix must not sum to more than 1."],
+            {"relations": {"decided": True}, "initial": {"decided_share": 0.6, "corrected_share": 0.5}},
+            ["[initial] decided_share and corrected_share must not sum to more than 1."],
         ),
         (
             {"initial": {"folds": 1, "parser": "x.toml", "train": "x"}},
@@ -202,14 +201,13 @@ NO_GRAPH = {"relations": {"graph": "none"}}
         ),
         (
             {"treebank": SYNTR["treebank"] | {"sentences": 20}, "initial": FILES},
-            ['sentences must be 0 if an initial parser is "files", which parse all sentences.'],
+            ['sentences must be 0 if the initial parser is "files", which parse all sentences.'],
         ),
         (
-            {"initial": {"mix": {"a": {"parser": "x.toml", "shar": 1}, "b": {"shar": 2}, "c": 5}}},
+            {"initial": {"parsr": "x.toml"}, "segmenter": {"network": 5}},
             [
-                "[initial.mix.c] 5 is not a section of settings.",
-                "[initial.mix.a] shar is unknown; did you mean share?",
-                "[initial.mix.b] shar is unknown; did you mean share?",
+                "[initial] parsr is unknown; did you mean parser?",
+                "[segmenter.network] 5 is not a section of settings.",
             ],
         ),
         (
@@ -230,7 +228,7 @@ NO_GRAPH = {"relations": {"graph": "none"}}
         ),
         (
             {"teacher": {"models": "x"}, "initial": {"parser": "y.toml"}},
-            ["teachers start from an empty graph: remove parser and mix from [initial], or remove [teacher]."],
+            ["teachers start from an empty graph: remove parser from [initial], or remove [teacher]."],
         ),
         ({"segmenter": {"wrapped": 0.6, "lines": 0.6}}, ["[segmenter] wrapped and lines must not sum to more than 1."]),
     ],
@@ -257,14 +255,6 @@ def test_a_file_that_is_not_toml_is_reported(written, content):
     (fault,) = faults_of("run.toml")
 
     assert fault.startswith("run.toml: This is not valid TOML: ")
-
-
-def test_shares_may_sum_to_one_in_spite_of_rounding():
-    shares = (0.2, 0.4, 0.3, 0.1)
-    mix = {f"source{number}": MixedSettings(share=share) for number, share in enumerate(shares)}
-
-    assert sum(shares) > 1
-    assert InitialSettings(mix=mix).mix == mix
 
 
 sections = {each.name: get_type_hints(Recipe)[each.name] for each in fields(Recipe)}

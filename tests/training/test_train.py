@@ -83,7 +83,7 @@ def test_the_card_has_recipes_that_can_be_read_back(folder, steps, tmp_path):
     outer = read_recipe(tmp_path / "outer.toml")
     assert outer.initial.parser == str(tmp_path / "syntr.toml")  # found in the same folder
     assert replace(outer, initial=prepared.recipe.initial) == prepared.recipe
-    assert read_recipe(tmp_path / "syntr.toml") == prepared.initial[""]
+    assert read_recipe(tmp_path / "syntr.toml") == prepared.initial
 
 
 def test_the_card_has_the_data_the_settings_and_the_scores(folder, steps):

@@ -128,15 +128,13 @@ def _parts(step: Progress) -> list[str]:
     place = f"epoch {step.epoch} of {step.epochs}"
     if step.completed:
         place += f", {timedelta(seconds=round(step.seconds * (1 / step.completed - 1)))} left"
-    scores, tags, graphs, sources = [f"loss {step.loss:.3f}"], "", "", ""
+    scores, tags, graphs = [f"loss {step.loss:.3f}"], "", ""
     if (accuracy := step.accuracy) is not None:
         scores += [f"LAS {100 * accuracy.las:.2f}", f"UAS {100 * accuracy.uas:.2f}"]
         tags = " ".join(f"{name} {100 * share:.2f}" for name, share in accuracy.tags.items())
         if len(accuracy.las_by_step) > 1:
             graphs = " ".join(f"G{t} {100 * las:.2f}" for t, las in enumerate(accuracy.las_by_step, start=1))
-        if accuracy.las_from:
-            sources = "from " + " ".join(f"{name} {100 * las:.2f}" for name, las in accuracy.las_from.items())
     scores += [f"{name} {100 * f1:.2f}" for name, f1 in step.segmentation.items()]
     if step.state.best_epoch:
         scores.append(f"best LAS {100 * step.state.best.las:.2f}")
-    return [*filter(None, [step.stage, place, ", ".join(scores), tags, sources, graphs])]
+    return [*filter(None, [step.stage, place, ", ".join(scores), tags, graphs])]

@@ -12,7 +12,6 @@ from dataclasses import replace
 import torch
 
 from treefine.model.parser_model import ParserModel
-from treefine.parsing.initial import empty
 from treefine.parsing.parser import Parser
 from treefine.studio.learn import FineTuneRequest, LearningState, compared
 from treefine.training import recipe as recipes
@@ -38,7 +37,6 @@ class FineTuner:
         self.model = with_labels(self.start.model, (label for each in request.train for label in each.labels))
         plan = self._parser().plan()
         sentences = list(plan.language.of_sentences(request.train))
-        parses = None if plan.initial is empty else list(plan.initial(sentences))
         self.epochs = max(1, min(settings.epochs, settings.most_words // sum(map(len, sentences))))
         ours = self.model.settings
         recipe = recipes.Recipe(
@@ -59,7 +57,7 @@ class FineTuner:
             self.model.sentence_ends.requires_grad_(False)
             for layer in self.model.encoder.layers[self.model.settings.sentence_layers :]:
                 layer.requires_grad_(True)
-        graphs = TrainingGraphs(sentences, parses, recipe.initial)
+        graphs = TrainingGraphs(plan.initial(sentences))
         self.learner = Learner(self.model, recipe, sentences, graphs, Processes(torch.device("cpu")))
         self.n_done = 0
 

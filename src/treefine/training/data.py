@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,10 +17,8 @@ from treefine.config import COLUMNS, Column
 from treefine.errors import ConfigError, TreefineError, count
 from treefine.evaluation.scores import rule_of
 from treefine.model.vocabulary import language_of
-from treefine.parsing.initial import empty
 from treefine.training.recipe import (
     CardSettings,
-    InitialSettings,
     Recipe,
     TagTraining,
     TeacherSettings,
@@ -173,27 +171,12 @@ def fold_ranges(n_sentences: int, folds: int) -> list[range]:
     return [range(first, end) for first, end in zip(bounds, bounds[1:], strict=False)]
 
 
-class TrainingGraphs:
-    """The initial graphs G⁰ of the training sentences, drawn again for each epoch.
-
-    `parses` are from the initial parser, or None if it is "empty"; `mixed` are from the sources in the mix.
-    """
-
-    def __init__(
-        self,
-        sentences: Sequence[Sentence],
-        parses: Sequence[Arcs] | None,
-        settings: InitialSettings,
-        mixed: Mapping[str, Sequence[Arcs]] | None = None,
-    ) -> None:
-        main = list(empty(sentences) if parses is None else parses)
-        self.sources = [*((mixed or {})[name] for name in settings.mix), main]
-        self.limits = list(accumulate(source.share for source in settings.mix.values()))
+class TrainingGraphs(list[Arcs]):
+    """The initial graphs G⁰ of the training sentences."""
 
     def draw(self, rng: np.random.Generator) -> list[Arcs]:
-        """Return one graph per sentence, from one of the sources."""
-        kinds = np.searchsorted(self.limits, rng.random(len(self.sources[-1])), side="right").tolist()
-        return [self.sources[kind][number] for number, kind in enumerate(kinds)]
+        """Return the graphs of an epoch: all epochs start from the same ones."""
+        return self
 
 
 def completed(recipe: Recipe, data: Data, *, is_main: bool = True) -> Recipe:

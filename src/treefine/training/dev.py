@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise, product
@@ -50,19 +50,7 @@ class Accuracy:
     las_by_step: tuple[float, ...]
     uas: float
     las: float
-    las_from: dict[str, float] = field(default_factory=dict)  # LAS from each source of G⁰, if there are several
     tags: dict[str, float] = field(default_factory=dict)  # UPOS, XPOS, FEATS, LEMMA and Sentences, if predicted
-
-    @classmethod
-    def mean(cls, by_source: Mapping[str, Accuracy]) -> Accuracy:
-        """Return the unweighted mean over the sources of G⁰."""
-        first, *others = sources = list(by_source.values())
-        if not others:
-            return first
-        by_step = tuple(np.mean([source.las_by_step for source in sources], axis=0).tolist())
-        uas, las = np.mean([(source.uas, source.las) for source in sources], axis=0).tolist()
-        tags = {name: float(np.mean([source.tags[name] for source in sources])) for name in first.tags}
-        return cls(by_step, uas, las, {name: source.las for name, source in by_source.items()}, tags)
 
 
 def attachment_scores(

@@ -63,9 +63,9 @@ class InitialGraphs:
     """The initial graphs G⁰ of the training set and of dev, and the initial parser that is saved with the model."""
 
     train: TrainingGraphs
-    dev: Mapping[str, Sequence[Arcs]]  # by source; the parser of the first source is saved with the model
+    dev: Sequence[Arcs]
     parser: Parser | InitialParser = empty
-    recipes: Mapping[str, Recipe] = field(default_factory=dict)  # of the initial parsers trained for this model
+    recipe: Recipe | None = None  # of the initial parser, if it was trained for this model
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,8 @@ class TrainingRun:
     distillation: DistillationData | None = None  # `initial` includes its sentences
 
     def dev_accuracy(self, model: ParserModel) -> Accuracy:
-        """Return the mean accuracy on dev from each source of initial graphs."""
-        dev, recipe, device = self.data.dev, self.recipe, self.processes.device
-        sources = self.initial.dev.items()
-        return Accuracy.mean({name: accuracy_of(model, dev, arcs, recipe, device) for name, arcs in sources})
+        """Return the accuracy on dev from the initial graphs."""
+        return accuracy_of(model, self.data.dev, self.initial.dev, self.recipe, self.processes.device)
 
     def _test_accuracy(self, model: ParserModel) -> Accuracy | None:
         """Return the accuracy on the test set; None without one, and if files have the initial parses."""
@@ -103,8 +101,7 @@ class TrainingRun:
         """Calibrate the model on dev, and save it with its initial parser and segmenter."""
         parser_of = partial(Parser, model, max_steps=self.recipe.refine.max_steps, device=self.processes.device)
         dev, initial = self.data.dev, self.initial.parser
-        first, *_ = self.initial.dev.values()
-        of_dev = (lambda _: iter(first)) if model.settings.reads_graph else empty
+        of_dev = (lambda _: iter(self.initial.dev)) if model.settings.reads_graph else empty
         confidence = calibrated(parser_of(initial=of_dev, keep="nothing"), dev)
         model.settings = replace(model.settings, confidence=confidence)
         if model.vocabulary.treebanks and initial is empty:
@@ -207,7 +204,6 @@ def _values(progress: Progress, learner: Learner) -> dict[str, float]:
     if accuracy is not None:
         values |= {"UAS": accuracy.uas, "LAS": accuracy.las}
         values |= {f"LAS_{t}": las for t, las in enumerate(accuracy.las_by_step, start=1)}
-        values |= {f"LAS_from_{name}": las for name, las in accuracy.las_from.items()}
         values |= accuracy.tags
     factor = rate_factor(progress.completed, optimiser.warmup)
     values["learning_rate"] = optimiser.learning_rate * factor

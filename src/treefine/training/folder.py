@@ -43,7 +43,6 @@ class FolderNames:
     # Each of these folders contains the output folders of other trainings:
     bases: Final = "start"  # the models that this model and its initial parsers fine-tune
     initial: Final = "initial"  # the initial parser
-    mix: Final = "mix"  # the initial parsers in the mix, by name
     members: Final = "members"  # the models whose weights are averaged
     folds: Final = "folds"  # the parsers that parse the training set
     segmenter: Final = "segmenter"

@@ -1,4 +1,4 @@
-"""Check everything that a recipe names before training: treebanks, encoders, base models, teachers, initial parsers."""
+"""Check everything that a recipe names before training: treebanks, encoders, base models, teachers, initial parser."""
 
 from __future__ import annotations
 
@@ -34,10 +34,8 @@ from treefine.training.recipe import (
     EMPTY,
     FILES,
     TEMPLATE_FOLDER,
-    InitialSettings,
     PretrainedSettings,
     Recipe,
-    SourceSettings,
     TagTraining,
     TreebankSettings,
     expand,
@@ -48,6 +46,7 @@ from treefine.training.recipe import (
     values_of,
 )
 from treefine.treebank.conllu import format_of
+from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
 _TRAIN_APART = "Train it separately, and name its model folder."
@@ -68,30 +67,23 @@ class Prepared:
 
     recipe: Recipe
     data: Data
-    initial: dict[str, Recipe] = field(default_factory=dict)  # of initial parsers, by source; "" is the main one
+    initial: Recipe | None = None  # of the initial parser, if it must be trained
+    parses: tuple[list[Arcs], ...] = ()  # those of the training set and of dev, if they are in files
     bases: dict[str, Prepared] = field(default_factory=dict)  # of models to fine-tune
     teachers: dict[str, Prepared] = field(default_factory=dict)
     texts: tuple[str | Sentence, ...] = ()  # unlabelled sentences: lines of text, or words
 
 
-def sources_of(settings: InitialSettings) -> dict[str, SourceSettings]:
-    """Return the sources of initial parses by name; the main initial parser has the name ""."""
-    return {"": settings, **settings.mix}
-
-
-def base_of(recipe: Recipe | None) -> str:
+def base_of(recipe: Recipe) -> str:
     """Return the name of the base recipe that a recipe fine-tunes, or ""."""
-    if recipe is None:
-        return ""
-    name = expand(recipe.encoder.fine_tune_from or "")
-    return name if name.endswith(".toml") else ""
+    return recipe.encoder.start if recipe.encoder.start.endswith(".toml") else ""
 
 
 def settings_of(prepared: Prepared) -> dict[str, Any]:
-    """Return all settings, including defaults, of the recipe, its initial parsers, its bases and its teachers."""
-    values = {"recipe": values_of(prepared.recipe), "initial parser": None}
-    for name, recipe in prepared.initial.items():
-        values[f"mixed {name}" if name else "initial parser"] = values_of(recipe)
+    """Return all settings, including defaults, of the recipe, its initial parser, its bases and its teachers."""
+    values = {"recipe": values_of(prepared.recipe)}
+    if prepared.initial is not None:
+        values["initial parser"] = values_of(prepared.initial)
     for what, others in (("start", prepared.bases), ("teacher", prepared.teachers)):
         values |= {f"{what} {Path(name).stem}": values_of(other.recipe) for name, other in others.items()}
     return values
@@ -131,7 +123,7 @@ class _Check:
         self.recipe = recipe
         self.faults: list[str] = []
         self.bases: dict[str, Prepared] = {}
-        self.encoders: set[str] = set()  # those that were checked; recipes can share them
+        self.starts: set[str] = set()  # encoders and models that were checked; recipes can share them
         self.data = self.attempt(load_data, recipe.treebank)
 
     def attempt(self, work: Callable[..., _Result], *arguments: Any) -> _Result | None:
@@ -144,42 +136,39 @@ class _Check:
             self.faults.append(f"{error.filename}: {error.strerror}." if error.filename else str(error))
         return None
 
-    def prepared(self, changes: dict[str, list[str]]) -> Prepared:
-        """Return the recipe with its data, or raise an error. The changes are those of the initial parsers."""
-        recipe, changes = self.recipe, dict(changes)
-        self.check_tags(recipe, self.data)
-        self.check_encoder(recipe.encoder)
-        initial: dict[str, Recipe] = {}
-        for name, source in sources_of(recipe.initial).items():
-            place = f"initial.mix.{name}" if name else "initial"
-            of_source = changes.pop(place, [])
-            parser = self.check_source(source, f"[{place}]", of_source)
-            if parser is not None:
-                initial[name] = parser
-            elif of_source and not self.faults:
-                self.faults.append(f"--set {place}.{of_source[0]}: [{place}] does not name a recipe as parser.")
-        self.faults += [f"--set {place}.{some[0]}: There is no [{place}]." for place, some in changes.items()]
+    def prepared(self, changes: Sequence[str]) -> Prepared:
+        """Return the recipe with its data, or raise an error. The changes are those of the initial parser."""
+        recipe, data = self.recipe, self.data
+        self.check_model(recipe, data)
+        initial, parses = self.initial(changes), self.parses()
         teachers, texts = self.teachers(), self.texts()
-        if self.data is not None and recipe.segmenter.train == "always":
-            if any(not sentence.format.is_ud for sentence in (*self.data.train, *self.data.dev)):
-                self.faults.append(f"[segmenter] {no_text(self.data)}. Remove this section.")
-        if self.data is None or self.faults:
+        if data is not None and recipe.segmenter.train == "always":
+            if any(not sentence.format.is_ud for sentence in (*data.train, *data.dev)):
+                self.faults.append(f"[segmenter] {no_text(data)}. Remove this section.")
+        if data is None or self.faults:
             raise ConfigError("\n".join(dict.fromkeys(self.faults)))
-        files = [path for source in sources_of(recipe.initial).values() for path in (*source.train, *source.dev)]
-        checksums = self.data.checksums | checksums_of((*files, *recipe.teacher.texts))
+        files = (*recipe.initial.train, *recipe.initial.dev, *recipe.teacher.texts)
+        checksums = data.checksums | checksums_of(files)
         for teacher in teachers.values():
             checksums |= teacher.data.checksums
-        data = replace(self.data, checksums=checksums)
-        for name, parser in initial.items():  # initial parsers use the sentences and the seed of the recipe
-            training = replace(parser.training, seed=recipe.training.seed)
-            parser = replace(parser, treebank=recipe.treebank, training=training)
-            initial[name] = completed(parser, data, is_main=False)
-        return Prepared(completed(recipe, data), data, initial, self.bases, teachers, texts)
+        data = replace(data, checksums=checksums)
+        if initial is not None:  # it uses the sentences and the seed of the recipe
+            training = replace(initial.training, seed=recipe.training.seed)
+            initial = completed(replace(initial, treebank=recipe.treebank, training=training), data, is_main=False)
+        return Prepared(completed(recipe, data), data, initial, parses, self.bases, teachers, texts)
 
-    def check_tags(self, recipe: Recipe, data: Data | None, place: str = "") -> None:
+    def check_model(self, recipe: Recipe, data: Data | None, place: str = "") -> None:
+        """Check the tags of a recipe, and the encoder, model or base recipe that its training starts from."""
+        if data is not None:
+            self.check_tags(recipe, data, place)
+        if base := base_of(recipe):
+            self.add_recipe(base, self.bases)
+        elif recipe.encoder.start not in self.starts:
+            self.starts.add(recipe.encoder.start)
+            self.attempt(_check_start, recipe.encoder)
+
+    def check_tags(self, recipe: Recipe, data: Data, place: str) -> None:
         """Check that the training set has the tags to read or predict; `place` names an inner recipe."""
-        if data is None:
-            return
         filled, tags = filled_columns(data.train), completed_tags(recipe.tags, data.train)
         missing = [column for column in tags.columns if column not in (*filled, *tags.given)]
         if missing and tags.source != "none":
@@ -190,60 +179,43 @@ class _Check:
             rest = json.dumps([column for column in tags.given if column in filled])
             self.faults.append(f"{place}[tags] given: {_no_value(lacking)} Set tags.given={rest}.")
 
-    def check_encoder(self, settings: PretrainedSettings) -> None:
-        """Check the encoder, model or recipe that training starts from."""
-        name = self.attempt(expand, settings.start)
-        if name is None or name in self.encoders:
+    def add_recipe(self, name: str, others: dict[str, Prepared]) -> None:
+        """Add the recipe of a base or a teacher, with its own data, to the others of its kind."""
+        if name in others:
             return
-        self.encoders.add(name)
-        if not name.endswith(".toml"):
-            self.attempt(_check_start, name, settings)
+        if Path(name).stem in [Path(other).stem for other in others]:  # they are trained in folders with these names
+            self.faults.append(f"{name}: Another recipe has the same file name. Rename one of them.")
             return
-        for other in self.bases:  # each is trained in a folder with its name
-            if Path(other).stem == Path(name).stem:
-                self.faults.append(f"{name} and {other}: Two base recipes need different file names.")
-        base = self.other_recipe(name, "base")
-        if base is not None:
-            self.bases[name] = base
-
-    def other_recipe(self, name: str, what: str) -> Prepared | None:
-        """Return the recipe of a base or of a teacher with its own data. It must not need other recipes."""
-        recipe = self.inner_recipe(name, f"A {what} recipe must not have")
+        recipe = self.inner_recipe(name)
         if recipe is None:
-            return None
-        if base := base_of(recipe):
-            why = f"A {what} recipe must start from an encoder or a model, not from another recipe. {_TRAIN_APART}"
-            self.faults.append(f"{name}: {'The recipe fine-tunes itself.' if base == name else why}")
-        else:
-            self.check_encoder(recipe.encoder)
+            return
+        if base_of(recipe):
+            self.faults.append(f"{name}: This recipe must not fine-tune that of another model. {_TRAIN_APART}")
+            return
         data = self.attempt(load_data, recipe.treebank)
-        self.check_tags(recipe, data, f"{name}: ")
-        return None if data is None else Prepared(completed(recipe, data, is_main=False), data)
+        self.check_model(recipe, data, f"{name}: ")
+        if data is not None:
+            others[name] = Prepared(completed(recipe, data, is_main=False), data)
 
-    def inner_recipe(self, name: str, must_not_have: str, changes: Sequence[str] = ()) -> Recipe | None:
-        """Read a recipe that another one names. It must have no initial parser and no teachers."""
+    def inner_recipe(self, name: str, changes: Sequence[str] = ()) -> Recipe | None:
+        """Read a recipe that this one names. It must have no initial parser and no teachers."""
         recipe = self.attempt(read_recipe, name, changes)
-        if recipe is not None and (recipe.initial.parser != EMPTY or recipe.initial.mix):
-            self.faults.append(f"{name}: {must_not_have} an initial parser. {_TRAIN_APART}")
-        if recipe is not None and recipe.teacher.names:
-            self.faults.append(f"{name}: {must_not_have} teachers. {_TRAIN_APART}")
+        if recipe is not None and (recipe.initial.parser != EMPTY or recipe.teacher.names):
+            needed = "teachers" if recipe.teacher.names else "an initial parser"
+            self.faults.append(f"{name}: This recipe must not have {needed}. {_TRAIN_APART}")
         return recipe
 
     def teachers(self) -> dict[str, Prepared]:
         """Check that the teachers exist and know the labels and tags of the training set; return those to train."""
         settings, teachers = self.recipe.teacher, dict[str, Prepared]()
         known: dict[str, tuple[Vocabulary, TagTraining | TagSettings]] = {}
-        for name, model in ((name, self.attempt(_load, name)) for name in settings.models):
-            if model is not None:
+        for name in settings.models:
+            if (model := self.attempt(_load, name)) is not None:
                 known[name] = model.vocabulary, model.settings.tags
         for name in settings.recipes:
-            path = self.attempt(expand, name)
-            teacher = None if path is None else self.other_recipe(path, "teacher")
-            if Path(name).stem in [Path(other).stem for other in teachers]:
-                self.faults.append(f"[teacher] {name}: Two recipes of teachers need different file names.")
-            elif path is not None and teacher is not None:
-                teachers[path] = teacher
-                known[name] = Vocabulary.of_treebank(teacher.data.train), teacher.recipe.tags
+            self.add_recipe(name, teachers)
+        for name, teacher in teachers.items():
+            known[name] = Vocabulary.of_treebank(teacher.data.train), teacher.recipe.tags
         if known and self.data is not None:
             ours = Vocabulary.of_treebank(self.data.train), completed_tags(self.recipe.tags, self.data.train)
             wrong = {name: _misfit(*ours, *theirs) for name, theirs in known.items()}
@@ -260,36 +232,45 @@ class _Check:
                 self.faults.append(f"[teacher] {fault} Name a treebank file, whose words are used.")
         return self.attempt(load_texts, self.recipe.teacher) or ()
 
-    def check_source(self, source: SourceSettings, place: str, changes: Sequence[str]) -> Recipe | None:
-        """Check a source of initial parses. Return its recipe, with these changes, if a parser must be trained."""
-        parser, data, folds, recipe = source.parser, self.data, source.folds, None
-        if parser == FILES and data is not None:
-            form = self.recipe.treebank.format or None
-            self.attempt(parses_in_files, source.train, data.train, form)
-            self.attempt(parses_in_files, source.dev, data.dev, form)
-        name = None if parser in (EMPTY, FILES) else self.attempt(expand, parser)
+    def parses(self) -> tuple[list[Arcs], ...]:
+        """Return the initial parses of the training set and of dev, if they are in files."""
+        settings, data, form = self.recipe.initial, self.data, self.recipe.treebank.format or None
+        if settings.parser != FILES or data is None:
+            return ()
+        pairs = ((settings.train, data.train), (settings.dev, data.dev))
+        return tuple(self.attempt(parses_in_files, *pair, form) or [] for pair in pairs)
+
+    def initial(self, changes: Sequence[str]) -> Recipe | None:
+        """Check the initial parser. Return its recipe, with these changes, if it must be trained."""
+        settings, data = self.recipe.initial, self.data
+        name = "" if settings.parser in (EMPTY, FILES) else self.attempt(expand, settings.parser)
         # OWNER/NAME is a model on the hub
-        if name is not None and (name.endswith(".toml") or "/" not in name) and not Path(name).is_dir():
-            # It is trained on the sentences of this recipe, so its own treebank is not read.
-            recipe = self.inner_recipe(name, "The recipe of an initial parser must not have", changes)
-            if recipe is not None:
-                self.check_tags(recipe, data, f"{name}: ")
-                self.check_encoder(recipe.encoder)
-        elif name is not None:
-            self.attempt(_load, name)
-            if folds:
-                self.faults.append(f"{place} folds = {folds} needs a recipe as parser, not the model {name}.")
-        if folds and data is not None:
-            longest = max(map(len, fold_ranges(len(data.train), folds)))
-            if len(data.train) - longest < FEWEST or folds > len(data.train):
-                self.faults.append(f"{place} folds = {folds} is too many for {len(data.train)} sentences.")
-            base = self.bases.get(start := base_of(recipe))
-            learned = {base.data.checksums[path] for path in base.recipe.treebank.train} if base is not None else ()
-            if seen := [path for path in self.recipe.treebank.train if data.checksums[path] in learned]:
-                why = f"the parsers fine-tune {start}, which is trained on {', '.join(seen)}"
-                hint = "Remove that treebank from the base recipe, or set folds = 0."
-                self.faults.append(f"{place} folds: {why}, so they would parse sentences that they have seen. {hint}")
+        if not name or not (name.endswith(".toml") or "/" not in name) or Path(name).is_dir():
+            if name:
+                self.attempt(_load, name)
+            if changes:
+                self.faults.append(f"--set initial.{changes[0]}: [initial] does not name a recipe as parser.")
+            if settings.folds:
+                self.faults.append(f"[initial] folds = {settings.folds} needs a recipe as parser, not a model.")
+            return None
+        recipe = self.inner_recipe(name, changes)
+        if recipe is not None:  # it is trained on the sentences of this recipe, so its own treebank is not read
+            self.check_model(recipe, data, f"{name}: ")
+        if recipe is not None and data is not None and settings.folds:
+            self.check_folds(settings.folds, data, base_of(recipe))
         return recipe
+
+    def check_folds(self, folds: int, data: Data, base: str) -> None:
+        """Check that there are enough sentences for the folds, and that their parsers' base has not seen them."""
+        longest = max(map(len, fold_ranges(len(data.train), folds)))
+        if len(data.train) - longest < FEWEST or folds > len(data.train):
+            self.faults.append(f"[initial] folds = {folds} is too many for {len(data.train)} sentences.")
+        of_base = self.bases.get(base)
+        learned = {of_base.data.checksums[path] for path in of_base.recipe.treebank.train} if of_base else ()
+        if seen := [path for path in self.recipe.treebank.train if data.checksums[path] in learned]:
+            why = f"the parsers fine-tune {base}, which is trained on {', '.join(seen)}"
+            hint = "Remove that treebank from the base recipe, or set folds = 0."
+            self.faults.append(f"[initial] folds: {why}, so they would parse sentences that they have seen. {hint}")
 
 
 def _load(name: str) -> ParserModel:
@@ -300,9 +281,9 @@ def _no_value(columns: Sequence[str]) -> str:
     return f"No training word has a value in {' or '.join(map(str.upper, columns))}."
 
 
-def _check_start(name: str, settings: PretrainedSettings) -> None:
+def _check_start(settings: PretrainedSettings) -> None:
     """Raise an error if training cannot start from this encoder or model."""
-    folder = fetch(name)
+    folder = fetch(expand(settings.start))
     if is_model_folder(folder):
         load_model(folder)
         return
@@ -316,11 +297,8 @@ def _check_start(name: str, settings: PretrainedSettings) -> None:
 def _misfit(ours: Vocabulary, tags: TagTraining, theirs: Vocabulary, their_tags: TagTraining | TagSettings) -> str:
     """Return why a model cannot learn from a teacher, or an empty string if it can."""
     columns = () if tags.source == "none" else tags.columns
-    if (
-        tags.source != their_tags.source
-        or (columns and columns != their_tags.columns)
-        or tags.given != their_tags.given
-    ):
+    theirs_are_other = (tags.source, tags.given) != (their_tags.source, their_tags.given)
+    if theirs_are_other or (columns and columns != their_tags.columns):
         return "The teacher has other tags. Use the same source, columns and given in [tags] for both."
     for what in ("labels", *columns):
         if odd := sorted(set(getattr(ours, what)) ^ set(getattr(theirs, what))):

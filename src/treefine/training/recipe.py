@@ -44,7 +44,7 @@ TEMPLATE_FOLDER = Path(__file__).with_name("templates")  # a commented recipe fo
 TEMPLATES = ("empty", "refine", "syntr", "files", "fine-tune", "distil")
 _STARTS = {"pretrained": "fine_tune_from", "fine_tune_from": "pretrained"}
 _INNER_SECTIONS = "encoder|relations|tags|scorer|decode|refine|optimiser|training"  # that an initial parser has
-_INNER_CHANGE = re.compile(rf"\s*(initial(?:\.mix\.\w+)?)\.((?:{_INNER_SECTIONS})\b.*)", re.DOTALL)
+_INNER_CHANGE = re.compile(rf"\s*initial\.((?:{_INNER_SECTIONS})\b.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,15 @@ class PretrainedSettings(Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class SourceSettings(Checked):
-    """A source of initial graphs G⁰."""
+class InitialSettings(Checked):
+    """The initial graphs G⁰ that the model learns to refine (Sec. 4)."""
 
     parser: str = EMPTY  # "empty", a recipe that is trained first, a model folder, or "files" (set train and dev)
     folds: int = 0  # jack-knifing: parse each fold of the training set with a parser trained on the other folds; 0: off
     train: tuple[str, ...] = ()  # with parser = "files": another parser's trees of the training set, a file or a list
     dev: tuple[str, ...] = ()  # with parser = "files": its trees of the dev set
+    decided_share: float = 0.0  # share of the training sentences in which some gold arcs are decided from the start
+    corrected_share: float = 0.0  # share in which the first wrong arc is corrected after the first step
 
     def _faults(self) -> Iterator[str]:
         if not self.parser:
@@ -117,38 +119,8 @@ class SourceSettings(Checked):
             yield 'train and dev must be set if parser = "files", and only then'
         if self.folds and self.parser in (EMPTY, FILES):
             yield f'folds = {self.folds} needs a recipe as parser, not "{self.parser}"'
-
-
-@dataclass(frozen=True, slots=True)
-class MixedSettings(SourceSettings):
-    """Another source of initial graphs, used for a share of the training sentences."""
-
-    share: Annotated[float, "above 0"] = 0.0  # of the training sentences, drawn again in each epoch
-
-
-@dataclass(frozen=True, slots=True)
-class InitialSettings(SourceSettings):
-    """The initial graphs G⁰ that the model learns to refine (Sec. 4)."""
-
-    decided_share: float = 0.0  # share of the training sentences in which some gold arcs are decided from the start
-    corrected_share: float = 0.0  # share in which the first wrong arc is corrected after the first step
-    mix: dict[str, MixedSettings] = field(default_factory=dict)  # more sources by name, each in [initial.mix.NAME]
-
-    def _faults(self) -> Iterator[str]:
-        yield from SourceSettings._faults(self)
-        if round(sum(source.share for source in self.mix.values()), 9) > 1:  # rounded: 0.2 + 0.4 + 0.3 + 0.1 > 1
-            yield "the shares in mix must not sum to more than 1"
-        if round(self.decided_share + self.corrected_share, 9) > 1:
+        if self.decided_share + self.corrected_share > 1:
             yield "decided_share and corrected_share must not sum to more than 1"
-        if not all(re.fullmatch(r"[A-Za-z0-9_]+", name) for name in self.mix):
-            yield "a name in mix must consist of the letters a to z, digits and _"
-        if self.name in self.mix:
-            yield f"mix.{self.name} has the name of the main parser; choose another name"
-
-    @property
-    def name(self) -> str:
-        """The name of the main source, next to the names in the mix."""
-        return EMPTY if self.parser == EMPTY else "parser"
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +277,6 @@ class Recipe(Checked):
         Checked.__post_init__(self)
 
     def _faults(self) -> Iterator[str]:
-        parsers = {self.initial.parser, *(source.parser for source in self.initial.mix.values())}
         if self.relations.graph == "none":  # SynTr
             if self.refine.max_steps != 1:
                 yield "a model that reads no graph takes only one step: set max_steps = 1 in [refine]"
@@ -317,10 +288,10 @@ class Recipe(Checked):
             yield "decided arcs must be learned: set decided_share or corrected_share in [initial]"
         if self.initial.corrected_share and self.refine.max_steps < 2:
             yield "corrected_share needs a second step: set max_steps in [refine] to 2 or more"
-        if self.treebank.sentences and FILES in parsers:
-            yield 'sentences must be 0 if an initial parser is "files", which parse all sentences'
-        if self.teacher.names and parsers != {EMPTY}:
-            yield "teachers start from an empty graph: remove parser and mix from [initial], or remove [teacher]"
+        if self.treebank.sentences and self.initial.parser == FILES:
+            yield 'sentences must be 0 if the initial parser is "files", which parse all sentences'
+        if self.teacher.names and self.initial.parser != EMPTY:
+            yield "teachers start from an empty graph: remove parser from [initial], or remove [teacher]"
         if self.teacher.texts and (self.tags.source == "given" or self.tags.given):
             hint = 'set source = "predicted" or "none" in [tags]' + (", and remove given" if self.tags.given else "")
             yield f"texts in [teacher] have no tags to read: {hint}"
@@ -333,14 +304,13 @@ class Recipe(Checked):
         def changed(name: str) -> str:
             return change(name) if name.endswith(".toml") else name
 
-        mix = {key: replace(source, parser=changed(source.parser)) for key, source in self.initial.mix.items()}
         encoder = self.encoder
         if encoder.fine_tune_from is not None:
             encoder = replace(encoder, fine_tune_from=changed(encoder.fine_tune_from))
         return replace(
             self,
             encoder=encoder,
-            initial=replace(self.initial, parser=changed(self.initial.parser), mix=mix),
+            initial=replace(self.initial, parser=changed(self.initial.parser)),
             teacher=replace(self.teacher, recipes=tuple(map(changed, self.teacher.recipes))),
         )
 
@@ -404,18 +374,21 @@ def recipe_of(values: dict[str, Any], changes: Sequence[str] = (), path: Path | 
     if recipe is None or faults:
         raise ConfigError("\n".join(faults))
     folder = Path() if path is None else path.parent
-    return recipe.with_names(lambda name: str(folder / name) if (folder / name).is_file() else name)
+
+    def found(name: str) -> str:
+        name = expand(name)
+        return str(folder / name) if (folder / name).is_file() else name
+
+    return recipe.with_names(found)
 
 
-def split_changes(changes: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Separate the changes of a recipe from those of its initial parsers' recipes.
+def split_changes(changes: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Separate the changes of a recipe from those of its initial parser's recipe.
 
-    >>> split_changes(["training.seed=2", "initial.training.epochs=1", "initial.mix.x.training.epochs=1"])
-    (['training.seed=2'], {'initial': ['training.epochs=1'], 'initial.mix.x': ['training.epochs=1']})
+    >>> split_changes(["training.seed=2", "initial.training.epochs=1"])
+    (['training.seed=2'], ['training.epochs=1'])
     """
-    of_initial: dict[str, list[str]] = {}
-    for match in filter(None, map(_INNER_CHANGE.match, changes)):
-        of_initial.setdefault(match[1], []).append(match[2])
+    of_initial = [match[1] for match in map(_INNER_CHANGE.match, changes) if match]
     return [change for change in changes if not _INNER_CHANGE.match(change)], of_initial
 
 

@@ -9,15 +9,14 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
 from treefine.parsing.batches import free_memory
-from treefine.parsing.initial import InitialParser, empty, from_file
+from treefine.parsing.initial import empty, from_file
 from treefine.parsing.parser import Parser
 from treefine.segmenter.segmenter import Segmenter
-from treefine.training.data import Data, TrainingGraphs, fold_ranges, parses_in_files
+from treefine.training.data import Data, TrainingGraphs, fold_ranges
 from treefine.training.distil import DistillationData, Targets, compute_targets, load_teachers, unlabelled_sentences
 from treefine.training.epochs import InitialGraphs, Progress, TrainingRun, learn
 from treefine.training.folder import (
@@ -28,7 +27,7 @@ from treefine.training.folder import (
     metrics_log,
     remove_unfinished,
 )
-from treefine.training.prepare import Prepared, base_of, prepare, sources_of
+from treefine.training.prepare import Prepared, base_of, prepare
 from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, FILES, Recipe, expand
 from treefine.training.segmenter import RunningText, SegmenterLearner
@@ -51,14 +50,6 @@ def train(
         yield from Stages(prepared, folder, processes).run()
 
 
-class SourceParses(NamedTuple):
-    """The parses of a source of initial graphs, and the parser that made them."""
-
-    train: Sequence[Arcs]
-    dev: Sequence[Arcs]
-    parser: Parser | InitialParser = empty
-
-
 @dataclass(frozen=True)
 class Stages:
     """The trainings for one recipe, in its output folder and subfolders."""
@@ -79,7 +70,7 @@ class Stages:
         initial = yield from self.initial_graphs()
         if distillation is not None:  # all sentences start from an empty graph
             sentences = (*data.train, *distillation.sentences)
-            initial = replace(initial, train=TrainingGraphs(sentences, None, recipe.initial))
+            initial = replace(initial, train=TrainingGraphs(empty(sentences)))
         whole = self._inputs(recipe, data, self.folder, initial=initial)
         yield from learn(replace(whole, segmenter=segmenter, segmentation=segmentation, distillation=distillation))
 
@@ -88,7 +79,7 @@ class Stages:
     ) -> TrainingRun:
         """Return the inputs of the training of a model; without initial graphs, it starts from empty ones."""
         if initial is None:
-            initial = InitialGraphs(TrainingGraphs(data.train, None, recipe.initial), {EMPTY: list(empty(data.dev))})
+            initial = _empty_graphs(data)
         base = self.prepared.bases.get(name := base_of(recipe))
         start = str(self.folder / FolderNames.bases / Path(name).stem / FolderNames.model) if base is not None else ""
         return TrainingRun(recipe, data, folder, self.processes, initial, stage=stage, base=base, start=start)
@@ -169,53 +160,35 @@ class Stages:
         targets.save(folder / FolderNames.targets)
 
     def initial_graphs(self) -> Generator[Progress, None, InitialGraphs]:
-        """Train the initial parsers, and return the initial graphs of the model (Sec. 4)."""
-        data, settings, parses = self.prepared.data, self.prepared.recipe.initial, dict[str, SourceParses]()
-        for name in sources_of(settings):
-            parses[name or settings.name] = yield from self.parses(name)
-        first = parses[settings.name]
-        return InitialGraphs(
-            TrainingGraphs(data.train, first.train, settings, {name: parses[name].train for name in settings.mix}),
-            dev={name: of_source.dev for name, of_source in parses.items()},
-            parser=first.parser,
-            recipes={name or settings.name: recipe for name, recipe in self.prepared.initial.items()},
-        )
-
-    def parses(self, name: str) -> Generator[Progress, None, SourceParses]:
-        """Return the initial parses of the training set and of dev by a source in the mix, or by "", the main one."""
-        data, settings = self.prepared.data, sources_of(self.prepared.recipe.initial)[name]
-        recipe, folder, device = self.prepared.initial.get(name), self._source_folder(name), self.processes.device
+        """Train the initial parser, and return the initial graphs of the model (Sec. 4)."""
+        data, settings, recipe = self.prepared.data, self.prepared.recipe.initial, self.prepared.initial
+        folder, device = self.folder / FolderNames.initial, self.processes.device
         if settings.parser == EMPTY:
-            return SourceParses(list(empty(data.train)), list(empty(data.dev)))
+            return _empty_graphs(data)
         if settings.parser == FILES:
-            form = self.prepared.recipe.treebank.format or None
-            train = parses_in_files(settings.train, data.train, form)
-            return SourceParses(train, parses_in_files(settings.dev, data.dev, form))
+            train, dev = self.prepared.parses
+            return InitialGraphs(TrainingGraphs(train), dev)
         if recipe is None:
             parser = Parser.from_pretrained(expand(settings.parser), device=device)
         else:
-            yield from learn(self._inputs(recipe, data, folder / FolderNames.initial, name or "initial parser"))
-            parser = Parser.from_pretrained(folder / FolderNames.initial / FolderNames.model, device=device)
+            yield from learn(self._inputs(recipe, data, folder, "initial parser"))
+            parser = Parser.from_pretrained(folder / FolderNames.model, device=device)
         if recipe is not None and settings.folds:
-            parses = yield from self._jackknifed(name, recipe, settings.folds)
+            parses = yield from self._jackknifed(recipe, settings.folds)
         else:
             parses = _parsed(parser, data.train)
-        return SourceParses(parses, _parsed(parser, data.dev), parser)
+        return InitialGraphs(TrainingGraphs(parses), _parsed(parser, data.dev), parser, recipe)
 
-    def _source_folder(self, name: str) -> Path:
-        return self.folder / FolderNames.mix / name if name else self.folder
-
-    def _jackknifed(self, name: str, recipe: Recipe, folds: int) -> Generator[Progress, None, list[Arcs]]:
+    def _jackknifed(self, recipe: Recipe, folds: int) -> Generator[Progress, None, list[Arcs]]:
         """Return parses of the training set: each fold is parsed by a parser trained on the other folds."""
         parses: list[Arcs] = []
         data, processes = self.prepared.data, self.processes
         for number, fold in enumerate(fold_ranges(len(data.train), folds), start=1):
-            folder = self._source_folder(name) / FolderNames.folds / str(number)
+            folder = self.folder / FolderNames.folds / str(number)
             path, held_out = folder / FolderNames.fold_parses, data.train[fold.start : fold.stop]
             if not processes.same(path.exists()):
                 rest = replace(data, train=data.train[: fold.start] + data.train[fold.stop :])
-                stage = ", ".join(filter(None, [name, f"fold {number} of {folds}"]))
-                yield from learn(self._inputs(recipe, rest, folder, stage))
+                yield from learn(self._inputs(recipe, rest, folder, f"fold {number} of {folds}"))
                 if processes.is_first:
                     parser = Parser.from_pretrained(folder / FolderNames.model, device=processes.device)
                     parsed = parser.using(keep="nothing").stream_trees(held_out)  # as in `_parsed`
@@ -227,6 +200,10 @@ class Stages:
                     shutil.rmtree(model, ignore_errors=True)  # only the parses are needed
             parses += from_file(str(path))(held_out)
         return parses
+
+
+def _empty_graphs(data: Data) -> InitialGraphs:
+    return InitialGraphs(TrainingGraphs(empty(data.train)), list(empty(data.dev)))
 
 
 def _parsed(parser: Parser, sentences: Sequence[Sentence]) -> list[Arcs]:

@@ -23,11 +23,9 @@ def syntr_averaged_over_members(folder):
     return write_recipe(folder, "averaged", sections=SYNTR, epochs=2, training="weight_averaging = 2")
 
 
-def rngtr_over_a_mix(folder):
-    write_recipe(folder, "inner", sections=SYNTR, epochs=2)
-    mix = '[initial.mix.inner]\nparser = "inner.toml"\nfolds = 2\nshare = 0.3\n'
-    mix += f'[initial.mix.model]\nparser = "{folder}/encoder"\nshare = 0.3\n'
-    return write_recipe(folder, "mixed", sections=mix, optimiser="ema = 0.8")
+def rngtr_over_a_model(folder):
+    initial = f'[initial]\nparser = "{folder}/encoder"\n'
+    return write_recipe(folder, "refining", sections=initial, optimiser="ema = 0.8")
 
 
 def rngtr_with_teachers(folder):
@@ -38,7 +36,7 @@ def rngtr_with_teachers(folder):
 
 KINDS = [
     syntr_that_is_seldom_measured_and_stops_early,
-    rngtr_over_a_mix,
+    rngtr_over_a_model,
     write_recipe_with_base,  # of RNGTr over folds
     rngtr_with_a_cut_word_table,
     syntr_averaged_over_members,

@@ -9,7 +9,6 @@ from tests.support.tiny import sample, tiny_parser, with_errors
 from tests.support.trainings import CPU, SYNTR, run, weights, write_recipe, write_recipe_with_base
 from treefine import Constraints, Sentence, evaluate, read_treebank, write_treebank
 from treefine.model.folder import load_model
-from treefine.parsing.initial import empty
 from treefine.parsing.parser import Parser
 from treefine.training import new_model
 from treefine.training.data import Data
@@ -57,17 +56,6 @@ def test_a_base_is_trained_first_and_only_once_for_all_models(tmp_path, recipe, 
     assert 'fine_tune_from = "base.toml"' in card
     assert f"  {tmp_path}/other.conllu\n" in card  # with its checksum
     assert begun == [tmp_path / "encoder"] + 4 * [base]  # initial parser, two folds, the model itself
-
-
-def test_a_parser_in_the_mix_fine_tunes_the_base_of_its_own_recipe(tmp_path, recipe, begun):
-    sections = '[initial.mix.inner]\nparser = "inner.toml"\nfolds = 2\nshare = 0.5\n'
-    mixed = write_recipe(tmp_path, "mixed", sections=sections, epochs=1)
-
-    steps = run(mixed, tmp_path / "out")
-
-    assert stages(steps) == ["base model base", "inner", "inner, fold 1 of 2", "inner, fold 2 of 2", ""]
-    base, encoder = tmp_path / "out" / "start" / "base" / "model", tmp_path / "encoder"
-    assert begun == [encoder, base, base, base, encoder]
 
 
 def test_a_model_starts_with_the_weights_of_its_base(tmp_path, recipe):
@@ -187,35 +175,41 @@ def test_trained_models_are_teachers_too_and_members_of_weight_averaging_share_t
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
-# A mix of initial parsers
+# Initial parsers
 
 
-MIX = """
-[initial.mix.syntr]
-parser = "syntr.toml"
-folds = 2
-share = 0.3
-[initial.mix.model]
-parser = "{folder}/encoder"
-share = 0.2
-[initial.mix.other]
-parser = "files"
-train = "{folder}/other-train.conllu"
-dev = "{folder}/other-dev.conllu"
-share = 0.2
-"""
+def test_dev_is_scored_from_the_initial_parser_that_is_saved_with_the_model(tmp_path):
+    write_recipe(tmp_path, "syntr", sections=SYNTR, epochs=1)
+    recipe = write_recipe(tmp_path, "rngtr", sections='[initial]\nparser = "syntr.toml"\n')
+
+    steps = run(recipe, tmp_path / "out")
+
+    gold = list(read_treebank(tmp_path / "dev.conllu"))
+    parser = Parser.from_pretrained(tmp_path / "out" / "model", device="cpu")
+    assert isinstance(parser.initial, Parser)
+    assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(steps[-1].state.best.las)
 
 
-def write_mix(folder):
-    """Write the recipe of a mix: an empty graph, a recipe, a model folder, and files with some unknown labels."""
-    write_recipe(folder, "syntr", sections=SYNTR, epochs=2)
+def test_trees_in_files_are_initial_graphs(tmp_path):
+    parts = ("train", "dev")
+    write_recipe(tmp_path, "any")
+    gold = {name: list(read_treebank(tmp_path / f"{name}.conllu")) for name in parts}
     rng, labels = np.random.default_rng(1), np.array(["obj", "no_such_label"])
-    for name in ("train", "dev"):
-        gold = list(read_treebank(folder / f"{name}.conllu"))
-        parsed = [each.with_graph(Graph.of_words(*with_errors(each.arcs, labels, rng))) for each in gold]
-        write_treebank(parsed, folder / f"other-{name}.conllu")
-    sections = MIX.format(folder=folder) + "[refine]\nmax_steps = 1\n"
-    return write_recipe(folder, "mixed", sections=sections, epochs=1)
+    parses = {name: [Graph.of_words(*with_errors(each.arcs, labels, rng)) for each in gold[name]] for name in parts}
+    for name in parts:
+        parsed = (each.with_graph(graph) for each, graph in zip(gold[name], parses[name], strict=True))
+        write_treebank(parsed, tmp_path / f"other-{name}.conllu")
+    sections = f'[initial]\nparser = "files"\ntrain = "{tmp_path}/other-train.conllu"\n'
+    sections += f'dev = "{tmp_path}/other-dev.conllu"\n[refine]\nmax_steps = 1\n'
+    recipe = write_recipe(tmp_path, "files", sections=sections, epochs=1)
+
+    initial = result_of(Stages(prepare(recipe), tmp_path / "out", Processes(CPU)).initial_graphs())
+
+    for name, arcs in (("train", initial.train), ("dev", initial.dev)):
+        assert [(each.heads, each.labels) for each in arcs] == [(g.heads[1:], g.labels[1:]) for g in parses[name]]
+    run(recipe, tmp_path / "out")
+    card = (tmp_path / "out" / "model" / "README.md").read_text()
+    assert "It was trained to refine parses from files, and contains no initial parser." in card
 
 
 def result_of(stage):
@@ -225,44 +219,6 @@ def result_of(stage):
             next(stage)
         except StopIteration as end:
             return end.value
-
-
-def test_training_draws_from_the_parses_of_each_source_and_dev_is_measured_from_them(tmp_path):
-    recipe, folder = write_mix(tmp_path), tmp_path
-    run(recipe, folder / "out")
-
-    initial = result_of(Stages(prepare(recipe), folder / "out", Processes(CPU)).initial_graphs())
-
-    train, dev = (list(read_treebank(folder / f"{name}.conllu")) for name in ("train", "dev"))
-
-    def parsed(model, sentences):
-        return [each.arcs for each in Parser.from_pretrained(folder / model, device="cpu").stream_trees(sentences)]
-
-    assert {name: list(arcs) for name, arcs in initial.dev.items()} == {
-        "empty": list(empty(dev)),
-        "syntr": parsed("out/mix/syntr/initial/model", dev),
-        "model": parsed("encoder", dev),
-        "other": [each.arcs for each in read_treebank(folder / "other-dev.conllu")],
-    }
-    *_, of_model, of_files, of_main = initial.train.sources
-    assert of_model == parsed("encoder", train)
-    assert of_files == [each.arcs for each in read_treebank(folder / "other-train.conllu")]
-    assert of_main == list(empty(train))
-
-
-def test_a_mix_can_have_a_main_parser_that_is_saved_with_the_model(tmp_path):
-    write_mix(tmp_path)
-    sections = '[initial]\nparser = "syntr.toml"\n[initial.mix.none]\nparser = "empty"\nshare = 0.5\n'
-    recipe = write_recipe(tmp_path, "beside", sections=sections)
-
-    steps = run(recipe, tmp_path / "out")
-
-    assert list(dict.fromkeys(step.stage for step in steps)) == ["initial parser", ""]
-    assert list(steps[-1].state.best.las_from) == ["parser", "none"]
-    gold = list(read_treebank(tmp_path / "dev.conllu"))
-    parser = Parser.from_pretrained(tmp_path / "out" / "model", device="cpu")
-    assert isinstance(parser.initial, Parser)
-    assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(steps[-1].state.best.las_from["parser"])
 
 
 def with_marks(sentence):
@@ -293,7 +249,7 @@ def test_initial_parsers_ignore_marked_gold_arcs(tmp_path):
     recipe = Recipe(TreebankSettings(("x",), ("x",)), PretrainedSettings("x"), initial=settings)
 
     found, expected = (
-        result_of(Stages(Prepared(recipe, Data(each, each[:4], {})), tmp_path, Processes(CPU)).parses(""))
+        result_of(Stages(Prepared(recipe, Data(each, each[:4], {})), tmp_path, Processes(CPU)).initial_graphs())
         for each in (marked, plain)
     )
 
