@@ -6,7 +6,7 @@ import pytest
 
 import treefine
 from treefine import ModelError
-from treefine.model.bundled import about, bundled_models, find_model, model_for, unknown_language
+from treefine.model.bundled import about, bundled_languages, bundled_models, find_model, model_for, unknown_language
 from treefine.training.folder import FolderNames
 
 NORDIC = {"da": "Danish", "nb": "Norwegian Bokmål", "sv": "Swedish"}
@@ -164,32 +164,33 @@ def test_the_model_for_a_language_is_found_by_code_name_or_treebank(install, ask
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("sv", "Swedish is in the model multi: install the package treefine-multi."),
-        ("sv_talbanken", "Swedish is in the model multi: install the package treefine-multi."),
-        ("english", "English is in the model en."),
-        ("foo", "or OWNER/NAME on the hub."),  # not Faroese
+        ("sv", "The package treefine-multi has a model of more languages."),
+        ("english", "The model en knows this language."),
     ],
 )
 def test_the_error_for_an_unknown_model_says_where_a_language_is(asked, said):
     with pytest.raises(ModelError) as caught:
         find_model(asked)
 
-    assert str(caught.value).startswith(f"There is no model '{asked}'. Choose a bundled one (en), or give the path")
-    assert str(caught.value).endswith(said)
+    hint = "Choose a bundled one (en), or give the path of a folder, or OWNER/NAME on the hub."
+    assert str(caught.value) == f"There is no model '{asked}'. {hint} {said}"
 
 
 @pytest.mark.usefixtures("only_own_models")
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("sw", "There is no language 'sw'. Did you mean sv (Swedish)? The model multi knows da, nb and sv."),
-        ("no", "There is no language 'no'. Did you mean nb (Norwegian Bokmål)? The model multi knows da, nb and sv."),
-        ("Klingon", "There is no language 'Klingon'. The model multi knows da, nb and sv."),
-        (
-            "en",
-            "The model multi does not know English. English is in the model en. The model multi knows da, nb and sv.",
-        ),
+        ("sw", "Did you mean sv (Swedish)?"),
+        ("no", "Did you mean nb (Norwegian Bokmål)?"),
+        ("Klingon", "The package treefine-multi has a model of more languages."),
+        ("en", "The model en knows this language."),
     ],
 )
 def test_an_unknown_language_is_an_error_with_the_nearest_one_and_a_list(asked, said):
-    assert str(unknown_language(asked, NORDIC, model="multi")) == said
+    assert str(unknown_language(asked, NORDIC)) == f"There is no language '{asked}'. {said} Choose one of da, nb, sv."
+
+
+def test_the_languages_of_all_bundled_parsers_are_listed(install):
+    install("nordic", "fake_nordic_3")
+
+    assert bundled_languages() == {"en": "English", "da": "Danish", "sv": "Swedish"}

@@ -69,7 +69,7 @@ def test_requests_in_different_languages_at_once_do_not_change_each_other(client
 def test_an_unknown_language_is_an_error_of_the_model_with_the_most_languages(client):
     body = {"language": "swedisch", "conllu": Sentence.of_words(["a"]).to_conllu()}
 
-    hint = "Did you mean sv (Swedish)? The model knows da and sv."
+    hint = "Did you mean sv (Swedish)? Choose one of da, sv."
     expected = {"status": 400, "message": "There is no language 'swedisch'.", "hint": hint}
     assert client.post("/v1/refine", json=body).json() == {"error": expected}
 

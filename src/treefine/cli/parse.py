@@ -17,7 +17,7 @@ from treefine.cores import thread_count, use_threads
 from treefine.errors import count
 from treefine.jobs.inputs import Input, InputKind, TreebankKind, find_inputs, find_treebank_inputs, total_size
 from treefine.jobs.outputs import OutputFile, OutputOptions, plan_outputs
-from treefine.model.bundled import EXTRA_MODEL, LANGUAGES_OF_MULTI, model_for, unknown_language
+from treefine.model.bundled import bundled_languages, model_for, unknown_language
 from treefine.parsing.options import ParserOptions
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _run(inputs: list[Input], wanted: RunOptions, options: ParserOptions) -> Non
     if wanted.model is None and language:  # the bundled model of the language
         found = model_for(language)
         if found is None:
-            raise unknown_language(language, LANGUAGES_OF_MULTI, model=EXTRA_MODEL)
+            raise unknown_language(language, bundled_languages())
         model, language = found
     also_read = (*wanted.also_read, *filter(None, (wanted.label_map, wanted.trust_from)))
     wanted = replace(wanted, model=model, k=options.k or 1, also_read=also_read)

@@ -22,17 +22,9 @@ ABOUT = "about.json"  # in the folder of a bundled model
 ENTRY_POINTS = "treefine.models"  # the group in which an extra package names its models
 _TRAINED, _RECIPE = "model", "recipe.json"  # in the output folder of a training; see `FolderNames` in training
 
-# The languages of the model in treefine-multi, known without that package so that errors can name it.
 EXTRA_MODEL, EXTRA_PACKAGE = "multi", "treefine-multi"
 _TAG = re.compile(r"([a-z]{2,3})(?:-(?:arab|cyrl|hans|hant|latn))?(?:-(?:[a-z]{2}|[0-9]{3}))?")  # such as zh-Hans-CN
 _ALIASES = {"no": "nb", "norwegian": "nb", "chinese": "zh", "farsi": "fa"}
-_NAMES_OF_MULTI = """
-af Afrikaans, cy Welsh, da Danish, de German, en English, es Spanish, fa Persian, fi Finnish, fo Faroese, fr French,
-ga Irish, gd Scottish Gaelic, hr Croatian, hy Armenian, id Indonesian, is Icelandic, it Italian, ja Japanese, ko Korean,
-lt Lithuanian, lv Latvian, mt Maltese, nb Norwegian Bokmål, nn Norwegian Nynorsk, pt Portuguese, ro Romanian,
-ru Russian, sl Slovenian, sv Swedish, th Thai, tr Turkish, ug Uyghur, uk Ukrainian, vi Vietnamese, wo Wolof, zh Chinese
-"""
-LANGUAGES_OF_MULTI = dict(each.split(maxsplit=1) for each in _NAMES_OF_MULTI.strip().split(","))
 
 
 @dataclass(frozen=True)
@@ -101,9 +93,8 @@ def find_model(name: str | os.PathLike[str]) -> Path:
         return known[asked]
     if "/" not in asked and "\\" not in asked and not Path(name).exists():
         bundled = f"Choose a bundled one ({', '.join(known)}), or give" if known else "No model is bundled; give"
-        place = f"It is in the package {EXTRA_PACKAGE}." if asked == EXTRA_MODEL else _where(asked)[1]
-        hint = f"{bundled} the path of a folder, or OWNER/NAME on the hub. {place}"
-        raise ModelError(f"There is no model {asked!r}.", hint=hint.rstrip())
+        hint = f"{bundled} the path of a folder, or OWNER/NAME on the hub."
+        raise ModelError(f"There is no model {asked!r}.", hint=" ".join([hint, *_places_of(asked)]))
     if Path(name).name == _TRAINED and not Path(name).exists():
         trained_model(Path(name).parent)  # raises an error if that training has not finished
     from treefine.model.folder import fetch  # imports torch
@@ -124,21 +115,19 @@ def trained_model(folder: Path) -> Path:
 
 
 def _languages(folder: Path) -> dict[str, tuple[str, str]]:
-    """Map the code and the English name of each language of a parser, and each treebank, to its code there and name."""
-    config = read_json(folder / LAYOUT.config)
-    codes = [str(code) for code in config.get("languages") or ()]
-    languages = {code: (code, LANGUAGES_OF_MULTI.get(code, code)) for code in codes}
+    """Map the codes of the languages of a parser, then of its treebanks, to its own code and the English name."""
+    codes = [str(code) for code in read_json(folder / LAYOUT.config).get("languages") or ()]
     described = about(folder) if (folder / ABOUT).is_file() else None
     if described is None:
-        return languages
-    for treebank, each in described.languages.items():
-        languages |= dict.fromkeys((each.language, each.name.lower()), (each.language, each.name))
-        languages[treebank] = (treebank, each.name)
-    if len(codes) == 1 and not described.languages:
+        return {code: (code, code) for code in codes}
+    names = {each.language: (each.language, each.name) for each in described.languages.values()}
+    names |= {treebank: (treebank, each.name) for treebank, each in described.languages.items()}
+    if len(codes) == 1 and not names:
         named = re.search(r"(\S+) [\d.]+$", described.treebank)  # EWT in "UD English EWT 2.16"
-        keys = [codes[0], described.language.lower(), *([f"{codes[0]}_{named[1].lower()}"] if named else [])]
-        languages |= dict.fromkeys(keys, (codes[0], described.language))
-    return languages
+        names = dict.fromkeys(
+            [*codes, *([f"{codes[0]}_{named[1].lower()}"] if named else [])], (codes[0], described.language)
+        )
+    return names
 
 
 def usual_code(language: str) -> str:
@@ -153,17 +142,6 @@ def usual_code(language: str) -> str:
     return _ALIASES.get(code, code)
 
 
-def _place_of(language: str) -> tuple[str, str, str] | None:
-    """Return the bundled parser with the fewest languages that knows one, and the language's code there and name."""
-    asked, fitting = usual_code(language), []
-    for name, folder in bundled_models().items():
-        with suppress(TreefineError):  # the error of a damaged model is reported where it is used
-            languages = _languages(folder)
-            if asked in languages:
-                fitting.append((len({code for code, _ in languages.values()}), (name, *languages[asked])))
-    return min(fitting, key=lambda each: each[0])[1] if fitting else None
-
-
 def model_for(language: str) -> tuple[str, str] | None:
     """Return the bundled parser for a language, and the code of the language for its option `language`.
 
@@ -173,48 +151,43 @@ def model_for(language: str) -> tuple[str, str] | None:
     >>> model_for("English"), model_for("en_ewt"), model_for("Klingon")
     (('en', 'en'), ('en', 'en'), None)
     """
-    place = _place_of(language)
-    return None if place is None else place[:2]
+    asked, fitting = usual_code(language), list[tuple[int, str, str]]()
+    for name, folder in bundled_models().items():
+        with suppress(TreefineError):  # the error of a damaged model is reported where it is used
+            languages = _languages(folder)
+            codes = [code for key, (code, english) in languages.items() if asked in (key, english.lower())]
+            fitting += [(len(set(languages.values())), name, code) for code in codes[:1]]
+    return min(fitting)[1:] if fitting else None
 
 
-def unknown_language(asked: str, known: Mapping[str, str], *, model: str = "") -> ModelError:
-    """Return the error for a language that a model does not know; `known` maps its codes to English names.
+def bundled_languages() -> dict[str, str]:
+    """Return the codes and English names of the languages of all bundled parsers."""
+    found: dict[str, str] = {}
+    for folder in bundled_models().values():
+        with suppress(TreefineError):
+            found |= {code: name for code, name in _languages(folder).values() if "_" not in code}
+    return found
 
-    >>> print(unknown_language("swedisch", {"da": "Danish", "sv": "Swedish"}, model="multi"))
-    There is no language 'swedisch'. Did you mean sv (Swedish)? The model multi knows da and sv.
-    >>> print(unknown_language("English", {"da": "Danish", "sv": "Swedish"}))
-    This model does not know English. English is in the model en. The model knows da and sv.
+
+def unknown_language(asked: str, known: Mapping[str, str]) -> ModelError:
+    """Return the error for a language that is not known; `known` maps the codes of the others to English names.
+
+    >>> print(unknown_language("swedisch", {"da": "Danish", "sv": "Swedish"}))
+    There is no language 'swedisch'. Did you mean sv (Swedish)? Choose one of da, sv.
     """
-    codes = " and ".join(filter(None, [", ".join([*known][:-1]), *[*known][-1:]]))
-    knows = f"The model{f' {model}' if model else ''} knows {codes or 'no language by name'}."
-    name, place = _where(asked)
-    if place and asked.strip().lower().partition("_")[0] not in known:
-        message = f"{f'The model {model}' if model else 'This model'} does not know {name}."
-        return ModelError(message, hint=f"{place} {knows}")
-    near = _nearest(asked, known)
-    hint = f"Did you mean {near} ({known[near]})? {knows}" if near else knows
+    language, choice = asked.strip().lower().partition("_")[0], f"Choose one of {', '.join(known)}."
+    names = {code: code for code in known} | {name.lower(): code for code, name in known.items()}
+    begun = [name for name in names if len(language) > 1 and name.startswith(language)]
+    near = [
+        f"Did you mean {names[each]} ({known[names[each]]})?" for each in begun or get_close_matches(language, names, 1)
+    ]
+    hints = near[:1] or _places_of(asked)
+    hint = " ".join([*hints, choice if known else "This model names no language."])
     return ModelError(f"There is no language {asked[:40]!r}.", hint=hint)
 
 
-def _where(asked: str) -> tuple[str, str]:
-    """Return the English name of a language and a sentence that says in which model it is; both empty if in none."""
-    place = _place_of(asked)
-    if place is not None:
-        return place[2], f"{place[2]} is in the model {place[0]}."
-    language = asked.strip().lower().partition("_")[0]  # of a treebank
-    names = (name for code, name in LANGUAGES_OF_MULTI.items() if language in (code, name.lower()))
-    name = "" if EXTRA_MODEL in bundled_models() else next(names, "")
-    return name, f"{name} is in the model {EXTRA_MODEL}: install the package {EXTRA_PACKAGE}." if name else ""
-
-
-def _nearest(asked: str, known: Mapping[str, str]) -> str:
-    """Return the code of the language whose code or English name is most similar; empty if none is.
-
-    >>> _nearest("sw", {"sl": "Slovenian", "sv": "Swedish"}), _nearest("Slovenia", {"sl": "Slovenian"})
-    ('sv', 'sl')
-    """
-    language = asked.strip().lower().partition("_")[0]
-    names = {name.lower(): code for code, name in known.items()} | {code: code for code in known}
-    begun = [name for name in names if len(language) > 1 and name.startswith(language)]
-    close = [language] if language in names else begun or get_close_matches(language, names, 1)
-    return names[close[0]] if close else ""
+def _places_of(language: str) -> list[str]:
+    """Say which bundled parser knows a language, or which package has more of them."""
+    if (found := model_for(language)) is not None:
+        return [f"The model {found[0]} knows this language."]
+    return [] if EXTRA_MODEL in bundled_models() else [f"The package {EXTRA_PACKAGE} has a model of more languages."]

@@ -176,6 +176,7 @@ class TrainingGraphs(list[Arcs]):
 
     def draw(self, rng: np.random.Generator) -> list[Arcs]:
         """Return the graphs of an epoch: all epochs start from the same ones."""
+        rng.random(len(self))  # keeps the order in which earlier versions draw the sentences
         return self
 
 
