@@ -200,9 +200,12 @@ def convert(sentence: Sentence, to: Format) -> Sentence:
         return sentence
     columns = [(BLANK,) * len(sentence)] * len(to.names)
     columns[0], columns[to.form] = sentence.column(0), sentence.forms
+    tags = sentence.xpos
+    if to.upos is None:
+        tags = tuple([x if x != BLANK else u for x, u in zip(sentence.xpos, sentence.upos, strict=True)])
     values = {
         to.lemma: sentence.lemma,
-        to.xpos: sentence.xpos if to.upos is not None else _only_tag(sentence),
+        to.xpos: tags,
         to.feats: sentence.feats,
         to.head: sentence.column(source.head),
         to.deprel: sentence.labels,
@@ -215,10 +218,6 @@ def convert(sentence: Sentence, to: Format) -> Sentence:
             columns[index ^ 1] = column  # the predicted column of a gold one is its neighbour, and the reverse
     comments, words = sentence.comments if to.is_ud else (), range(len(sentence))
     return replace(sentence, comments=comments, columns=tuple(columns), word_lines=words, format=to, layout=PLAIN)
-
-
-def _only_tag(sentence: Sentence) -> tuple[str, ...]:
-    return tuple([x if x != BLANK else u for x, u in zip(sentence.xpos, sentence.upos, strict=True)])
 
 
 def losses(sentence: Sentence, to: Format) -> Counter[str]:
@@ -247,14 +246,9 @@ def texts_in_file(sentences: Iterable[Sentence], *, is_start: bool = True) -> It
         if last is not None or not is_start:
             text = text.removeprefix(sentence.layout.start)
         if last is not None:
-            text = gap_after(last) + text
+            text = last.newline * (2 - min(last.end.count("\n"), 2)) + text  # the line ends that are missing
         last = sentence.layout
         yield text
-
-
-def gap_after(layout: Layout) -> str:
-    """Return the line ends that are missing between a sentence and the next one; usually this is empty."""
-    return layout.newline * (2 - min(layout.end.count("\n"), 2))
 
 
 def cut_stretch(stretch: Stretch) -> Iterator[Stretch]:
