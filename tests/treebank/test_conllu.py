@@ -236,6 +236,7 @@ def test_conllx_gets_both_tags_and_conll09_fills_gold_and_predicted_columns(data
     assert dict(losses(sentence, CONLLX)) == {"comment": 3, "empty node": 1, "DEPS": 7, "MISC": 2}
     assert conll09[0].split("\t") == "1 Ann Ann Ann NNP NNP Number=Sing Number=Sing 2 2 nsubj nsubj _ _".split()
     assert losses(sentence, CONLL09)["UPOS"] == 7
+    assert not losses(Sentence.of_words(["Ann"], upos=["PROPN"]), CONLL09)  # the only tag stays
 
 
 def test_conll09_is_read_with_gold_or_predicted_tags(data):
