@@ -117,7 +117,7 @@ def test_a_sentence_has_words_tokens_empty_nodes_decisions_and_faults(open_studi
     first, second, _ = found["words"]
     assert (first["keeps_head"], first["keeps_label"], first["head"], first["label"]) == (True, True, 3, "case")
     assert (second["keeps_head"], second["not_heads"], second["not_labels"]) == (False, [1], ["case"])
-    assert [(each["word"], each["name"]) for each in found["faults"]] == [(2, "tree")]
+    assert [(each["word"], each["source"]) for each in found["faults"]] == [(2, "treefine")]
     assert (found["number"], found["version"], found["status"], found["is_changed"]) == (1, 0, "open", False)
     assert (found["direction"], found["text"], found["others"]) == ("ltr", "al mar", [])
     assert "\n".join(found["lines"]) + "\n\n" == TOKENS.replace("3\tdet", "2\tdet")

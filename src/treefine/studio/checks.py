@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-from treefine.errors import TreebankError
-from treefine.treebank.conllu import cell_faults, line_faults, text_faults, tree_faults
+from treefine.treebank.conllu import cell_faults, text_faults, tree_faults
+from treefine.treebank.constraints import FREE
 from treefine.treebank.sentence import BLANK, Sentence
 
-_MISC = 9  # a column of CoNLL-U
-_MARK = re.compile(r"(?:Keep|NotHead|NotLabel)=")  # our marks in MISC
 _CODES = {"nb": "no", "nn": "no"}  # udtools has one list for Norwegian
 _LONGEST_HINT = 200  # characters; longer explanations of udtools are lists of all labels or features
 # Findings about a whole treebank or file, which have no meaning for one sentence in an editor.
@@ -40,13 +38,13 @@ class Fault:
     hint: str = ""
     is_error: bool = True  # False: a warning
     source: Literal["treefine", "udtools"] = "treefine"
-    name: str = ""  # the test of udtools, such as leaf-punct; of ours, "line", "cell", "tree" or "text"
+    name: str = ""  # the test of udtools, such as leaf-punct
 
 
 def check(sentence: Sentence, language: str = "") -> list[Fault]:
     """Return all faults of a sentence of CoNLL-U: those of the whole sentence first, then by word.
 
-    udtools checks a sentence whose lines and tree are valid: up to level 5, language-specific content, if UD knows its
+    udtools checks a sentence whose tree is valid: up to level 5, language-specific content, if UD knows its
     language, such as "en" or "sv_talbanken"; others up to level 3. Its findings about a file, such as a missing
     sent_id, are left out, and those about UPOS if it is blank in the whole sentence.
 
@@ -56,12 +54,13 @@ def check(sentence: Sentence, language: str = "") -> list[Fault]:
     >>> fault.word, fault.message
     (2, 'The sentence has 2 roots: words 1, 2.')
     """
-    faults = list(_our_faults(sentence))
-    kinds = {fault.name for fault in faults}
-    if not kinds & {"line", "tree"}:
+    trees, texts = list(tree_faults(sentence, needs_one_root=True)), list(text_faults(sentence))
+    ours = (*cell_faults(sentence), *trees, *texts)
+    faults = [Fault(_word_of(error.word), error.message, error.hint) for error in ours]
+    if not trees:
         with _LOCK, suppress(Exception):  # an error inside udtools is not a fault of the sentence
             theirs = _ud_faults(sentence, validator_of(language))
-            faults += [fault for fault in theirs if not ("text" in kinds and fault.name in _OUR_TEXT_TESTS)]
+            faults += [fault for fault in theirs if not (texts and fault.name in _OUR_TEXT_TESTS)]
     return sorted(dict.fromkeys(faults), key=lambda fault: fault.word or 0)
 
 
@@ -90,9 +89,7 @@ def _ud_faults(sentence: Sentence, validator: Any) -> Iterator[Fault]:
 
     # Of all comments, only the text can be checked within one sentence.
     texts = [comment for comment in sentence.comments if comment[1:].partition("=")[0].strip() == "text"]
-    rows = [[cell or BLANK for cell in row] for row in zip(*sentence.columns, strict=True)]
-    for row in rows:
-        row[_MISC] = "|".join(note for note in row[_MISC].split("|") if not _MARK.match(note)) or BLANK
+    rows = [[cell or BLANK for cell in row] for row in zip(*FREE.mark(sentence).columns, strict=True)]
     lines = ["# sent_id = 1", *texts, *map("\t".join, rows), ""]
     state = State()
     state.current_line = len(lines)
@@ -103,21 +100,6 @@ def _ud_faults(sentence: Sentence, validator: Any) -> Iterator[Fault]:
     for incident in state.error_tracker:
         if incident.testid not in _ABOUT_FILES and (has_upos or "upos" not in incident.testid):
             yield _ud_fault(incident, _line_of(incident, rows, 1 + len(texts)), rows)
-
-
-def _our_faults(sentence: Sentence) -> Iterator[Fault]:
-    """Yield what `treefine validate` finds within one sentence."""
-    lines = ["\t".join(row) for row in zip(*sentence.columns, strict=True)]
-    unreadable = list(line_faults(lines, 0, sentence.format, TreebankError))
-    for error in unreadable:
-        identifier = error.word or (lines[error.line or 0].partition("\t")[0] if lines else "")
-        yield Fault(_word_of(identifier), error.message, error.hint, name="tree" if error.word else "line")
-    if any(not error.word for error in unreadable):
-        return  # the lines are not a sentence
-    trees = () if unreadable else tree_faults(sentence, needs_one_root=True)
-    for name, errors in (("cell", cell_faults(sentence)), ("tree", trees), ("text", text_faults(sentence))):
-        for error in errors:
-            yield Fault(_word_of(error.word or ""), error.message, error.hint, name=name)
 
 
 def _line_of(incident: Any, rows: Sequence[Sequence[str]], n_comments: int) -> int | None:

@@ -57,16 +57,16 @@ ENHANCED = """\
 """
 
 
-FAULTS = [  # the text, changes, and word and test of the faults then
-    (WORDS, [("4\tnummod", "3\tnummod")], [(3, "tree")]),
-    (WORDS, [("two stars.\n", "two star.\n")], [(4, "text")]),
-    (WORDS, [("stars.\n", "stars. And\n")], [(None, "text")]),
+FAULTS = [  # the text, changes, and word and test of the faults then; our own have no name
+    (WORDS, [("4\tnummod", "3\tnummod")], [(3, "")]),
+    (WORDS, [("two stars.\n", "two star.\n")], [(4, "")]),
+    (WORDS, [("stars.\n", "stars. And\n")], [(None, "")]),
     (WORDS, [("Number=Plur", "Foo=Bar")], [(4, "feature-unknown")]),
     (WORDS, [("2\tobj", "2\tobj:foo")], [(4, "unknown-deprel")]),
     (
         WORDS,
         [("NUM\t", "NUMB\t"), ("2\tobj", "3\tobjj")],
-        [(3, "tree")],  # udtools checks valid trees only
+        [(3, "")],  # udtools checks valid trees only
     ),
     (WORDS, [("Number=Plur", "plural"), ("2\tpunct", "4\tcase")], [(4, "invalid-feature")]),
     # Words are counted without multiword tokens and empty nodes.
