@@ -49,7 +49,7 @@ except ImportError as error:
 
 __all__ = ["TreefineComponent", "create", "to_conllu"]
 
-_ROOT_LABEL, _SPACY_ROOT_LABEL = "root", "ROOT"  # spaCy's own reader of CoNLL-U renames the label too
+_SPACY_LABELS, _OUR_LABELS = {"root": "ROOT"}, {"ROOT": "root"}  # as spaCy's own reader of CoNLL-U renames it
 _SPACE_LABEL, _SPACE_POS, _SPACE_TAG = "dep", "SPACE", "_SP"  # as in spaCy's own pipelines
 _ATTRIBUTES: dict[Column, str] = {"lemma": "lemma_", "upos": "pos_", "xpos": "tag_", "feats": "morph"}  # of a token
 _LINE_BREAK = re.compile("[\t\n\r]")
@@ -112,7 +112,7 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
     def labels(self) -> tuple[str, ...]:
         """The labels of the model; empty before a model is loaded, because spaCy asks while it loads a pipeline."""
         known = () if self._loaded is None else self.parser.model.vocabulary.labels
-        return tuple(sorted(map(_spacy_label, known)))
+        return tuple(sorted(_SPACY_LABELS.get(label, label) for label in known))
 
     def __call__(self, doc: Doc) -> Doc:
         """Parse one Doc."""
@@ -236,17 +236,12 @@ def _arcs(words: Sequence[Token]) -> Arcs:
         above = (number[each.i] for each in token.ancestors if each.i in number)
         return next(above, ROOT) if token.dep else None
 
-    labels = [_ROOT_LABEL if token.dep_ == _SPACY_ROOT_LABEL else token.dep_ for token in words]
-    return Arcs(tuple(map(head_of, words)), tuple(map(_cell, labels)))
+    return Arcs(tuple(map(head_of, words)), tuple([_cell(_OUR_LABELS.get(each.dep_, each.dep_)) for each in words]))
 
 
 def _cell(text: str) -> str:
     """Return the text as a cell of CoNLL-U can hold it: without line breaks, tabs and NUL."""
     return _LINE_BREAK.sub(" ", text).replace("\0", "\ufffd") or BLANK
-
-
-def _spacy_label(label: str) -> str:
-    return _SPACY_ROOT_LABEL if label == _ROOT_LABEL else label
 
 
 def _write(doc: Doc, sentences: Iterable[DocSentence], results: Iterator[Parse | Sentence]) -> None:
@@ -264,7 +259,7 @@ def _write(doc: Doc, sentences: Iterable[DocSentence], results: Iterator[Parse |
         for token in others:
             heads[token.i : span.end] = token.i  # white space below the word before it
         if not words:
-            labels[span.start] = add(_SPACY_ROOT_LABEL)
+            labels[span.start] = add("ROOT")
             continue
         result = next(results)
         tree = result if isinstance(result, Sentence) else result.sentence
@@ -279,7 +274,7 @@ def _write(doc: Doc, sentences: Iterable[DocSentence], results: Iterator[Parse |
         rows = zip(words, tree.heads, tree.labels, tree.upos, tree.xpos, tree.feats, tree.lemma, strict=True)
         for token, head, label, upos, xpos, feats, lemma in rows:
             heads[token.i] = words[head - 1].i if head else token.i
-            labels[token.i] = add(_spacy_label(label))
+            labels[token.i] = add(_SPACY_LABELS.get(label, label))
             if upos in POS_IDS:  # spaCy knows the tags of UD only
                 token.pos_ = upos
             if xpos != BLANK:
@@ -335,13 +330,13 @@ def _token_confidence(token: Token) -> float | None:
 
 def _register_extensions(*, confidence: bool) -> None:
     """Add `doc._.conllu` and the confidences to spaCy, which raises an error if another component has one of them."""
-    getters: dict[tuple[Any, str], Callable[..., Any] | None] = {
-        (Doc, "conllu"): to_conllu,
-        (Span, "conllu"): to_conllu,
-    }
+    extensions: list[tuple[Any, str, Callable[..., Any] | None]] = [
+        (Doc, "conllu", to_conllu),
+        (Span, "conllu", to_conllu),
+    ]
     if confidence:
-        stored = [(Token, "arc_confidence"), (Token, "label_confidence"), (Span, "confidence")]
-        getters |= {**dict.fromkeys(stored), (Token, "confidence"): _token_confidence}
-    for (owner, name), getter in getters.items():
+        extensions += [(Token, "arc_confidence", None), (Token, "label_confidence", None), (Span, "confidence", None)]
+        extensions += [(Token, "confidence", _token_confidence)]
+    for owner, name, getter in extensions:
         if not owner.has_extension(name) or owner.get_extension(name) != (None, None, getter, None):
             owner.set_extension(name, **({"default": None} if getter is None else {"getter": getter}))
