@@ -171,6 +171,7 @@ def test_an_invalid_block_is_corrected_in_its_lines(open_studio):
     assert page.is_hidden("#tree")
     assert said(page, "#faults").startswith("line 5: ")
     press(page, "r", "Enter", "n", "Shift+N")  # keys for words do nothing here
+    until_done(page)
     until_sentence(page, "stars")
     assert page.input_value("#lines") == broken.strip()
     page.fill("#lines", "1\tnonsense")
