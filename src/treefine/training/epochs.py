@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -139,14 +138,13 @@ def learn(run: TrainingRun) -> Iterator[Progress]:
 
 def _learn(run: TrainingRun, *, member: int = 0) -> Iterator[Progress]:
     """Train one model. Members start from the same weights, but see the sentences in different orders."""
-    folder, processes, settings = run.folder, run.processes, run.recipe.training
-    checkpoints = folder / FolderNames.checkpoints
+    folder, processes, settings, names = run.folder, run.processes, run.recipe.training, FolderNames
     if processes.is_first:
-        remove_unfinished(folder, FolderNames.model, FolderNames.fold_parses, FolderNames.metrics)
+        remove_unfinished(folder, names.model, names.checkpoint, names.fold_parses, names.metrics)
     if not processes.same((folder / FolderNames.model).exists()):
         learner = _learner(run, member)
         model = learner.model
-        state, best = load_checkpoint(checkpoints, learner) or (TrainingState(), model.state_dict())
+        state, best = load_checkpoint(folder, learner) or (TrainingState(), learner.measured_weights())
         processes.wait()  # until all processes have read the checkpoint, which the first one replaces
         began, saved = time.monotonic() - state.seconds, time.monotonic()
         with metrics_log(folder if processes.is_first else None, after_epoch=state.epoch) as add_metrics:
@@ -172,14 +170,14 @@ def _learn(run: TrainingRun, *, member: int = 0) -> Iterator[Progress]:
                 progress = Progress(*place, fmean(losses), scores, state, state.seconds)
                 add_metrics(epoch, _values(progress, learner))
                 if processes.is_first and time.monotonic() - saved >= 60 * settings.checkpoint_minutes:
-                    save_checkpoint(checkpoints, learner, state, best)
+                    save_checkpoint(folder, learner, state, best)
                     saved = time.monotonic()
                 yield progress
         if processes.is_first:
             model.load_state_dict(best)
             run.save(model.eval(), state)
     if processes.is_first:
-        shutil.rmtree(checkpoints, ignore_errors=True)
+        (folder / FolderNames.checkpoint).unlink(missing_ok=True)
     processes.wait()
 
 

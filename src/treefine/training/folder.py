@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -13,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from filelock import lock_descriptor
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from treefine.config import read_settings
@@ -25,9 +24,7 @@ from treefine.training.learner import Learner
 from treefine.training.prepare import Prepared, settings_of
 from treefine.treebank.files import open_output
 
-_PREFIX = "checkpoint-"
-_SCRATCH = ".new-"
-_KINDS = ("weights", "best", "optimiser")
+_PARTS = ("weights.", "best.", "optimiser.")  # of a checkpoint
 
 
 class FolderNames:
@@ -35,7 +32,7 @@ class FolderNames:
 
     recipe: Final = "recipe.json"
     model: Final = "model"
-    checkpoints: Final = "checkpoints"
+    checkpoint: Final = "checkpoint.safetensors"
     metrics: Final = "metrics.jsonl"
     board: Final = "tensorboard"
     lock: Final = ".lock"  # the file stays; its lock ends with the process
@@ -139,125 +136,95 @@ class TrainingState:
 
 
 def save_checkpoint(folder: Path, learner: Learner, state: TrainingState, best: Mapping[str, Tensor]) -> None:
-    """Write a checkpoint, and remove the previous one only when the new one is complete on disk.
+    """Write a checkpoint, which replaces the previous one when it is complete on disk.
 
     Random choices need no state: they follow from the seed and the number of the epoch.
     """
-    name, parts = f"{_PREFIX}{state.epoch:06}", (learner.model.state_dict(), best, learner.optimiser.state())
+    parts = zip(_PARTS, (learner.model.state_dict(), best, learner.optimiser.state()), strict=True)
+    tensors = {part + name: one.detach().contiguous().cpu() for part, some in parts for name, one in some.items()}
+    new = folder / f".{FolderNames.checkpoint}.new"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:
-            new = Path(scratch, "new")
-            new.mkdir()
-            for kind, weights in zip(_KINDS, parts, strict=True):
-                tensors = {name: one.detach().contiguous().cpu() for name, one in weights.items()}
-                save_file(tensors, new / f"{kind}.safetensors")
-            (new / "state.json").write_text(json.dumps(asdict(state)), encoding="utf-8")
-            for file in new.iterdir():
-                with file.open("rb") as written:
-                    os.fsync(written.fileno())  # a power cut can lose the bytes but keep the rename
-            new.rename(folder / name)
+        save_file(tensors, new, {"state": json.dumps(asdict(state))})
+        with new.open("rb") as written:
+            os.fsync(written.fileno())  # a power cut can lose the bytes but keep the rename
+        new.replace(folder / FolderNames.checkpoint)
     except (OSError, SafetensorError) as error:
+        new.unlink(missing_ok=True)
         reason = error.strerror or error if isinstance(error, OSError) else error
         hint = "The previous checkpoint is unchanged. Free some disk space, then continue with --resume."
         raise TreefineError(f"Cannot write a checkpoint: {reason}.", hint=hint, path=str(folder)) from error
-    for old in _checkpoints(folder):
-        if old.name != name:
-            shutil.rmtree(old, ignore_errors=True)
 
 
 def load_checkpoint(folder: Path, learner: Learner) -> tuple[TrainingState, dict[str, Tensor]] | None:
-    """Load the last checkpoint into the learner; return its state and the best weights, or None if there is none."""
-    *_, last = (None, *_checkpoints(folder))
-    if last is None:
+    """Load the checkpoint into the learner; return its state and the best weights, or None if there is none."""
+    path = folder / FolderNames.checkpoint
+    if not path.exists():
         return None
     try:
-        tensors = {kind: load_file(last / f"{kind}.safetensors") for kind in _KINDS}
-        state = read_settings(TrainingState, json.loads((last / "state.json").read_text(encoding="utf-8")))
-        wanted = learner.model.state_dict()
-        for kind in ("weights", "best"):
-            check_weights(tensors[kind], wanted, path=f"{kind}.safetensors")
-        learner.model.load_state_dict(tensors["weights"])
-        learner.optimiser.load_state(tensors["optimiser"])
+        with safe_open(path, "pt") as file:
+            state = read_settings(TrainingState, json.loads((file.metadata() or {})["state"]))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+        weights, best, optimiser = (
+            {name.removeprefix(part): one for name, one in tensors.items() if name.startswith(part)} for part in _PARTS
+        )
+        for some in (weights, best):
+            check_weights(some, learner.model.state_dict(), path=path.name)
+        learner.model.load_state_dict(weights)
+        learner.optimiser.load_state(optimiser)
     except (OSError, SafetensorError, TreefineError, KeyError, ValueError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-        hint = "Delete it; the training then resumes from an earlier checkpoint, or starts again."
-        raise TreefineError(f"The checkpoint is damaged ({reason}).", hint=hint, path=str(last)) from error
-    return state, tensors["best"]
+        hint = "Delete it; this stage of the training then starts again."
+        raise TreefineError(f"The checkpoint is damaged ({reason}).", hint=hint, path=str(path)) from error
+    return state, best
 
 
 def remove_unfinished(folder: Path, *names: str) -> None:
-    """Remove incomplete checkpoints, and incomplete files and folders of these names, that a killed process left."""
-    for pattern in (f"{FolderNames.checkpoints}/{_SCRATCH}*", *(f".{name}.*" for name in names)):
-        for path in folder.glob(pattern):
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
-
-
-def _checkpoints(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"{_PREFIX}*"))
+    """Remove incomplete files and folders of these names that a killed process left."""
+    for path in (path for name in names for path in folder.glob(f".{name}.*")):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 @contextmanager
 def metrics_log(folder: Path | None, *, after_epoch: int) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
     """Yield a function that adds the metrics of an epoch to metrics.jsonl and TensorBoard, if there is a folder.
 
-    Lines of epochs after `after_epoch` are removed, because these epochs are trained again; TensorBoard hides them.
+    They replace those of the same and later epochs, which are trained again; TensorBoard hides these.
     """
     if folder is None:
         yield lambda epoch, values: None
         return
-    lines, board = folder / FolderNames.metrics, None
-    with _reported(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        kept = [json.dumps(values) + "\n" for values in _read(lines) if values["epoch"] <= after_epoch]
-        scratch = folder / f".{FolderNames.metrics}.new"
-        scratch.write_text("".join(kept), encoding="utf-8")
-        scratch.replace(lines)
-        with suppress(ImportError):
-            from torch.utils.tensorboard import SummaryWriter
+    board = None
+    with suppress(ImportError):
+        from torch.utils.tensorboard import SummaryWriter
 
-            board = SummaryWriter(str(folder / FolderNames.board), purge_step=after_epoch + 1)
+        board = SummaryWriter(str(folder / FolderNames.board), purge_step=after_epoch + 1)
 
     def add(epoch: int, values: Mapping[str, float]) -> None:
-        with _reported(folder):
-            with lines.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"epoch": epoch, **values}) + "\n")
-            if board is not None:
-                for name, value in values.items():
-                    board.add_scalar(name, value, epoch)
-                board.flush()
+        kept = [line for line in _metrics(folder) if line["epoch"] < epoch]
+        with open_output(folder / FolderNames.metrics) as file:
+            file.writelines(json.dumps(line).encode() + b"\n" for line in (*kept, {"epoch": epoch, **values}))
+        if board is not None:
+            for name, value in values.items():
+                board.add_scalar(name, value, epoch)
+            board.flush()
 
     try:
         yield add
     finally:
         if board is not None:
-            with _reported(folder):
-                board.close()
+            board.close()
 
 
-def _read(path: Path) -> Iterator[dict[str, float]]:
-    """Yield the complete lines; a killed training can leave an incomplete last line."""
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        with suppress(ValueError):
-            values = json.loads(line)
-            if isinstance(values, dict) and "epoch" in values:
-                yield values
-
-
-@contextmanager
-def _reported(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or error
-        raise TreefineError(f"Cannot write the metrics: {reason}.", path=str(folder)) from error
+def _metrics(folder: Path) -> list[dict[str, float]]:
+    path = folder / FolderNames.metrics
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 def best_segmentation(folder: Path) -> dict[str, float]:
     """Return the F1 scores of the segmenter in a folder: those of its best epoch, as in `SegmenterLearner.epochs`."""
-    lines = list(_read(folder / FolderNames.metrics))
-    best = max(lines, key=lambda line: line["Words"] + line["Sentences"], default={})
+    best = max(_metrics(folder), key=lambda line: line["Words"] + line["Sentences"], default={})
     return {name: best[name] for name in ("Tokens", "Sentences", "Words") if name in best}
