@@ -20,8 +20,8 @@ from treefine import Parser, TreefineError
 from treefine.config import LAYOUT, PrecisionSettings
 from treefine.model.bundled import ABOUT, BUNDLED, About, LanguageAbout
 from treefine.model.folder import is_model_folder, new_folder, read_weights
-from treefine.training.data import spaced_sample, treebank_code
-from treefine.training.dev import calibrated, calibrated_by_treebank, fitted_ends
+from treefine.training.data import by_treebank, spaced_sample, treebank_code
+from treefine.training.dev import calibrated, fitted_ends
 from treefine.training.recipe import expand, read_recipe
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.sentence import Sentence
@@ -96,10 +96,12 @@ def fit(parser: Parser, dev: Sequence[Sentence]) -> None:
     ends = fitted_ends(quick, dev)
     some = spaced_sample(dev, _MOST_DEV) if model.vocabulary.treebanks else dev
     confidence = calibrated(quick.using(keep="nothing"), some)
-    by_treebank = calibrated_by_treebank(quick.using(keep="nothing"), dev, confidence)
+    quick = quick.using(keep="nothing")
+    treebanks = {code: some for code, some in by_treebank(dev).items() if code}
+    calibration = {code: calibrated(quick, some, sentences=confidence) for code, some in treebanks.items()}
     precision = PrecisionSettings(cpu="int8", cuda="float16")
     model.settings = replace(
-        model.settings, sentence_ends=ends, confidence=confidence, calibration=by_treebank, precision=precision
+        model.settings, sentence_ends=ends, confidence=confidence, calibration=calibration, precision=precision
     )
 
 

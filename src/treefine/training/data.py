@@ -34,9 +34,7 @@ from treefine.treebank.sentence import BLANK, Sentence
 _Member = TypeVar("_Member")
 
 MOST_XPOS = 200  # a tagger for more tags than this learns little from most of them
-_SHORT_NAME = re.compile(r"([a-z]{2,3})_[a-z0-9]+(?=-ud-)")  # en_ewt-ud-train.conllu; a folder my_data says nothing
-_SHORT_FOLDER = re.compile(r"([a-z]{2,3}_[a-z0-9]+)(?:-[0-9.]+)?")  # en_ewt or en_ewt-2.16
-_UD_FOLDER = "UD_"  # of UD_English-EWT
+_CODE = r"[a-z]{2,3}_[a-z0-9]+"  # of a treebank, such as en_ewt
 FEWEST = 10  # fewest sentences to train on
 
 
@@ -219,24 +217,24 @@ def no_text(data: Data) -> str:
 
 def _card(card: CardSettings, treebank: TreebankSettings) -> CardSettings:
     """Fill in the languages and the name of the treebank from the names of its files."""
-    names = [_names_in(Path(path)) for path in treebank.train]
-    if treebank.by_treebank:
-        codes = map(treebank_code, treebank.train)
-        names = [(language_of(code), name or code) for code, (_, name) in zip(codes, names, strict=True)]
-    languages, treebanks = (tuple(dict.fromkeys(filter(None, some))) for some in zip(*names, strict=True))
+    codes = [treebank_code(path, of_folder=treebank.by_treebank) for path in treebank.train]
+    folders = [Path(path).parent.name for path in treebank.train]
+    named = [re.sub("[_-]", " ", each) if each.startswith("UD_") else "" for each in folders]  # of UD_English-EWT
+    names = [name or code for name, code in zip(named, codes, strict=True)]
+    languages, treebanks = (tuple(dict.fromkeys(filter(None, some))) for some in (map(language_of, codes), names))
     return replace(card, language=card.language or languages, treebank=card.treebank or ", ".join(treebanks))
 
 
-def treebank_code(path: str) -> str:
+def treebank_code(path: str, *, of_folder: bool = True) -> str:
     """Return the code of a treebank, from the name of its file or folder; empty if neither has the form of a code.
 
     >>> treebank_code("UD_Swedish-Talbanken/sv_talbanken-ud-dev.conllu"), treebank_code("ja_gsd-2.9/dev.conllu.xz")
     ('sv_talbanken', 'ja_gsd')
-    >>> treebank_code("train.conllu")
+    >>> treebank_code("my_data/train.conllu", of_folder=False)
     ''
     """
-    name = _SHORT_NAME.match(Path(path).name)
-    folder = _SHORT_FOLDER.fullmatch(Path(path).parent.name)
+    name = re.match(f"{_CODE}(?=-ud-)", Path(path).name)
+    folder = re.fullmatch(rf"({_CODE})(?:-[0-9.]+)?", Path(path).parent.name) if of_folder else None
     return name[0] if name else folder[1] if folder else ""
 
 
@@ -282,19 +280,3 @@ def drawn_order(treebanks: Sequence[str], sizes: Sequence[int], balance: float, 
         drawn += whole * numbers
         drawn += [numbers[place] for place in rng.permutation(len(numbers))[:n_rest].tolist()]
     return [drawn[place] for place in rng.permutation(len(drawn)).tolist()]
-
-
-def _names_in(path: Path) -> tuple[str, str]:
-    """Return the language and the treebank that a file name of UD says; empty for other names.
-
-    >>> _names_in(Path("UD_English-EWT/en_ewt-ud-train.conllu"))
-    ('en', 'UD English EWT')
-    >>> _names_in(Path("my_data/train.conllu"))
-    ('', '')
-    """
-    folder = path.parent.name
-    short = _SHORT_NAME.match(path.name)
-    language, name = (short[1], short[0]) if short else ("", "")
-    if folder.startswith(_UD_FOLDER):
-        name = re.sub("[_-]", " ", folder)
-    return language, name

@@ -20,8 +20,8 @@ from treefine.model.parser_model import ParserModel
 from treefine.parsing.initial import InitialParser, empty
 from treefine.parsing.parser import Parser
 from treefine.segmenter.segmenter import Segmenter
-from treefine.training.data import Data, TrainingGraphs
-from treefine.training.dev import Accuracy, accuracy_of, calibrated, calibrated_by_treebank, fitted_ends
+from treefine.training.data import Data, TrainingGraphs, by_treebank
+from treefine.training.dev import Accuracy, accuracy_of, calibrated, fitted_ends
 from treefine.training.distil import DistillationData
 from treefine.training.folder import (
     FolderNames,
@@ -34,7 +34,6 @@ from treefine.training.folder import (
 from treefine.training.learner import Learner
 from treefine.training.new_model import new_model
 from treefine.training.optimiser import rate_factor
-from treefine.training.prepare import Prepared
 from treefine.training.processes import Processes
 from treefine.training.recipe import FILES, Recipe, TrainingSettings, recipe_toml
 from treefine.training.segmenter import RunningText
@@ -77,7 +76,7 @@ class TrainingRun:
     processes: Processes
     initial: InitialGraphs
     stage: str = ""  # as in Progress
-    base: Prepared | None = None  # the recipe of the model to fine-tune, if one was trained for this
+    base: Recipe | None = None  # of the model to fine-tune, if one was trained for this
     start: str = ""  # the folder of that model
     segmenter: Segmenter | None = None  # saved with the model
     segmentation: Mapping[str, float] = field(default_factory=dict)  # F1 of the segmenter, as in Progress
@@ -104,8 +103,9 @@ class TrainingRun:
         confidence = calibrated(parser_of(initial=of_dev, keep="nothing"), dev)
         model.settings = replace(model.settings, confidence=confidence)
         if model.vocabulary.treebanks and initial is empty:
-            by_treebank = calibrated_by_treebank(parser_of(keep="nothing"), dev, confidence)
-            model.settings = replace(model.settings, calibration=by_treebank)
+            parser = parser_of(keep="nothing")
+            fitted = {code: calibrated(parser, some, sentences=confidence) for code, some in by_treebank(dev).items()}
+            model.settings = replace(model.settings, calibration=fitted)
         parser = parser_of(initial=initial, segmenter=self.segmenter)
         model.settings = replace(model.settings, sentence_ends=fitted_ends(parser, dev))
         parser.save(self.folder / FolderNames.model, notes=_card(self, state, self._test_accuracy(model)))
@@ -226,7 +226,6 @@ def _card(run: TrainingRun, state: TrainingState, test: Accuracy | None) -> str:
         test=test,
         version=__version__,
         torch_version=torch.__version__,
-        checksums=run.data.checksums | (run.base.data.checksums if run.base is not None else {}),
         scores=lambda accuracy: {"UAS": accuracy.uas, "LAS": accuracy.las, **accuracy.tags},
         shares=lambda values: ", ".join(f"{name} {value:.2%}" for name, value in values.items()),
         recipe_toml=recipe_toml,

@@ -84,11 +84,8 @@ def _settings_and_checksums(prepared: Prepared) -> dict[str, Any]:
     settings = settings_of(prepared)
     for recipe in filter(None, settings.values()):
         del recipe["training"]["checkpoint_minutes"], recipe["card"]  # do not change the weights
-    checksums = dict(prepared.data.checksums)
-    for base in prepared.bases.values():
-        checksums |= base.data.checksums
-    values: dict[str, Any] = json.loads(json.dumps({**settings, "checksums": checksums}))  # with lists for tuples
-    return values
+    values: dict[str, Any] = json.loads(json.dumps({**settings, "checksums": prepared.data.checksums}))
+    return values  # with lists for tuples
 
 
 def _check_same(path: Path, values: dict[str, Any]) -> None:

@@ -149,8 +149,8 @@ class _Check:
             raise ConfigError("\n".join(dict.fromkeys(self.faults)))
         files = (*recipe.initial.train, *recipe.initial.dev, *recipe.teacher.texts)
         checksums = data.checksums | checksums_of(files)
-        for teacher in teachers.values():
-            checksums |= teacher.data.checksums
+        for other in (*self.bases.values(), *teachers.values()):
+            checksums |= other.data.checksums
         data = replace(data, checksums=checksums)
         if initial is not None:  # it uses the sentences and the seed of the recipe
             training = replace(initial.training, seed=recipe.training.seed)

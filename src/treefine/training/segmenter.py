@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the customary name
+from torch.nn.utils.rnn import pad_sequence
 
 from treefine.errors import TreefineError
 from treefine.evaluation.scores import Score, load_pair, segmentation_scores
@@ -136,16 +136,6 @@ def _followed_by(sentence: _Tokens, gap: str) -> _Tokens:
     return [*sentence[:-1], sentence[-1]._replace(gap=gap)]
 
 
-@dataclass(frozen=True)
-class SegmenterEpoch:
-    """The result of an epoch: F1 of Tokens, Sentences and Words on the raw text of dev, the mean over treebanks."""
-
-    epoch: int
-    loss: float
-    f1: dict[str, float]
-    seconds: float  # since the start of the training
-
-
 _Batch: TypeAlias = "tuple[Windows, Tensor, Tensor]"  # and the targets of tokens and sentences; see `cut_loss`
 
 
@@ -166,9 +156,9 @@ class SegmenterLearner:
         )
         self.optimiser = Optimiser(self.network, rates)
 
-    def epochs(self) -> Iterator[SegmenterEpoch]:
-        """Train, and yield the result of each epoch that is scored on dev: by default all, and always the last."""
-        best, best_sum, began = self._weights(), -1.0, time.monotonic()
+    def epochs(self) -> Iterator[tuple[int, float, dict[str, float]]]:
+        """Train, and yield number, loss and dev F1 of each scored epoch: by default all, and always the last."""
+        best, best_sum = self._weights(), -1.0
         with ThreadPoolExecutor(1) as thread:  # prepares the batches of the next epoch
             following = thread.submit(self._prepare, 1)
             for epoch in range(1, self.settings.epochs + 1):
@@ -185,7 +175,7 @@ class SegmenterLearner:
                     f1 = self.dev_f1()
                     if f1["Words"] + f1["Sentences"] > best_sum:
                         best, best_sum = self._weights(), f1["Words"] + f1["Sentences"]
-                yield SegmenterEpoch(epoch, loss, f1, time.monotonic() - began)
+                yield epoch, loss, f1
         self.network.load_state_dict(best)
 
     def _weights(self) -> dict[str, Tensor]:
@@ -231,8 +221,10 @@ class SegmenterLearner:
             chosen = [places[window] for window in some.tolist()]
             treebanks = [numbers[codes[window]] for window in some.tolist()]
             windows = Windows.of([encoded[number][place] for number, place in chosen], treebanks)
-            token = _stacked([right[number][0][place] for number, place in chosen], NOWHERE)
-            sentence = _stacked([right[number][1][place] for number, place in chosen], -1)
+            token, sentence = (
+                pad_sequence([torch.from_numpy(right[number][kind][place]) for number, place in chosen], True, padding)
+                for kind, padding in ((0, NOWHERE), (1, -1))
+            )
             batches.append((windows, token, sentence))
         return batches
 
@@ -278,13 +270,6 @@ def cut_loss(
     end_losses = F.binary_cross_entropy_with_logits(scores.sentence, sentence.clamp(min=0), reduction="none")
     # No number is read from the device, so that a GPU is never waited for.
     return token_loss / is_token.sum().clamp(min=1) + (end_losses * is_end).sum() / is_end.sum().clamp(min=1)
-
-
-def _stacked(rows: Sequence[np.ndarray], padding: int) -> Tensor:
-    table = np.full((len(rows), max(map(len, rows))), padding, dtype=rows[0].dtype)
-    for place, row in zip(table, rows, strict=True):
-        place[: len(row)] = row
-    return torch.from_numpy(table)
 
 
 def targets(text: RawText) -> tuple[np.ndarray, np.ndarray]:

@@ -81,8 +81,9 @@ class Stages:
         if initial is None:
             initial = _empty_graphs(data)
         base = self.prepared.bases.get(name := base_of(recipe))
-        start = str(self.folder / FolderNames.bases / Path(name).stem / FolderNames.model) if base is not None else ""
-        return TrainingRun(recipe, data, folder, self.processes, initial, stage=stage, base=base, start=start)
+        start = self.folder / FolderNames.bases / Path(name).stem / FolderNames.model
+        run = TrainingRun(recipe, data, folder, self.processes, initial, stage)
+        return run if base is None else replace(run, base=base.recipe, start=str(start))
 
     def _in_first(self, steps: Iterable[Progress]) -> Iterator[Progress]:
         """Take these steps in the first process. The others wait for one step at a time, so they do not time out."""
@@ -107,13 +108,13 @@ class Stages:
         recipe, data, settings = self.prepared.recipe, self.prepared.data, self.prepared.recipe.segmenter
         remove_unfinished(folder, FolderNames.model, FolderNames.metrics)
         text, seed = RunningText(data.train, settings, recipe.treebank), recipe.training.seed
-        learner = SegmenterLearner(text, data.dev, seed=seed, device=self.processes.device)
+        learner, began = SegmenterLearner(text, data.dev, seed=seed, device=self.processes.device), time.monotonic()
         with metrics_log(folder, after_epoch=0) as add_metrics:
-            for epoch in learner.epochs():
-                add_metrics(epoch.epoch, {"loss": epoch.loss, **epoch.f1, "seconds": epoch.seconds})
-                place = ("segmenter", epoch.epoch, settings.epochs, epoch.epoch / settings.epochs)
-                state = TrainingState(epoch.epoch)
-                yield Progress(*place, epoch.loss, None, state, epoch.seconds, segmentation=epoch.f1)
+            for epoch, loss, f1 in learner.epochs():
+                state = TrainingState(epoch, seconds=time.monotonic() - began)
+                add_metrics(epoch, {"loss": loss, **f1, "seconds": state.seconds})
+                place = ("segmenter", epoch, settings.epochs, epoch / settings.epochs)
+                yield Progress(*place, loss, None, state, state.seconds, segmentation=f1)
         learner.segmenter.save(folder / FolderNames.model)
 
     def _distillation(self, segmenter: Segmenter | None) -> Generator[Progress, None, DistillationData | None]:

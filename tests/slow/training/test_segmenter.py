@@ -67,8 +67,8 @@ def test_two_treebanks_are_learned_together_and_each_keeps_its_rules():
 
     epochs = list(learner.epochs())
 
-    assert [each.epoch for each in epochs] == [4, 8, 10]  # and the last
-    assert {name: round(f1, 1) for name, f1 in epochs[-1].f1.items()} == {"Tokens": 1, "Sentences": 1, "Words": 1}
+    assert [epoch for epoch, _, _ in epochs] == [4, 8, 10]  # and the last
+    assert {name: round(f1, 1) for name, f1 in epochs[-1][2].items()} == {"Tokens": 1, "Sentences": 1, "Words": 1}
     forms = [
         [token.form for each in segmenter.segment("cat Mr. sat.") for token in each.sentence.tokens()]
         for segmenter in map(learner.segmenter.for_treebank, ("aa_one", "bb_two"))
