@@ -202,7 +202,7 @@ def metrics_log(folder: Path | None, *, after_epoch: int) -> Iterator[Callable[[
 
     def add(epoch: int, values: Mapping[str, float]) -> None:
         kept = [line for line in _metrics(folder) if line["epoch"] < epoch]
-        with open_output(folder / FolderNames.metrics) as file:
+        with open_output(folder / FolderNames.metrics, is_synced=True) as file:
             file.writelines(json.dumps(line).encode() + b"\n" for line in (*kept, {"epoch": epoch, **values}))
         if board is not None:
             for name, value in values.items():

