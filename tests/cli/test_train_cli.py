@@ -70,7 +70,7 @@ def test_a_dry_run_prints_the_settings_of_all_parsers_and_writes_nothing():
     result = run("rngtr.toml", "--dry-run", *changes("encoder.fine_tune_from=base.toml", "initial.training.epochs=7"))
 
     shown = json.loads(result.stdout)
-    assert list(shown) == ["recipe", "initial parser", "start base"]
+    assert list(shown) == ["recipe", "initial parser", "base model base"]
     assert (shown["recipe"]["training"]["epochs"], shown["initial parser"]["training"]["epochs"]) == (1, 7)
     assert sorted(Path().rglob("*")) == before
 

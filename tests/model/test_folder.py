@@ -164,7 +164,7 @@ def test_a_failed_save_keeps_the_older_model(folder, monkeypatch):
     assert [path.name for path in Path.cwd().iterdir()] == ["model"]
 
 
-NO_NUMBERS = "The weights do not fit the model; not finite numbers: encoder.root. The file is damaged."
+NO_NUMBERS = "The weights do not fit the model: encoder.root has numbers that are not finite. The file is damaged."
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,16 @@ NO_NUMBERS = "The weights do not fit the model; not finite numbers: encoder.root
     [
         (
             lambda weights: weights.pop("scorer.arc_weight"),
-            "The weights do not fit the model; missing: scorer.arc_weight. "
+            "The weights do not fit the model: scorer.arc_weight is missing instead of 13 × 12. "
             "The weights do not belong to the config.json in this folder.",
         ),
-        (lambda weights: weights.update(extra=torch.zeros(1)), "The weights do not fit the model; surplus: extra.…"),
+        (
+            lambda weights: weights.update(extra=torch.zeros(1)),
+            "The weights do not fit the model: extra is 1 instead of no weight.…",
+        ),
         (
             lambda weights: weights.update({"scorer.arc_weight": torch.zeros(3, 2)}),
-            "The weights do not fit the model; scorer.arc_weight is 3 × 2 instead of 13 × 12.…",
+            "The weights do not fit the model: scorer.arc_weight is 3 × 2 instead of 13 × 12.…",
         ),
         (lambda weights: weights["encoder.root"].__setitem__(2, torch.nan), NO_NUMBERS),
         (lambda weights: weights.update({"encoder.root": weights["encoder.root"].to(torch.int64)}), NO_NUMBERS),

@@ -96,7 +96,7 @@ NO_FILE = "There is no such file. Weights are read from safetensors files."
 NO_WEIGHTS = "There is no such file. The weights of an encoder are read from model.safetensors or pytorch_model.bin."
 NO_TENSORS = "The file is damaged, or it contains more than weights."
 NO_JSON = "The file is damaged: it is not JSON. Copy or download it again."
-UNFIT = "DIR: The weights do not fit the model; "
+UNFIT = "DIR: The weights do not fit the model: "
 NOT_ITS_CONFIG = " The weights do not belong to the config.json in this folder."
 UNKNOWN_USE = "DIR: The encoder has unknown weights: encoder.layer.0."
 NOT_ITS_FAMILY = " Its layers do not match the model_type in its config.json."
@@ -183,7 +183,7 @@ FAULTS = [
     (weights_of(lambda content: b""), f"{SAFE}: The file is damaged (…). Copy or download it again."),
     (
         weights_with(encoder__layer__1__output__dense__bias=None),
-        f"{UNFIT}missing: layers.1.outer.bias.{NOT_ITS_CONFIG}",
+        f"{UNFIT}layers.1.outer.bias is missing instead of 16.{NOT_ITS_CONFIG}",
     ),
     (
         weights_with(encoder__layer__0__intermediate__dense__weight=torch.zeros(25, 16)),
@@ -209,9 +209,9 @@ def test_a_faulty_folder_is_an_error_that_names_the_file_and_the_fault(change, m
         (
             "bert",
             {"num_hidden_layers": 3},
-            f"{UNFIT}missing: layers.2.attention.key.bias, … and 11 more.{NOT_ITS_CONFIG}",
+            f"{UNFIT}layers.2.attention.key.bias is missing instead of 16, … and 11 more.{NOT_ITS_CONFIG}",
         ),
-        ("bert", {"num_hidden_layers": 1}, f"{UNFIT}surplus: layers.1.attention.key.bias, …"),
+        ("bert", {"num_hidden_layers": 1}, f"{UNFIT}layers.1.attention.key.bias is 16 instead of no weight, …"),
         ("roberta", {"pad_token_id": None}, "DIR/config.json: pad_token_id must be a whole number, not None."),
     ],
 )

@@ -148,7 +148,7 @@ def test_a_damaged_or_missing_file_is_named(folder, name):
         ({"habits": {"": {}, "es_one": {}}}, f"The habits are damaged: they need one entry per treebank. {AGAIN}"),
         ({"treebanks": ["es_one", "es_one"]}, "the list of treebanks is damaged"),
         ({"segmenter": {"run_layers": 9_000_000}}, "run_layers = 9000000; it must be at most 1000"),
-        ({"alphabet": "abc"}, "The weights do not fit the model; chars.weight is 12 × 6 instead of 5 × 6."),
+        ({"alphabet": "abc"}, "The weights do not fit the model: chars.weight is 12 × 6 instead of 5 × 6."),
     ],
 )
 def test_an_invalid_config_is_an_error(folder, changes, message):
@@ -180,7 +180,7 @@ def test_weights_that_are_not_finite_are_an_error_when_read_and_when_written(fol
     weights["scorer.bias"][0] = torch.nan
     save_file(weights, folder / "segmenter.safetensors")
 
-    assert "not finite numbers: scorer.bias" in load_error(folder)
+    assert "scorer.bias has numbers that" in load_error(folder)
     broken = tiny_segmenter()
     broken.network.scorer.bias.data[0] = 1e6
     with pytest.raises(TreefineError, match=r"scorer\.bias of the segmenter is not finite in 16 bits"):

@@ -52,7 +52,7 @@ def test_the_recipe_of_a_base_and_its_treebanks_are_kept(recipe):
     kept = json.loads((OUT / "recipe.json").read_text())
 
     assert kept["recipe"]["encoder"]["fine_tune_from"] == "base.toml"
-    assert kept["start base"]["treebank"]["train"] == ["./other.conllu"]
+    assert kept["base model base"]["treebank"]["train"] == ["./other.conllu"]
     assert set(kept["checksums"]) == {"./train.conllu", "./dev.conllu", "./other.conllu"}
 
 

@@ -46,7 +46,6 @@ def train_command(
     """
     from treefine.parsing.plan import find_device  # loads torch
     from treefine.training.folder import FolderNames, begin_folder, check_folder
-    from treefine.training.prepare import settings_of
     from treefine.training.train import train
 
     if not output and not dry_run:
@@ -63,7 +62,7 @@ def train_command(
                 warn(str(warning))
     if dry_run:
         if is_first:
-            print_json(settings_of(prepared))
+            print_json(prepared.settings)
         return
     if is_first:
         begin_folder(folder, prepared)

@@ -23,26 +23,14 @@ from treefine.model.subwords import TOKENIZER_FILES, Subwords
 from treefine.model.vocabulary import Vocabulary
 from treefine.version import __version__
 
-_TAGS = {
-    "given": "reads the {columns} of its input",
-    "predicted": "predicts {columns} in its first step and reads them in later steps",
-    "refined": "predicts {columns} in its first step, and reads and corrects them in later steps",
-    "tagger": "predicts {columns} along with its trees",
-    "none": "reads no tags",
-}
-
 
 def model_card(model: ParserModel, notes: str = "", *, reads_text: bool = False) -> str:
     """Return the model card in the hub's Markdown: what the model is, what it reads, and how to use it."""
     settings, encoder, tags = model.settings, model.settings.encoder, model.settings.tags
     kind = "RNGTr, which refines a graph" if settings.reads_graph else "SynTr, which reads no graph"
-    source: str = tags.source
-    if source == "predicted" and not (settings.reads_graph and not tags.refined):
-        source = "refined" if settings.reads_graph else "tagger"
-    columns = tags.columns if source == "given" else tags.predicted if source != "none" else ()
     languages = f"language: {json.dumps(settings.languages)}\n" if settings.languages else ""  # `no` is false in YAML
-    reads = f"reads {named_columns(tags.given)}, " if tags.given else ""
-    uses = _TAGS[source].format(columns=named_columns(columns) if columns else "no tags")
+    read = tags.columns if tags.source == "given" else tags.given
+    uses = [f"{verb} {named_columns(some)}" for verb, some in (("reads", read), ("predicts", tags.predicted)) if some]
     text, ending = ("raw text", "txt") if reads_text else ("words, not raw text", "conllu")
     notes = f"\n{notes}\n" if notes else ""
     return f"""---
@@ -54,7 +42,7 @@ tags: [dependency-parsing, universal-dependencies]
 
 This is {kind}: a transformer of the {encoder.family} family, {encoder.n_layers} layers of width {encoder.width}. \
 It has {sum(each.numel() for each in model.parameters()) / 1e6:.1f} million parameters,
-knows {len(model.vocabulary.labels)} labels, {reads}and {uses}.
+knows {len(model.vocabulary.labels)} labels, and {" and ".join(uses) or "reads no tags"}.
 It reads {text}.
 
 ```
@@ -96,32 +84,21 @@ def read_pickled_weights(path: Path) -> dict[str, Tensor]:
 def check_weights(
     weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor], *, may_lack: frozenset[str] = frozenset(), path: str
 ) -> None:
-    """Raise a ModelError that names all weights that are missing, surplus, of the wrong shape, or not finite."""
-    missing = sorted(wanted.keys() - weights.keys() - may_lack)
-    surplus = sorted(weights.keys() - wanted.keys())
-    wrong = [
-        f"{name} is {shown_shape(weights[name])} instead of {shown_shape(wanted[name])}"
-        for name in sorted(weights.keys() & wanted.keys())
-        if weights[name].shape != wanted[name].shape
-    ]
-    faults = [f"missing: {_listed(missing)}"] if missing else []
-    faults += [f"surplus: {_listed(surplus)}"] if surplus else []
-    faults += wrong[:3]
-    odd = sorted(name for name, each in weights.items() if not each.is_floating_point() or not each.isfinite().all())
-    faults += [f"not finite numbers: {_listed(odd)}"] if odd else []
+    """Raise a ModelError that names weights that are missing, surplus, of the wrong shape, or not finite."""
+    ours, theirs = ({name: _shape(each) for name, each in some.items()} for some in (weights, wanted))
+    names = sorted(name for name in ours.keys() | theirs.keys() - may_lack if ours.get(name) != theirs.get(name))
+    faults = [f"{name} is {ours.get(name, 'missing')} instead of {theirs.get(name, 'no weight')}" for name in names]
+    hint = "The weights do not belong to the config.json in this folder."
+    if not faults:
+        odd = (name for name, each in weights.items() if not each.is_floating_point() or not each.isfinite().all())
+        faults, hint = [f"{name} has numbers that are not finite" for name in sorted(odd)], "The file is damaged."
     if faults:
-        is_other = missing or surplus or wrong
-        hint = "The weights do not belong to the config.json in this folder." if is_other else "The file is damaged."
-        raise ModelError(f"The weights do not fit the model; {'; '.join(faults)}.", hint=hint, path=path)
+        more = f" and {len(faults) - 5} more" if len(faults) > 5 else ""
+        raise ModelError(f"The weights do not fit the model: {', '.join(faults[:5])}{more}.", hint=hint, path=path)
 
 
-def shown_shape(weight: Tensor) -> str:
-    """Format the shape of a weight for an error message."""
-    return " × ".join(map(str, weight.shape)) if weight.dim() else "a number"
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+def _shape(weight: Tensor) -> str:
+    return " × ".join(map(str, weight.shape)) or "a number"
 
 
 SCALE = ".scale"  # the row scales of an int8 weight are stored under its name with this suffix

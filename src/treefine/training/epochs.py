@@ -63,7 +63,6 @@ class InitialGraphs:
     train: TrainingGraphs
     dev: Sequence[Arcs]
     parser: Parser | InitialParser = empty
-    recipe: Recipe | None = None  # of the initial parser, if it was trained for this model
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,8 @@ class TrainingRun:
     processes: Processes
     initial: InitialGraphs
     stage: str = ""  # as in Progress
-    base: Recipe | None = None  # of the model to fine-tune, if one was trained for this
-    start: str = ""  # the folder of that model
+    start: str = ""  # the folder of the model to fine-tune, if it was trained for this one
+    others: Mapping[str, Recipe] = field(default_factory=dict)  # recipes of models that were trained for this one
     segmenter: Segmenter | None = None  # saved with the model
     segmentation: Mapping[str, float] = field(default_factory=dict)  # F1 of the segmenter, as in Progress
     distillation: DistillationData | None = None  # `initial` includes its sentences
@@ -224,6 +223,7 @@ def _card(run: TrainingRun, state: TrainingState, test: Accuracy | None) -> str:
         state=state,
         best=state.best,
         test=test,
+        teachers=run.recipe.teacher.models or [Path(name).stem for name in run.recipe.teacher.recipes],
         version=__version__,
         torch_version=torch.__version__,
         scores=lambda accuracy: {"UAS": accuracy.uas, "LAS": accuracy.las, **accuracy.tags},

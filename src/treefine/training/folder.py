@@ -21,7 +21,7 @@ from treefine.errors import TreefineError
 from treefine.model.folder import check_weights
 from treefine.training.dev import Accuracy
 from treefine.training.learner import Learner
-from treefine.training.prepare import Prepared, settings_of
+from treefine.training.prepare import Prepared
 from treefine.treebank.files import open_output
 
 _PARTS = ("weights.", "best.", "optimiser.")  # of a checkpoint
@@ -81,8 +81,8 @@ def begin_folder(folder: Path, prepared: Prepared) -> None:
 
 def _settings_and_checksums(prepared: Prepared) -> dict[str, Any]:
     """Return everything that the result depends on: settings, including defaults, and checksums of the files."""
-    settings = settings_of(prepared)
-    for recipe in filter(None, settings.values()):
+    settings = prepared.settings
+    for recipe in settings.values():
         del recipe["training"]["checkpoint_minutes"], recipe["card"]  # do not change the weights
     values: dict[str, Any] = json.loads(json.dumps({**settings, "checksums": prepared.data.checksums}))
     return values  # with lists for tuples

@@ -73,20 +73,23 @@ class Prepared:
     teachers: dict[str, Prepared] = field(default_factory=dict)
     texts: tuple[str | Sentence, ...] = ()  # unlabelled sentences: lines of text, or words
 
+    @property
+    def others(self) -> dict[str, Recipe]:
+        """The recipes to train before this one, by what they are."""
+        recipes = {} if self.initial is None else {"initial parser": self.initial}
+        for what, others in (("base model", self.bases), ("teacher", self.teachers)):
+            recipes |= {f"{what} {Path(name).stem}": other.recipe for name, other in others.items()}
+        return recipes
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings, including defaults, of the recipe and of those to train before it."""
+        return {name: values_of(recipe) for name, recipe in {"recipe": self.recipe, **self.others}.items()}
+
 
 def base_of(recipe: Recipe) -> str:
     """Return the name of the base recipe that a recipe fine-tunes, or ""."""
     return recipe.encoder.start if recipe.encoder.start.endswith(".toml") else ""
-
-
-def settings_of(prepared: Prepared) -> dict[str, Any]:
-    """Return all settings, including defaults, of the recipe, its initial parser, its bases and its teachers."""
-    values = {"recipe": values_of(prepared.recipe)}
-    if prepared.initial is not None:
-        values["initial parser"] = values_of(prepared.initial)
-    for what, others in (("start", prepared.bases), ("teacher", prepared.teachers)):
-        values |= {f"{what} {Path(name).stem}": values_of(other.recipe) for name, other in others.items()}
-    return values
 
 
 def prepare(named: Recipe | str | os.PathLike[str], changes: Sequence[str] = ()) -> Prepared:

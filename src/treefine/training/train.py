@@ -71,8 +71,15 @@ class Stages:
         if distillation is not None:  # all sentences start from an empty graph
             sentences = (*data.train, *distillation.sentences)
             initial = replace(initial, train=TrainingGraphs(empty(sentences)))
-        whole = self._inputs(recipe, data, self.folder, initial=initial)
-        yield from learn(replace(whole, segmenter=segmenter, segmentation=segmentation, distillation=distillation))
+        yield from learn(
+            replace(
+                self._inputs(recipe, data, self.folder, initial=initial),
+                others=self.prepared.others,
+                segmenter=segmenter,
+                segmentation=segmentation,
+                distillation=distillation,
+            )
+        )
 
     def _inputs(
         self, recipe: Recipe, data: Data, folder: Path, stage: str = "", *, initial: InitialGraphs | None = None
@@ -82,8 +89,7 @@ class Stages:
             initial = _empty_graphs(data)
         base = self.prepared.bases.get(name := base_of(recipe))
         start = self.folder / FolderNames.bases / Path(name).stem / FolderNames.model
-        run = TrainingRun(recipe, data, folder, self.processes, initial, stage)
-        return run if base is None else replace(run, base=base.recipe, start=str(start))
+        return TrainingRun(recipe, data, folder, self.processes, initial, stage, "" if base is None else str(start))
 
     def _in_first(self, steps: Iterable[Progress]) -> Iterator[Progress]:
         """Take these steps in the first process. The others wait for one step at a time, so they do not time out."""
@@ -129,8 +135,7 @@ class Stages:
             free_memory()
         sentences = tuple(read_treebank(texts)) if texts.exists() else ()
         targets = Targets.load(path, (*prepared.data.train, *sentences))
-        recipes = {Path(name).stem: teacher.recipe for name, teacher in prepared.teachers.items()}
-        return DistillationData(sentences, targets, recipes)
+        return DistillationData(sentences, targets)
 
     def _teachers(self, folder: Path) -> Generator[Progress, None, list[str]]:
         """Train each recipe of a teacher with several seeds, and return the folders of all teachers."""
@@ -178,7 +183,7 @@ class Stages:
             parses = yield from self._jackknifed(recipe, settings.folds)
         else:
             parses = _parsed(parser, data.train)
-        return InitialGraphs(TrainingGraphs(parses), _parsed(parser, data.dev), parser, recipe)
+        return InitialGraphs(TrainingGraphs(parses), _parsed(parser, data.dev), parser)
 
     def _jackknifed(self, recipe: Recipe, folds: int) -> Generator[Progress, None, list[Arcs]]:
         """Return parses of the training set: each fold is parsed by a parser trained on the other folds."""

@@ -52,7 +52,7 @@ def test_a_base_is_trained_first_and_only_once_for_all_models(tmp_path, recipe, 
     base = tmp_path / "out" / "start" / "base" / "model"
     card = (tmp_path / "out" / "model" / "README.md").read_text()
     base_recipe = recipe_toml(prepare(tmp_path / "base.toml").recipe)
-    assert f"The recipe of the model that it was fine-tuned from:\n```toml\n{base_recipe}```" in card
+    assert f"The recipe of the base model base:\n```toml\n{base_recipe}```" in card
     assert 'fine_tune_from = "base.toml"' in card
     assert f"  {tmp_path}/other.conllu\n" in card  # with its checksum
     assert begun == [tmp_path / "encoder"] + 4 * [base]  # initial parser, two folds, the model itself
