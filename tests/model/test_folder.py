@@ -88,7 +88,7 @@ def test_an_int8_weight_without_its_scale_is_an_error_that_names_it(tmp_path):
     name = next(each for each in weights if each.endswith(".scale"))
     save_file({each: weight for each, weight in weights.items() if each != name}, path)
 
-    with pytest.raises(ModelError, match=rf"not finite numbers: {name.removesuffix('.scale')}"):
+    with pytest.raises(ModelError, match=rf"{name.removesuffix('.scale')} has numbers that are not finite"):
         Parser.from_pretrained(tmp_path / "model", device="cpu")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.tiny import sample, tiny_syntr, write_encoder
 from tests.support.trainings import SYNTR
-from treefine.errors import ConfigError
+from treefine.errors import TreefineError
 from treefine.parsing.parser import Parser
 from treefine.training.prepare import base_of, prepare
 from treefine.treebank.conllu import write_treebank
@@ -34,7 +34,7 @@ def files(tmp_path, monkeypatch):
 
 
 def faults(name):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(TreefineError) as caught:
         prepare(name)
     return str(caught.value).splitlines()
 
@@ -56,19 +56,16 @@ def test_the_base_of_an_initial_parser_is_read_with_its_own_sentences():
     assert prepared.initial.treebank == prepared.recipe.treebank != base.recipe.treebank
 
 
-def test_faults_of_all_files_and_recipes_are_reported_together():
+def test_faults_of_treebanks_come_together_and_those_of_other_recipes_after_them():
     recipe("base.toml", encoder="./none", treebank="nowhere")
     recipe("syntr.toml", encoder="base.toml", sections=SYNTR)
-    sections = '[initial]\nparser = "syntr.toml"\n'
+    recipe("rngtr.toml", encoder="./encoder", treebank="missing", sections=OVER_SYNTR)
 
-    assert faults(recipe("rngtr.toml", encoder="$NO/encoder", treebank="missing", sections=sections)) == [
-        "missing.conllu: There is no such file.",
-        "missing-dev.conllu: There is no such file.",
-        "$NO/encoder needs the environment variable NO. Set it to a folder: NO=FOLDER treefine train …",
-        "nowhere.conllu: There is no such file.",
-        "nowhere-dev.conllu: There is no such file.",
-        "./none: There is no such model folder.",
-    ]
+    assert faults("rngtr.toml") == [f"missing{part}.conllu: There is no such file." for part in ("", "-dev")]
+    recipe("rngtr.toml", encoder="./encoder", sections=OVER_SYNTR)
+    assert faults("rngtr.toml") == [f"nowhere{part}.conllu: There is no such file." for part in ("", "-dev")]
+    recipe("base.toml", encoder="./none", treebank="other")
+    assert faults("rngtr.toml") == ["./none: There is no such model folder."]
 
 
 APART = "Train it separately, and name its model folder."
@@ -120,7 +117,7 @@ def test_folds_are_an_error_if_their_base_is_trained_on_the_same_file():
     Path("base.toml").write_text(Path("base.toml").read_text().replace("other.conllu", "same.conllu"))
 
     assert faults("rngtr.toml") == [
-        "[initial] folds: the parsers fine-tune base.toml, which is trained on own.conllu, so they would parse "
+        "[initial] folds: the base model of the parsers is trained on own.conllu, so they would parse "
         "sentences that they have seen. Remove that treebank from the base recipe, or set folds = 0."
     ]
 
@@ -151,14 +148,12 @@ def test_parses_in_files_are_read_with_their_checksums():
 @pytest.mark.parametrize(
     ("initial", "expected"),
     [
-        ('parser = "inner.toml"', ["inner.toml: [training] epohcs is unknown; did you mean epochs?"]),
-        ('parser = "syntr.toml"\nfolds = 50', ["[initial] folds = 50 is too many for 20 sentences."]),
-        ('parser = "nested.toml"', [f"nested.toml: {NO_INITIAL}"]),
-        ('parser = "./model"\nfolds = 2', ["[initial] folds = 2 needs a recipe as parser, not a model."]),
-        (
-            'parser = "files"\ntrain = "other.conllu"\ndev = "gone.conllu"',
-            ["other.conllu:4: (weblog-juancole.co", "gone.conllu: There is no such file."],
-        ),
+        ('parser = "inner.toml"', "inner.toml: [training] epohcs is unknown; did you mean epochs?"),
+        ('parser = "syntr.toml"\nfolds = 50', "[initial] folds = 50 is too many for 20 sentences."),
+        ('parser = "nested.toml"', f"nested.toml: {NO_INITIAL}"),
+        ('parser = "./model"\nfolds = 2', "[initial] folds = 2 needs a recipe as parser, not a model."),
+        ('parser = "files"\ntrain = "other.conllu"\ndev = "gone.conllu"', "other.conllu:4: (weblog-juancole.co"),
+        ('parser = "files"\ntrain = "own.conllu"\ndev = "gone.conllu"', "gone.conllu: There is no such file."),
     ],
 )
 def test_faults_of_an_initial_parser_are_reported(initial, expected):
@@ -169,4 +164,4 @@ def test_faults_of_an_initial_parser_are_reported(initial, expected):
 
     found = faults(recipe("rngtr.toml", encoder="./encoder", sections=f"[initial]\n{initial}\n"))
 
-    assert [fault[: len(start)] for fault, start in zip(found, expected, strict=True)] == expected
+    assert [fault[: len(expected)] for fault in found] == [expected]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from treefine.config import COLUMNS, LAYOUT, TagSettings, read_json
-from treefine.errors import ConfigError, ModelError, TreefineError
+from treefine.errors import ConfigError, ModelError
 from treefine.model.folder import fetch, is_model_folder, load_model
 from treefine.model.hf_weights import load_encoder
 from treefine.model.parser_model import ParserModel
@@ -58,7 +58,6 @@ SIZES = (  # sentences at least; epochs (with a graph, where each batch gives up
     (1_000, 10, 2000, 0.1),
     (0, 30, 1000, 0.1),
 )
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -95,11 +94,27 @@ def base_of(recipe: Recipe) -> str:
 def prepare(named: Recipe | str | os.PathLike[str], changes: Sequence[str] = ()) -> Prepared:
     """Check a recipe, given as a Recipe, a TOML file or the name of a bundled recipe, and the files that it names.
 
-    Raises one error with a line for each fault of the recipe, or else of the files and of the recipes that it names.
+    Raises one error with a line for each fault of the recipe, or else for each fault of its treebanks, or else for the
+    first fault of the models and recipes that it names.
     """
     of_recipe, of_initial = split_changes(changes)
     recipe = named if isinstance(named, Recipe) else read_recipe(named, of_recipe)
-    return _Check(recipe).prepared(of_initial)
+    data, bases, teachers = load_data(recipe.treebank), dict[str, Prepared](), dict[str, Prepared]()
+    if recipe.segmenter.train == "always" and not all(each.format.is_ud for each in (*data.train, *data.dev)):
+        raise ConfigError(f"[segmenter] {no_text(data)}. Remove this section.")
+    _check_model(recipe, data, bases)
+    initial, form = _initial_recipe(recipe, data, of_initial, bases), recipe.treebank.format or None
+    files = ((recipe.initial.train, data.train), (recipe.initial.dev, data.dev))
+    parses = tuple(parses_in_files(*each, form) for each in files if recipe.initial.parser == FILES)
+    for name in recipe.teacher.recipes:
+        _add_recipe(name, teachers)
+    _check_teachers(recipe, data, teachers)
+    texts = _texts(recipe, data)
+    checksums = data.checksums | checksums_of((*recipe.initial.train, *recipe.initial.dev, *recipe.teacher.texts))
+    for other in (*bases.values(), *teachers.values()):
+        checksums |= other.data.checksums
+    data = replace(data, checksums=checksums)
+    return Prepared(completed(recipe, data), data, initial, parses, bases, teachers, texts)
 
 
 def fine_tuning_recipe(model: str, train: Sequence[str], dev: str, changes: Sequence[str] = ()) -> Recipe:
@@ -119,169 +134,111 @@ def fine_tuning_recipe(model: str, train: Sequence[str], dev: str, changes: Sequ
     return recipe_of(values, changes)
 
 
-class _Check:
-    """Checks the files of a recipe, and collects the faults of all of them."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
-        self.faults: list[str] = []
-        self.bases: dict[str, Prepared] = {}
-        self.starts: set[str] = set()  # encoders and models that were checked; recipes can share them
-        self.data = self.attempt(load_data, recipe.treebank)
-
-    def attempt(self, work: Callable[..., _Result], *arguments: Any) -> _Result | None:
-        """Return the result of a function; if there is an error, return None and collect it."""
-        try:
-            return work(*arguments)
-        except TreefineError as error:
-            self.faults.append(str(error))
-        except OSError as error:
-            self.faults.append(f"{error.filename}: {error.strerror}." if error.filename else str(error))
-        return None
-
-    def prepared(self, changes: Sequence[str]) -> Prepared:
-        """Return the recipe with its data, or raise an error. The changes are those of the initial parser."""
-        recipe, data = self.recipe, self.data
-        self.check_model(recipe, data)
-        initial, parses = self.initial(changes), self.parses()
-        teachers, texts = self.teachers(), self.texts()
-        if data is not None and recipe.segmenter.train == "always":
-            if any(not sentence.format.is_ud for sentence in (*data.train, *data.dev)):
-                self.faults.append(f"[segmenter] {no_text(data)}. Remove this section.")
-        if data is None or self.faults:
-            raise ConfigError("\n".join(dict.fromkeys(self.faults)))
-        files = (*recipe.initial.train, *recipe.initial.dev, *recipe.teacher.texts)
-        checksums = data.checksums | checksums_of(files)
-        for other in (*self.bases.values(), *teachers.values()):
-            checksums |= other.data.checksums
-        data = replace(data, checksums=checksums)
-        if initial is not None:  # it uses the sentences and the seed of the recipe
-            training = replace(initial.training, seed=recipe.training.seed)
-            initial = completed(replace(initial, treebank=recipe.treebank, training=training), data, is_main=False)
-        return Prepared(completed(recipe, data), data, initial, parses, self.bases, teachers, texts)
-
-    def check_model(self, recipe: Recipe, data: Data | None, place: str = "") -> None:
-        """Check the tags of a recipe, and the encoder, model or base recipe that its training starts from."""
-        if data is not None:
-            self.check_tags(recipe, data, place)
-        if base := base_of(recipe):
-            self.add_recipe(base, self.bases)
-        elif recipe.encoder.start not in self.starts:
-            self.starts.add(recipe.encoder.start)
-            self.attempt(_check_start, recipe.encoder)
-
-    def check_tags(self, recipe: Recipe, data: Data, place: str) -> None:
-        """Check that the training set has the tags to read or predict; `place` names an inner recipe."""
-        filled, tags = filled_columns(data.train), completed_tags(recipe.tags, data.train)
-        missing = [column for column in tags.columns if column not in (*filled, *tags.given)]
-        if missing and tags.source != "none":
-            others = [column for column in COLUMNS if column in filled]
-            hint = "Set tags.source=none" + (f", or tags.columns={json.dumps(others)}." if others else ".")
-            self.faults.append(f"{place}[tags] {_no_value(missing)} {hint}")
-        if lacking := [column for column in tags.given if column not in filled]:
-            rest = json.dumps([column for column in tags.given if column in filled])
-            self.faults.append(f"{place}[tags] given: {_no_value(lacking)} Set tags.given={rest}.")
-
-    def add_recipe(self, name: str, others: dict[str, Prepared]) -> None:
-        """Add the recipe of a base or a teacher, with its own data, to the others of its kind."""
-        if name in others:
-            return
-        if Path(name).stem in [Path(other).stem for other in others]:  # they are trained in folders with these names
-            self.faults.append(f"{name}: Another recipe has the same file name. Rename one of them.")
-            return
-        recipe = self.inner_recipe(name)
-        if recipe is None:
-            return
-        if base_of(recipe):
-            self.faults.append(f"{name}: This recipe must not fine-tune that of another model. {_TRAIN_APART}")
-            return
-        data = self.attempt(load_data, recipe.treebank)
-        self.check_model(recipe, data, f"{name}: ")
-        if data is not None:
-            others[name] = Prepared(completed(recipe, data, is_main=False), data)
-
-    def inner_recipe(self, name: str, changes: Sequence[str] = ()) -> Recipe | None:
-        """Read a recipe that this one names. It must have no initial parser and no teachers."""
-        recipe = self.attempt(read_recipe, name, changes)
-        if recipe is not None and (recipe.initial.parser != EMPTY or recipe.teacher.names):
-            needed = "teachers" if recipe.teacher.names else "an initial parser"
-            self.faults.append(f"{name}: This recipe must not have {needed}. {_TRAIN_APART}")
-        return recipe
-
-    def teachers(self) -> dict[str, Prepared]:
-        """Check that the teachers exist and know the labels and tags of the training set; return those to train."""
-        settings, teachers = self.recipe.teacher, dict[str, Prepared]()
-        known: dict[str, tuple[Vocabulary, TagTraining | TagSettings]] = {}
-        for name in settings.models:
-            if (model := self.attempt(_load, name)) is not None:
-                known[name] = model.vocabulary, model.settings.tags
-        for name in settings.recipes:
-            self.add_recipe(name, teachers)
-        for name, teacher in teachers.items():
-            known[name] = Vocabulary.of_treebank(teacher.data.train), teacher.recipe.tags
-        if known and self.data is not None:
-            ours = Vocabulary.of_treebank(self.data.train), completed_tags(self.recipe.tags, self.data.train)
-            wrong = {name: _misfit(*ours, *theirs) for name, theirs in known.items()}
-            self.faults += [f"[teacher] {name}: {why}" for name, why in wrong.items() if why]
-        return teachers
-
-    def texts(self) -> tuple[str | Sentence, ...]:
-        """Return the unlabelled sentences; only a segmenter can divide text into words."""
-        plain = [path for path in self.recipe.teacher.texts if is_plain_text(path)]
-        if plain and self.data is not None:
-            why = "segmenter.train is never" if self.recipe.segmenter.train == "never" else no_text(self.data)
-            if why:
-                fault = f"{plain[0]}: Text needs the segmenter of this training, but {why}."
-                self.faults.append(f"[teacher] {fault} Name a treebank file, whose words are used.")
-        return self.attempt(load_texts, self.recipe.teacher) or ()
-
-    def parses(self) -> tuple[list[Arcs], ...]:
-        """Return the initial parses of the training set and of dev, if they are in files."""
-        settings, data, form = self.recipe.initial, self.data, self.recipe.treebank.format or None
-        if settings.parser != FILES or data is None:
-            return ()
-        pairs = ((settings.train, data.train), (settings.dev, data.dev))
-        return tuple(self.attempt(parses_in_files, *pair, form) or [] for pair in pairs)
-
-    def initial(self, changes: Sequence[str]) -> Recipe | None:
-        """Check the initial parser. Return its recipe, with these changes, if it must be trained."""
-        settings, data = self.recipe.initial, self.data
-        name = "" if settings.parser in (EMPTY, FILES) else self.attempt(expand, settings.parser)
-        # OWNER/NAME is a model on the hub
-        if not name or not (name.endswith(".toml") or "/" not in name) or Path(name).is_dir():
-            if name:
-                self.attempt(_load, name)
-            if changes:
-                self.faults.append(f"--set initial.{changes[0]}: [initial] does not name a recipe as parser.")
-            if settings.folds:
-                self.faults.append(f"[initial] folds = {settings.folds} needs a recipe as parser, not a model.")
-            return None
-        recipe = self.inner_recipe(name, changes)
-        if recipe is not None:  # it is trained on the sentences of this recipe, so its own treebank is not read
-            self.check_model(recipe, data, f"{name}: ")
-        if recipe is not None and data is not None and settings.folds:
-            self.check_folds(settings.folds, data, base_of(recipe))
-        return recipe
-
-    def check_folds(self, folds: int, data: Data, base: str) -> None:
-        """Check that there are enough sentences for the folds, and that their parsers' base has not seen them."""
-        longest = max(map(len, fold_ranges(len(data.train), folds)))
-        if len(data.train) - longest < FEWEST or folds > len(data.train):
-            self.faults.append(f"[initial] folds = {folds} is too many for {len(data.train)} sentences.")
-        of_base = self.bases.get(base)
-        learned = {of_base.data.checksums[path] for path in of_base.recipe.treebank.train} if of_base else ()
-        if seen := [path for path in self.recipe.treebank.train if data.checksums[path] in learned]:
-            why = f"the parsers fine-tune {base}, which is trained on {', '.join(seen)}"
-            hint = "Remove that treebank from the base recipe, or set folds = 0."
-            self.faults.append(f"[initial] folds: {why}, so they would parse sentences that they have seen. {hint}")
-
-
-def _load(name: str) -> ParserModel:
-    return load_model(fetch(expand(name)))
+def _check_model(recipe: Recipe, data: Data, bases: dict[str, Prepared], place: str = "") -> None:
+    """Check the tags of a recipe, which may be an inner one at a place, and what its training starts from."""
+    filled, tags = filled_columns(data.train), completed_tags(recipe.tags, data.train)
+    missing = [column for column in tags.columns if column not in (*filled, *tags.given)]
+    if missing and tags.source != "none":
+        others = [column for column in COLUMNS if column in filled]
+        hint = "Set tags.source=none" + (f", or tags.columns={json.dumps(others)}." if others else ".")
+        raise ConfigError(f"{place}[tags] {_no_value(missing)} {hint}")
+    if lacking := [column for column in tags.given if column not in filled]:
+        rest = json.dumps([column for column in tags.given if column in filled])
+        raise ConfigError(f"{place}[tags] given: {_no_value(lacking)} Set tags.given={rest}.")
+    if base := base_of(recipe):
+        _add_recipe(base, bases)
+    else:
+        _check_start(recipe.encoder)
 
 
 def _no_value(columns: Sequence[str]) -> str:
     return f"No training word has a value in {' or '.join(map(str.upper, columns))}."
+
+
+def _add_recipe(name: str, others: dict[str, Prepared]) -> None:
+    """Add the recipe of a base or a teacher, with its own data, to the others of its kind."""
+    if name in others:
+        return
+    if Path(name).stem in [Path(other).stem for other in others]:  # they are trained in folders with these names
+        raise ConfigError(f"{name}: Another recipe has the same file name. Rename one of them.")
+    recipe = _inner_recipe(name)
+    if base_of(recipe):
+        raise ConfigError(f"{name}: This recipe must not fine-tune that of another model. {_TRAIN_APART}")
+    data = load_data(recipe.treebank)
+    _check_model(recipe, data, others, f"{name}: ")
+    others[name] = Prepared(completed(recipe, data, is_main=False), data)
+
+
+def _inner_recipe(name: str, changes: Sequence[str] = ()) -> Recipe:
+    """Read a recipe that another one names. It must have no initial parser and no teachers."""
+    recipe = read_recipe(name, changes)
+    if recipe.initial.parser != EMPTY or recipe.teacher.names:
+        needed = "teachers" if recipe.teacher.names else "an initial parser"
+        raise ConfigError(f"{name}: This recipe must not have {needed}. {_TRAIN_APART}")
+    return recipe
+
+
+def _initial_recipe(outer: Recipe, data: Data, changes: Sequence[str], bases: dict[str, Prepared]) -> Recipe | None:
+    """Check the initial parser of a recipe. Return its own recipe, with these changes, if it must be trained."""
+    settings = outer.initial
+    name = "" if settings.parser in (EMPTY, FILES) else expand(settings.parser)
+    # OWNER/NAME is a model on the hub
+    if not name or not (name.endswith(".toml") or "/" not in name) or Path(name).is_dir():
+        if changes:
+            raise ConfigError(f"--set initial.{changes[0]}: [initial] does not name a recipe as parser.")
+        if settings.folds:
+            raise ConfigError(f"[initial] folds = {settings.folds} needs a recipe as parser, not a model.")
+        if name:
+            _load(name)
+        return None
+    recipe = _inner_recipe(name, changes)
+    _check_model(recipe, data, bases, f"{name}: ")
+    if settings.folds:
+        _check_folds(outer, data, bases.get(base_of(recipe)))
+    # It is trained on the sentences of the outer recipe, with its seed.
+    training = replace(recipe.training, seed=outer.training.seed)
+    return completed(replace(recipe, treebank=outer.treebank, training=training), data, is_main=False)
+
+
+def _check_folds(recipe: Recipe, data: Data, base: Prepared | None) -> None:
+    """Check that there are enough sentences for the folds, and that the base of their parsers has not seen them."""
+    folds = recipe.initial.folds
+    longest = max(map(len, fold_ranges(len(data.train), folds)))
+    if len(data.train) - longest < FEWEST or folds > len(data.train):
+        raise ConfigError(f"[initial] folds = {folds} is too many for {len(data.train)} sentences.")
+    learned = () if base is None else [base.data.checksums[path] for path in base.recipe.treebank.train]
+    if seen := [path for path in recipe.treebank.train if data.checksums[path] in learned]:
+        why = f"the base model of the parsers is trained on {', '.join(seen)}"
+        hint = "Remove that treebank from the base recipe, or set folds = 0."
+        raise ConfigError(f"[initial] folds: {why}, so they would parse sentences that they have seen. {hint}")
+
+
+def _check_teachers(recipe: Recipe, data: Data, teachers: Mapping[str, Prepared]) -> None:
+    """Check that the teachers know the labels and tags of the training set."""
+    known: dict[str, tuple[Vocabulary, TagTraining | TagSettings]] = {}
+    for name in recipe.teacher.models:
+        model = _load(name)
+        known[name] = model.vocabulary, model.settings.tags
+    for name, teacher in teachers.items():
+        known[name] = Vocabulary.of_treebank(teacher.data.train), teacher.recipe.tags
+    for name, theirs in known.items():
+        tags = completed_tags(recipe.tags, data.train)
+        if why := _misfit(Vocabulary.of_treebank(data.train), tags, *theirs):
+            raise ConfigError(f"[teacher] {name}: {why}")
+
+
+def _texts(recipe: Recipe, data: Data) -> tuple[str | Sentence, ...]:
+    """Return the unlabelled sentences; only a segmenter can divide text into words."""
+    plain = [path for path in recipe.teacher.texts if is_plain_text(path)]
+    why = "segmenter.train is never" if recipe.segmenter.train == "never" else no_text(data)
+    if plain and why:
+        fault = f"{plain[0]}: Text needs the segmenter of this training, but {why}."
+        raise ConfigError(f"[teacher] {fault} Name a treebank file, whose words are used.")
+    return load_texts(recipe.teacher)
+
+
+def _load(name: str) -> ParserModel:
+    return load_model(fetch(expand(name)))
 
 
 def _check_start(settings: PretrainedSettings) -> None:
