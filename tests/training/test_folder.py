@@ -209,11 +209,12 @@ def test_repeated_epochs_appear_once(tmp_path):
 
 def test_without_tensorboard_only_the_lines_are_written(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    folder = tmp_path / "out" / "initial"  # TensorBoard would create it
 
-    write_metrics(tmp_path, [1, 2])
+    write_metrics(folder, [1, 2])
 
-    assert [line["epoch"] for line in metric_lines(tmp_path)] == [1, 2]
-    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
+    assert [line["epoch"] for line in metric_lines(folder)] == [1, 2]
+    assert [path.name for path in folder.iterdir()] == ["metrics.jsonl"]
 
 
 def test_a_full_disk_is_reported_and_keeps_the_lines_before(tmp_path):

@@ -194,6 +194,7 @@ def metrics_log(folder: Path | None, *, after_epoch: int) -> Iterator[Callable[[
     if folder is None:
         yield lambda epoch, values: None
         return
+    folder.mkdir(parents=True, exist_ok=True)
     board = None
     with suppress(ImportError):
         from torch.utils.tensorboard import SummaryWriter
