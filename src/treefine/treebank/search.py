@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from operator import eq, ne
-from typing import NamedTuple, TypeAlias
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 from treefine.errors import TreefineError, described, shortened
 from treefine.treebank.schemes import UPOS
@@ -28,7 +27,7 @@ from treefine.treebank.sentence import BLANK, Sentence
 
 _MOST_CHARACTERS = 2_000  # of a query
 _MOST_NODES = 8  # of a query
-_MOST_CHOICES = 1_000_000  # words tried for nodes in one sentence, about 0.4 seconds
+_MOST_CHOICES = 200_000  # words tried for nodes in one sentence, about 0.2 seconds
 _ROOT_FORM = "__0__"  # as in Grew
 _COLUMNS = {"form": "forms", "lemma": "lemma", "upos": "upos", "xpos": "xpos", "label": "labels"}
 
@@ -76,14 +75,7 @@ class Match:
         return tuple(sorted({word for _, word in self.nodes if word}))
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A query that has been read; `matches` yields what it finds in a sentence."""
-
-    matches: Callable[[Sentence], Iterator[Match]]  # raises TreefineError if there are too many words to try
-
-
-def read_query(query: str) -> Query:
+def read_query(query: str) -> TextQuery | TreeQuery:
     """Read a query (see the module). Raises TreefineError if it is not valid.
 
     A query is a text unless it has braces, an arrow, `=` or `<`, or is only a universal tag, `/lemma/`, `[…]`, ROOT or
@@ -105,7 +97,7 @@ def read_query(query: str) -> Query:
     reader = _Reader(query)
     has_blocks = _BLOCK.match(query, reader.position) is not None
     if quoted or not (has_blocks or _PATTERN.search(stripped) or UPOS.issuperset(stripped.split("|"))):
-        return Query(partial(_text_matches, text))
+        return TextQuery(text)
     pattern, without = _Clauses(in_block=has_blocks), list[_Clauses]()
     if not has_blocks:
         _clause(reader, pattern)
@@ -115,7 +107,7 @@ def read_query(query: str) -> Query:
         if keyword not in ("pattern", "match", "request", "without"):
             raise reader.fault(f"{shortened(keyword)!r} cannot start a block.", _BLOCK_HINT, at)
         if keyword == "without":
-            without.append(_Clauses(in_block=True, nodes={name: [] for name in pattern.nodes}))
+            without.append(_Clauses(in_block=True, outer=pattern.nodes))
         reader.expect("{", "{", _BLOCK_HINT)
         while reader.take("}") is None:
             _clause(reader, without[-1] if keyword == "without" else pattern)
@@ -124,64 +116,101 @@ def read_query(query: str) -> Query:
                 break
     if max(len({**pattern.nodes, **each.nodes}) for each in (pattern, *without)) > _MOST_NODES:
         raise TreefineError(f"The query has more than {_MOST_NODES} nodes.", hint="Split it into several queries.")
-    return Query(partial(_tree_matches, pattern, without))
+    return TreeQuery(
+        tuple(pattern.nodes), pattern.in_search_order(), tuple([each.in_search_order() for each in without])
+    )
 
 
-def _text_matches(text: str, sentence: Sentence) -> Iterator[Match]:
-    """Yield the words of each occurrence in the running text, then other words with the text in form or lemma."""
-    running, owners = "", []  # owners[i] has the words of character i
-    for token in sentence.tokens():
-        piece = token.form.casefold() + ("" if "SpaceAfter=No" in token.misc else " ")
-        running += piece
-        owners += [token.words] * len(piece)
-    seen: set[int] = set()
-    start = running.find(text)
-    while start >= 0:
-        end = start + len(text)
-        words = sorted({word for owner in owners[start:end] for word in owner})
-        seen.update(words)
-        yield Match(tuple([(str(rank), word) for rank, word in enumerate(words, start=1)]))
-        start = running.find(text, end)
-    for word, cells in enumerate(zip(sentence.forms, sentence.lemma, strict=True), start=1):
-        if word not in seen and any(text in cell.casefold() for cell in cells):
-            yield Match((("1", word),))
+@dataclass(frozen=True, slots=True)
+class TextQuery:
+    """A text in the tokens, forms or lemmas of a sentence, in upper or lower case."""
+
+    text: str  # case-folded
+
+    def matches(self, sentence: Sentence) -> Iterator[Match]:
+        """Yield the words of each occurrence in the running text, then other words with the text in form or lemma."""
+        running, owners = "", []  # owners[i] has the words of character i
+        for token in sentence.tokens():
+            piece = token.form.casefold() + ("" if "SpaceAfter=No" in token.misc else " ")
+            running += piece
+            owners += [token.words] * len(piece)
+        seen: set[int] = set()
+        start = running.find(self.text)
+        while start >= 0:
+            end = start + len(self.text)
+            words = sorted({word for owner in owners[start:end] for word in owner})
+            seen.update(words)
+            yield Match(tuple([(str(rank), word) for rank, word in enumerate(words, start=1)]))
+            start = running.find(self.text, end)
+        for word, cells in enumerate(zip(sentence.forms, sentence.lemma, strict=True), start=1):
+            if word not in seen and any(self.text in cell.casefold() for cell in cells):
+                yield Match((("1", word),))
 
 
-class WordCondition(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class WordCondition:
     """A condition on a column, a feature, or a part of the label (1 is the main type, 2 the subtype) of a word."""
 
     key: str
-    holds: Callable[[str | None], bool]  # None is a blank
+    kind: Literal["is", "is not", "is absent"]  # "is not" without values: the word has any value
+    values: frozenset[str] = frozenset()
+    patterns: tuple[re.Pattern[str], ...] = ()
+
+    def holds(self, value: str | None) -> bool:
+        """Return whether the condition holds for this value; None is a blank."""
+        if value is None or self.kind == "is absent":
+            return value is None and self.kind == "is absent"
+        is_listed = value in self.values or any(pattern.fullmatch(value) for pattern in self.patterns)
+        return is_listed == (self.kind == "is")
+
+
+_IS_ROOT = WordCondition("form", "is", frozenset((_ROOT_FORM,)))
 
 
 class PairCondition(NamedTuple):
-    """A condition on two words, such as an arc, an order, or equal lemmas."""
+    """A condition on two nodes: an arc ->, the order < (next to) or << (before), or values that are = or <>."""
 
     left: str
+    kind: str
     right: str
-    holds: Callable[[_Tree, int, int], bool]
+    left_key: str = ""
+    right_key: str = ""
+
+    def holds(self, tree: _Tree, left: int, right: int) -> bool:
+        """Return whether the condition holds for these two words."""
+        if self.kind == "->":
+            return tree.heads[right] == left
+        if self.kind in ("<", "<<"):
+            return left < right if self.kind == "<<" else left + 1 == right
+        ours, theirs = tree.values(self.left_key)[left], tree.values(self.right_key)[right]
+        return ours is not None and theirs is not None and (ours == theirs) == (self.kind == "=")
 
 
-_IS_ROOT = WordCondition("form", lambda form: form == _ROOT_FORM)
-_RELATIONS: dict[str, Callable[[_Tree, int, int], bool]] = {
-    "->": lambda tree, left, right: tree.heads[right] == left,
-    "<": lambda _, left, right: left + 1 == right,
-    "<<": lambda _, left, right: left < right,
-}
+class PatternNode(NamedTuple):
+    """A node of a pattern, and its conditions that can be checked when the earlier nodes have words."""
+
+    name: str
+    conditions: tuple[WordCondition, ...]
+    pairs: tuple[PairCondition, ...]  # with itself and with earlier nodes
+    dependent: str | None  # an earlier node whose head this node must be
 
 
-@dataclass
-class _Clauses:
-    """The clauses of a pattern or of without { … }, as far as they have been read."""
+@dataclass(frozen=True, slots=True)
+class TreeQuery:
+    """A pattern that must match, and patterns that must not match in addition. Nodes are in the order of the search."""
 
-    in_block: bool  # a word such as V is the name of a node; otherwise it is a tag
-    nodes: dict[str, list[WordCondition]] = field(default_factory=dict)  # in without, those of the pattern come first
-    pairs: list[PairCondition] = field(default_factory=list)
+    names: tuple[str, ...]  # of the nodes, in the order of the query
+    nodes: tuple[PatternNode, ...]
+    without: tuple[tuple[PatternNode, ...], ...] = ()
 
-    def add(self, name: str, *conditions: WordCondition) -> str:
-        """Declare a node if it is new, and add conditions to it."""
-        self.nodes.setdefault(name, [_IS_ROOT] if name == "ROOT" else []).extend(conditions)
-        return name
+    def matches(self, sentence: Sentence) -> Iterator[Match]:
+        """Yield each choice of words for the nodes. Raises TreefineError if there are too many to try."""
+        tree = _Tree(sentence)
+        pattern, *without = ([(node, tree.candidates(node)) for node in nodes] for nodes in (self.nodes, *self.without))
+        absent = [nodes for nodes in without if all(words for _, words in nodes)]
+        for chosen in _choices(tree, pattern, {}) if all(words for _, words in pattern) else ():
+            if not any(True for nodes in absent for _ in _choices(tree, nodes, dict(chosen))):
+                yield Match(tuple([(name, chosen[name]) for name in self.names]))
 
 
 class _Tree:
@@ -189,9 +218,12 @@ class _Tree:
 
     def __init__(self, sentence: Sentence) -> None:
         self.sentence = sentence
-        self.heads: tuple[int | None, ...] = (None, *sentence.heads)
         self.choices_left = _MOST_CHOICES
         self._values: dict[str, Sequence[str | None]] = {}
+
+    @cached_property
+    def heads(self) -> tuple[int | None, ...]:
+        return (None, *self.sentence.heads)
 
     def values(self, key: str) -> Sequence[str | None]:
         if key not in self._values:
@@ -206,68 +238,41 @@ class _Tree:
             self._values[key] = (_ROOT_FORM if key == "form" else None, *[cell or None for cell in cells])
         return self._values[key]
 
-    def fitting(self, conditions: Sequence[WordCondition], words: Sequence[int] | None = None) -> Sequence[int]:
-        """Return the words, or those of these words, that fulfil the conditions of a node."""
-        if words is None:
-            words = range(1) if _IS_ROOT in conditions else range(1, len(self.heads))
-        for key, holds in conditions:
-            values = self.values(key)
-            words = [word for word in words if holds(values[word])]
+    def candidates(self, node: PatternNode) -> Sequence[int]:
+        """Return the words that fulfil the conditions of a node."""
+        words: Sequence[int] = range(1) if _IS_ROOT in node.conditions else range(1, len(self.sentence) + 1)
+        for condition in node.conditions:
+            values = self.values(condition.key)
+            words = [word for word in words if condition.holds(values[word])]
         return words
 
 
-_Candidates: TypeAlias = "dict[str, Sequence[int]]"  # the words that each node can still be
-
-
-def _tree_matches(pattern: _Clauses, without: Sequence[_Clauses], sentence: Sentence) -> Iterator[Match]:
-    """Yield each choice of words for the nodes of the pattern for which no block `without` has a choice."""
-    tree = _Tree(sentence)
-    found, *absent = (
-        {
-            name: tree.fitting(conditions)
-            for name, conditions in each.nodes.items()
-            if each is pattern or name not in pattern.nodes
-        }
-        for each in (pattern, *without)
-    )
-    for chosen in _choices(tree, pattern.pairs, found, {}):
-        for clauses, candidates in zip(without, absent, strict=True):
-            same = {name: tree.fitting(clauses.nodes.get(name, ()), [word]) for name, word in chosen.items()}
-            if any(True for _ in _choices(tree, clauses.pairs, candidates | same, {})):
-                break
-        else:
-            yield Match(tuple([(name, chosen[name]) for name in pattern.nodes]))
-
-
 def _choices(
-    tree: _Tree, pairs: Sequence[PairCondition], candidates: _Candidates, chosen: dict[str, int]
+    tree: _Tree, nodes: Sequence[tuple[PatternNode, Sequence[int]]], chosen: dict[str, int]
 ) -> Iterator[dict[str, int]]:
-    """Yield the chosen words with a word for each further node, starting with the node that has the fewest candidates.
-
-    Each choice leaves the other nodes only those candidates that fulfil the conditions on pairs.
-    """
-    if not candidates:
+    """Yield the chosen words with a word for each further node; the dictionary changes after each yield."""
+    if not nodes:
         yield chosen
         return
-    name = min(candidates, key=lambda each: len(candidates[each]))
-    for word in candidates[name]:
-        left = {each: words for each, words in candidates.items() if each != name}
-        is_possible = word not in chosen.values()
+    node, words = nodes[0]
+    known = chosen.get(node.name)
+    if known is not None:  # a node of the pattern, used in `without`
+        words = [known] if known in words else []
+    elif node.dependent is not None:
+        head = tree.heads[chosen[node.dependent]]
+        words = [head] if head is not None and head in words else []
+    for word in words:
         tree.choices_left -= 1
-        for pair in pairs:
-            if pair.left == name == pair.right:
-                is_possible = is_possible and pair.holds(tree, word, word)
-            elif pair.left == name and pair.right in left:
-                tree.choices_left -= len(left[pair.right])
-                left[pair.right] = [each for each in left[pair.right] if pair.holds(tree, word, each)]
-            elif pair.right == name and pair.left in left:
-                tree.choices_left -= len(left[pair.left])
-                left[pair.left] = [each for each in left[pair.left] if pair.holds(tree, each, word)]
         if tree.choices_left < 0:
             message = f"The query has more than {_MOST_CHOICES:,} combinations to try in one sentence."
             raise TreefineError(message, hint="Connect its nodes by arcs, or use fewer nodes.")
-        if is_possible:
-            yield from _choices(tree, pairs, left, {**chosen, name: word})
+        if known is None and word in chosen.values():
+            continue
+        chosen[node.name] = word
+        if all([each.holds(tree, chosen[each.left], chosen[each.right]) for each in node.pairs]):
+            yield from _choices(tree, nodes[1:], chosen)
+        if known is None:
+            del chosen[node.name]
 
 
 class _Reader:
@@ -302,6 +307,45 @@ class _Reader:
         return TreefineError(f"Character {place + 1} of the query: {message}", hint=hint)
 
 
+@dataclass
+class _Clauses:
+    """The clauses of a pattern or of without { … }, as far as they have been read."""
+
+    in_block: bool  # a word such as V is the name of a node; otherwise it is a tag
+    nodes: dict[str, tuple[WordCondition, ...]] = field(default_factory=dict)
+    pairs: list[PairCondition] = field(default_factory=list)
+    outer: Mapping[str, tuple[WordCondition, ...]] = field(default_factory=dict)  # in without: the nodes of the pattern
+
+    def add(self, name: str, conditions: Iterable[WordCondition] = ()) -> str:
+        """Declare a node if it is new, and add conditions to it."""
+        start = (_IS_ROOT,) if name == "ROOT" else ()
+        self.nodes[name] = (*self.nodes.get(name, start), *conditions)
+        return name
+
+    def in_search_order(self) -> tuple[PatternNode, ...]:
+        """Order the nodes so that most have one candidate: dependents before heads, unconnected nodes last."""
+        earlier, left, ordered = {*self.outer}, list(self.nodes), []
+
+        def ready(name: str) -> list[PairCondition]:
+            return [each for each in self.pairs if name in each[:3:2] and {*each[:3:2]} <= {*earlier, name}]
+
+        def arcs_down(name: str, pairs: Iterable[PairCondition]) -> list[PairCondition]:
+            return [each for each in pairs if each.kind == "->" and each.left == name != each.right]
+
+        def priority(name: str) -> tuple[int, ...]:
+            pairs = ready(name)
+            return (name in earlier, len(arcs_down(name, pairs)), len(pairs), -len(arcs_down(name, self.pairs)))
+
+        while left:
+            name = max(left, key=priority)
+            left.remove(name)
+            pairs = ready(name)
+            below = [each.right for each in arcs_down(name, pairs)]
+            ordered.append(PatternNode(name, self.nodes[name], tuple(pairs), below[0] if below else None))
+            earlier.add(name)
+        return tuple(ordered)
+
+
 def _clause(reader: _Reader, clauses: _Clauses) -> None:
     """Read a chain of nodes, or in a block the comparison N.lemma = M.lemma or N.lemma = "go"."""
     at = reader.position
@@ -309,14 +353,14 @@ def _clause(reader: _Reader, clauses: _Clauses) -> None:
         key, operator = _key(reader), reader.expect(_OPERATOR, "= or <>", _CLAUSE_HINT)
         other = reader.take(_VALUE_OF_NODE)
         for each in filter(None, (name, other)):
-            if each not in clauses.nodes:
+            if each not in clauses.nodes and each not in clauses.outer:
                 hint = f"Add a clause such as {each} [upos=VERB] or M -> {each} before it."
                 raise reader.fault(f"{shortened(each)!r} is not a node.", hint, at)
-        if other is None:
-            clauses.add(name, _alternatives(reader, key, operator == "=", _VALUE))
+            clauses.add(each)
+        if other is not None:
+            clauses.pairs.append(PairCondition(name, operator, other, key, _key(reader)))
         else:
-            compared = partial(_compared, key, _key(reader), eq if operator == "=" else ne)
-            clauses.pairs.append(PairCondition(name, other, compared))
+            clauses.add(name, (_alternatives(reader, key, operator == "=", _VALUE),))
         return
     if clauses.in_block:
         reader.take(_ARC_NAME)  # the name of an arc, as in e: V -> N
@@ -325,42 +369,35 @@ def _clause(reader: _Reader, clauses: _Clauses) -> None:
         kind = reader.take(_ORDER)
         conditions = _arrow(reader) if kind is None else ()
         right = _node(reader, clauses, conditions)
-        clauses.pairs.append(PairCondition(left, right, _RELATIONS[kind or "->"]))
+        clauses.pairs.append(PairCondition(left, kind or "->", right))
         left = right
 
 
-def _compared(
-    key: str, other: str, compare: Callable[[object, object], bool], tree: _Tree, left: int, right: int
-) -> bool:
-    ours, theirs = tree.values(key)[left], tree.values(other)[right]
-    return ours is not None and theirs is not None and compare(ours, theirs)
-
-
-def _node(reader: _Reader, clauses: _Clauses, conditions: Sequence[WordCondition] = ()) -> str:
+def _node(reader: _Reader, clauses: _Clauses, conditions: tuple[WordCondition, ...] = ()) -> str:
     """Read a node, add these conditions to it, and return its name."""
     at, name = reader.position, str(len(clauses.nodes) + 1)
     if reader.take("*") is not None:
-        return clauses.add(name, *conditions)
+        return clauses.add(name, conditions)
     if reader.take("[") is not None:
-        return clauses.add(name, *conditions, *_conditions(reader, "]"))
+        return clauses.add(name, (*conditions, *_conditions(reader, "]")))
     if lemma := reader.take(_LEMMA):
-        return clauses.add(name, *conditions, WordCondition("lemma", lemma.__eq__))
+        return clauses.add(name, (*conditions, WordCondition("lemma", "is", frozenset((lemma,)))))
     if clauses.in_block:
         name = reader.expect(_NAME, "a node", _CLAUSE_HINT)
         more = _conditions(reader, "]") if reader.take("[") is not None else ()
-        return clauses.add(name, *conditions, *more)
+        return clauses.add(name, (*conditions, *more))
     if (tag := reader.take(_TAG)) is None:
         if not _KEY.match(reader.source, at):
             reader.expect(_KEY, "a node", _NODE_HINT)
-        return clauses.add(name, *conditions, _condition(reader))
+        return clauses.add(name, (*conditions, _condition(reader)))
     if tag != "ROOT" and not UPOS.issuperset(tag.split("|")):
         hint = f"Write form={tag}, xpos={tag} or /{tag}/ (a lemma), or a universal tag such as NOUN."
         raise reader.fault(f"{shortened(tag)!r} is not a node.", hint, at)
-    is_tag = _IS_ROOT if tag == "ROOT" else WordCondition("upos", frozenset(tag.split("|")).__contains__)
-    return clauses.add(name, *conditions, is_tag)
+    is_tag = _IS_ROOT if tag == "ROOT" else WordCondition("upos", "is", frozenset(tag.split("|")))
+    return clauses.add(name, (*conditions, is_tag))
 
 
-def _arrow(reader: _Reader) -> Sequence[WordCondition]:
+def _arrow(reader: _Reader) -> tuple[WordCondition, ...]:
     """Read an arrow and return the conditions on the label of its dependent."""
     if reader.take(_ANY_ARROW) is not None:
         return ()
@@ -390,11 +427,10 @@ def _conditions(reader: _Reader, end: str, bare: re.Pattern[str] = _VALUE) -> tu
 
 def _condition(reader: _Reader, bare: re.Pattern[str] = _VALUE) -> WordCondition:
     if reader.take("!") is not None:
-        return WordCondition(_key(reader), lambda value: value is None)
-    key, operator = _key(reader), reader.take(_OPERATOR)
-    if operator is None:
-        return WordCondition(key, lambda value: value is not None)
-    return _alternatives(reader, key, operator == "=", bare)
+        return WordCondition(_key(reader), "is absent")
+    key = _key(reader)
+    operator = reader.take(_OPERATOR)
+    return WordCondition(key, "is not") if operator is None else _alternatives(reader, key, operator == "=", bare)
 
 
 def _key(reader: _Reader) -> str:
@@ -410,7 +446,7 @@ def _key(reader: _Reader) -> str:
 
 def _alternatives(reader: _Reader, key: str, is_positive: bool, bare: re.Pattern[str]) -> WordCondition:
     """Read values with bars between them, each as go, "go" or re"go.*"."""
-    values, patterns = set[str](), list[re.Pattern[str]]()
+    values, patterns = set(), []
     while True:
         at = reader.position
         if (regex := reader.take(_REGEX)) is not None:
@@ -426,10 +462,4 @@ def _alternatives(reader: _Reader, key: str, is_positive: bool, bare: re.Pattern
         else:
             values.add(reader.expect(bare, "a value", _VALUE_HINT))
         if reader.take("|") is None:
-            break
-
-    def holds(value: str | None) -> bool:
-        is_listed = value in values or any(pattern.fullmatch(value or "") for pattern in patterns)
-        return value is not None and is_listed == is_positive
-
-    return _IS_ROOT if (key, is_positive, values) == ("form", True, {_ROOT_FORM}) else WordCondition(key, holds)
+            return WordCondition(key, "is" if is_positive else "is not", frozenset(values), tuple(patterns))
