@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treefine.errors import TreefineError
+from treefine.errors import TreebankError, TreefineError
 from treefine.jobs import inputs as reading
 from treefine.jobs.inputs import Input, find_inputs
 
@@ -59,6 +59,18 @@ def test_a_treebank_is_detected_by_its_first_line_after_comments(tmp_path, conte
 
     with reading.open_source(Input(str(path))) as (stream, found):
         assert (found, stream.read()) == (kind, content.encode())
+
+
+@pytest.mark.parametrize("start", [b"%PDF-1.7", b"PK\x03\x04", b"PAR1", b'{"sent_id": "1"', b'{"file": "a"', b"<svg "])
+def test_a_file_whose_start_shows_that_it_is_no_text_is_refused(tmp_path, start):
+    path = tmp_path / "in"
+    path.write_bytes(start + b" and more")
+
+    with pytest.raises(TreebankError, match=r"This is not plain text\. Put its text into a \.txt file"):
+        with reading.open_source(Input(str(path))):
+            pass
+    with reading.open_source(Input(str(path), kind="text")) as (stream, _):
+        assert stream.read() == start + b" and more"
 
 
 @given(st.text(), st.integers(1, 5))

@@ -180,6 +180,7 @@ FOLDER = "new: An output folder needs input files, not a text or standard input.
         (["a.txt", "--format", "parquet"], "A table cannot be printed. Name a file with -o, such as -o out.parquet."),
         (["a.txt", "-o", "x.parquet", "--show-steps"], "A table cannot show refinement steps."),
         (["a.txt", "-o", "no/x.json"], "no/x.json: The output could not be written: No such file or directory. Create"),
+        (["a.txt", "-o", "b.txt/x/"], "b.txt/x/a.conllu: The output could not be written: Not a directory."),
     ],
 )
 def test_options_and_outputs_that_cannot_be_written_are_reported(run, arguments, message):

@@ -173,7 +173,11 @@ NO_MODEL = {"message": "Unknown model '../etc'.", "hint": "Choose tiny or other.
         (W | {"trust": -1}, 422, {}),
         (W | {"stepz": 1}, 422, {"message": "stepz: Extra inputs are not permitted"}),
         (W | {"constraints": [{"heads": {"1": 2}}, {"heads": {"3": 2}}]}, 422, {}),
-        ({"words": [["\ud800"]]}, 422, {"message": "words.0.0: Character 1 is an unpaired surrogate."}),
+        (
+            {"words": [["\ud800"]]},
+            422,
+            {"message": "words.0.0: Input should be a valid string, unable to parse raw data as a unicode string"},
+        ),
         (b'{"text": }', 422, {"message": "The body is not valid JSON at character 9: Expecting value"}),
         (b"\xff\xfe", 422, {}),
         (b'{"text": "' + b"a " * 60_000, 413, {"message": "The request is larger than 100,000 bytes."}),

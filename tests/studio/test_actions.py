@@ -4,7 +4,8 @@ import pytest
 
 from tests.support.studio import DOG, RAIN, STARS, change
 from treefine.errors import TreebankError, TreefineError
-from treefine.studio.actions import Action, UnknownLabelError, act, confirmed, decisions_of
+from treefine.serving.limits import ServingError
+from treefine.studio.actions import Action, act, confirmed, decisions_of
 from treefine.treebank.constraints import Constraints
 
 LABELS = ("nsubj", "obj", "obl", "root")
@@ -84,7 +85,7 @@ def test_tags_are_taken_with_a_tree_or_an_arc(document):
 
 @pytest.mark.parametrize(("label", "hint"), [("objj", " Did you mean obj?"), ("zzz", "")])
 def test_an_unknown_label_is_refused_with_the_nearest_known_one(document, label, hint):
-    with pytest.raises(UnknownLabelError) as error:
+    with pytest.raises(ServingError) as error:
         edited(document, Action("label", word=4, label=label), labels=LABELS)
 
     assert str(error.value) == f"No word of this treebank has the label '{label}'.{hint}"

@@ -93,7 +93,6 @@ def analyse_command(
 
 
 def _files_report(gold: str, systems: Mapping[str, str], *, rule: str, format: str | None, examples: int) -> _Report:
-    """Analyse the errors of systems."""
     from treefine.evaluation.analysis import report  # loads numpy and jinja2
     from treefine.evaluation.analysis.errors import analyse, read_parsed
 
@@ -156,7 +155,6 @@ def _model_report(
 
 
 def _costs_of(parser: Parser, timed: TimedSteps) -> Costs:
-    """Return the run time of the steps and the sizes of the models."""
     from torch.cuda import get_device_name
 
     from treefine.evaluation.analysis.refinement import Costs

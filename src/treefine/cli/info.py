@@ -95,7 +95,6 @@ def _cpu_model() -> str:
 
 
 def _torch() -> dict[str, Any]:
-    """Return the properties of torch and of each device that it can use."""
     try:
         import torch
 

@@ -68,12 +68,7 @@ class Advance(Protocol):
 
 @contextmanager
 def progress(
-    title: str,
-    total: int | None = None,
-    *,
-    may_show: bool = True,
-    stream: TextIO | None = None,
-    delay: float = 2.0,
+    title: str, total: int | None = None, *, may_show: bool = True, stream: TextIO | None = None, delay: float = 2.0
 ) -> Iterator[Advance]:
     """Show a progress bar after `delay` seconds, on a terminal only; yield the function that advances it.
 

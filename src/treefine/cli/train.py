@@ -82,7 +82,6 @@ def train_command(
 
 
 def _prepared(recipe: str, start: str, train: Sequence[str], dev: str, changes: Sequence[str]) -> Prepared:
-    """Check the recipe that the user named, or the one that fine-tunes a model."""
     from treefine.training.prepare import fine_tuning_recipe, prepare
 
     if recipe and not (start or train or dev):
@@ -123,7 +122,6 @@ def show(steps: Iterable[Progress]) -> None:
 
 
 def _parts(step: Progress) -> list[str]:
-    """Return the stage, progress, time left and scores as texts."""
     place = f"epoch {step.epoch} of {step.epochs}"
     if step.completed:
         place += f", {timedelta(seconds=round(step.seconds * (1 / step.completed - 1)))} left"

@@ -80,10 +80,8 @@ def evaluate_command(
         read = partial(read_treebank, format=format, on_bytes=advance)
         if agreement:
             agreed = agreement_of_pairs(chain.from_iterable(sentence_pairs(*map(read, each)) for each in files))
-            values, shown = (
-                {"first": gold, "second": system, **agreed.to_dict()},
-                [agreed.to_text(confusions=confusions)],
-            )
+            values = {"first": gold, "second": system, **agreed.to_dict()}
+            shown = [agreed.to_text(confusions=confusions)]
         else:
             pairs = chain.from_iterable(stretches(*each, is_ud=rule_of(rule).is_ud, read=read) for each in files)
             scored = evaluate_stretches(pairs, rule=rule, labels=labels, confusions=bool(confusions))
@@ -198,7 +196,6 @@ def convert_command(
 
 
 def _counted(sentences: Iterable[Sentence], form: Format, lost: Counter[str]) -> Iterator[Sentence]:
-    """Convert the sentences; count the items that the format cannot hold."""
     for sentence in sentences:
         lost.update(losses(sentence, form))
         yield convert(sentence, form)
@@ -248,7 +245,6 @@ def _chosen(inputs: Sequence[Input], names: Sequence[str]) -> Iterator[Sentence]
 
 
 def _converted(source: str, target: str, name: str | None) -> tuple[Shape, Format | None]:
-    """Return the output format of convert, and the columns of a treebank."""
     shape = next((each for each in _CONVERTED if each == (name or shape_by_name(target))), None)
     if shape == "parquet":
         check_table(target)
@@ -287,7 +283,6 @@ def system_names(paths: Sequence[str], names: Sequence[str] | None = None) -> di
 
 
 def _stem(path: str) -> str:
-    """Return the printable name of a folder, or of a file without its extension."""
     if path == "-":
         return "stdin"
     place = Path(path).absolute()

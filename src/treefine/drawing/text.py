@@ -43,12 +43,7 @@ class Row(NamedTuple):
 
 
 def draw_text(
-    picture: Picture,
-    *,
-    color: bool = False,
-    ascii_only: bool = False,
-    isolate: bool = False,
-    width: int | None = None,
+    picture: Picture, *, color: bool = False, ascii_only: bool = False, isolate: bool = False, width: int | None = None
 ) -> str:
     r"""Draw the graph as lines of text, safe to print whatever characters the words contain.
 

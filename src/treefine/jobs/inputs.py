@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
-from treefine.errors import EmptyError, TreefineError
+from treefine.errors import EmptyError, TreebankError, TreefineError
 from treefine.treebank.conllu import (
     FORMATS,
     TREEBANK_SUFFIXES,
@@ -39,6 +39,7 @@ InputKind = Literal["text", "lines", "words", TreebankKind]
 TEXT_CHUNK = 1 << 16  # bytes of a text that are read at a time
 _FIRST_WORD = re.compile(rb"(?:1|1-[0-9]+|0\.1)\t")  # a word, multiword token or empty node
 _FILE_LIKE = re.compile(r"[^./\\\s]\.[A-Za-z][A-Za-z0-9]{0,9}\Z")
+_NOT_TEXT = re.compile(rb'%PDF-|PK\x03\x04|PAR1|<!DOCTYPE html|<svg|\{"(file|sent_id)": ')  # also our own output
 _MAGIC = re.compile(r"[*?[]")
 
 
@@ -217,6 +218,9 @@ def open_source(
         yield cast(BinaryIO, io.BufferedReader(io.BytesIO(source.text.encode()))), source.kind or "text"
     else:
         with open_input(source.name, on_bytes=on_bytes) as stream:
+            if source.kind is None and _NOT_TEXT.match(_start_of(stream)):
+                hint = "Put its text into a .txt file, or name its format with --from."
+                raise TreebankError("This is not plain text.", hint=hint, path=name_of(source.name))
             yield stream, source.kind or _kind_of_content(stream)
 
 

@@ -23,14 +23,8 @@ from treefine.jobs.changes import check_changes
 from treefine.jobs.inputs import Input, identity
 from treefine.jobs.part_file import check_leftover, part_of
 from treefine.model.bundled import bundled_models
-from treefine.parsing.table import Content, Placed, csv_texts, import_package, record_batches, schema_of
-from treefine.treebank.conllu import (
-    CONLL09,
-    FORMATS,
-    format_by_name,
-    suffix_of,
-    texts_in_file,
-)
+from treefine.parsing.table import Content, csv_texts, import_package, record_batches, schema_of
+from treefine.treebank.conllu import CONLL09, FORMATS, format_by_name, suffix_of, texts_in_file
 from treefine.treebank.files import (
     COMPRESSED,
     COMPRESSED_NAMES,
@@ -131,11 +125,6 @@ class OutputFile:
         """Whether the output exists and has no part file."""
         return Path(self.path).exists() and not part_of(self.path).exists()
 
-    @property
-    def names_inputs(self) -> bool:
-        """Whether the output is a treebank whose comments name the inputs, because there are several."""
-        return self.shape == "conllu" and len(self.inputs) > 1
-
 
 def plan_outputs(inputs: Sequence[Input], options: OutputOptions) -> list[OutputFile]:
     """Return the outputs; raise an error if one of them cannot be written with these options."""
@@ -201,7 +190,10 @@ def _files_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None)
             raise TreefineError(message, hint=hint, path=path)
         files[path] = OutputFile((source,), path, shape or "conllu", form)
     for path in files:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise not_written(error.strerror or str(error), path) from error
     return list(files.values())
 
 
@@ -351,7 +343,6 @@ def texts_of(
 
 
 def _sentences_of(result: Any, options: OutputOptions) -> Iterable[Sentence]:
-    """Return the sentence of a result as the user wants it in a treebank, or one per tree."""
     if isinstance(result, Sentence):
         return [result]
     if options.k > 1:
@@ -375,18 +366,14 @@ def _as_trees(drawings: Iterable[Drawing], pen: Pen) -> Iterator[str]:
 
 def write_file(sentences: Iterable[Any], file: OutputFile, options: OutputOptions) -> None:
     """Write a file that cannot be resumed and appears only when it is complete; see `texts_of`."""
-    if file.shape == "parquet":
-        _write_table(sentences, file.path, options)
+    if file.shape != "parquet":
+        with open_text(file.path, file.shape) as write:
+            for text in texts_of(sentences, file, options):
+                write(text)
         return
-    with open_text(file.path, file.shape) as write:
-        for text in texts_of(sentences, file, options):
-            write(text)
-
-
-def _write_table(sentences: Iterable[Placed | Sentence], path: str, options: OutputOptions) -> None:
     schema = schema_of(options.content, {"version": __version__, "model": options.model})
     parquet = import_package("pyarrow.parquet")
-    with open_output(path) as stream:
+    with open_output(file.path) as stream:
         writer = parquet.ParquetWriter(stream, schema, compression="zstd")
         try:
             for batch in record_batches(sentences, options.content):

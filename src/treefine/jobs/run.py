@@ -62,8 +62,9 @@ def write_outputs(
     an input that cannot be read. If only trees are wanted, `workers` processes read and write treebanks.
     """
     n_failed = 0
-    with ExitStack() as stack:
-        stack.enter_context(_warnings_shown(listener.warn))
+    with ExitStack() as stack, warnings.catch_warnings():
+        warnings.simplefilter("default", LongSentenceWarning)  # an initial parser warns about the same sentences
+        warnings.showwarning = lambda message, *_, **__: listener.warn(str(message))
         run = _Run(parser, files, options, listener, stack, workers)
         for file in files:
             try:
@@ -78,15 +79,6 @@ def write_outputs(
     for line in run.lines():
         listener.say(line)
     return not run.n_empty and not n_failed
-
-
-@contextmanager
-def _warnings_shown(warn: Callable[[str], None]) -> Iterator[None]:
-    """Report the warnings that the parser issues, such as about a sentence that is parsed in parts."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("default", LongSentenceWarning)  # an initial parser warns about the same sentences
-        warnings.showwarning = lambda message, *_, **__: warn(str(message))
-        yield
 
 
 class _Run:
@@ -187,7 +179,8 @@ class _Run:
                 result = result if self.changes is None else self.changes.add(result, before.arcs)
                 self._write_changes(result)
                 self._review(result, file)
-            yield replace(result, sentence=with_newdoc(result.sentence)) if file.names_inputs else result
+            names_inputs = file.shape == "conllu" and len(file.inputs) > 1
+            yield replace(result, sentence=with_newdoc(result.sentence)) if names_inputs else result
             self.listener.advance(sentences=1)
 
     def _sentences(self, file: OutputFile, skip: int, read: deque[Segmented]) -> Iterator[Segmented]:

@@ -20,12 +20,6 @@ from treefine.treebank.sentence import BLANK, CONLLU, Sentence
 _STATUSES = ("open", "done", "doubtful")
 
 
-class UnknownLabelError(ServingError):
-    """A label that nothing in the treebank has; the person can insist on it."""
-
-    status = 422
-
-
 @dataclass(frozen=True)
 class Action:
     """One action on a sentence, as the page sends it. `do` says which; the other fields are those that it needs."""
@@ -74,7 +68,8 @@ def act(
     if action.label is not None and labels and action.label not in labels and not action.is_new:
         nearest = next(iter(get_close_matches(action.label, sorted(labels), 1)), None)
         hint = f"Did you mean {nearest}?" if nearest else ""
-        raise UnknownLabelError(f"No word of this treebank has the label {shortened(action.label)!r}.", hint=hint)
+        message = f"No word of this treebank has the label {shortened(action.label)!r}."
+        raise ServingError(message, hint=hint, status=422)  # the person can insist on it
     changed = _ACTIONS[action.do](sentence, action)
     for word, column, value in action.tags or ():
         changed = edits.set_cell(changed, word, column, value)
@@ -118,7 +113,6 @@ def _without_values(forbidden: Mapping[int, Collection[Any]], chosen: Mapping[in
 
 
 def _freed(sentence: Sentence, words: Collection[int]) -> Sentence:
-    """Remove the decisions on some words."""
     decided = decisions_of(sentence)
     columns = (decided.heads, decided.labels, decided.not_heads, decided.not_labels)
     return Constraints(*(_without(each, words) for each in columns)).mark(sentence) if decided else sentence
@@ -175,7 +169,6 @@ def set_arcs(sentence: Sentence, arcs: Iterable[tuple[int, int | None, str]]) ->
 
 
 def _set_tree(sentence: Sentence, action: Action) -> Sentence:
-    """Take several arcs at once, for instance another annotator's, and decide them."""
     arcs = action.need("arcs")
     words = [word for word, _, _ in arcs]
     return confirmed(set_arcs(_freed(sentence, words), arcs), words)
@@ -245,7 +238,6 @@ def _set_status(sentence: Sentence, action: Action) -> Sentence:
 
 
 def _edit(function: Callable[..., Sentence], *fields: str) -> Callable[[Sentence, Action], Sentence]:
-    """Return an action that calls a function with some fields."""
     return lambda sentence, action: function(sentence, *map(action.need, fields))
 
 

@@ -174,7 +174,6 @@ def _change_json(project: Project, request: ChangeRequest, change: Revision | No
 
 
 def _words_with_new_arcs(document: Document, change: Revision) -> Sequence[int]:
-    """Return the words whose arcs a change of one sentence replaced."""
     states = [document.read(entry.text) for entry in (*change.before, *change.after)]
     valid = [sentence for sentence in states if isinstance(sentence, Sentence)]
     return (differences(*valid) or ()) if len(valid) == len(states) == 2 else ()

@@ -422,7 +422,10 @@ class Document:
             new = _hash(content)
             if new == self._saved_hash and not self.fault:
                 return
-            if self._is_changed_elsewhere():
+            present = ""  # it is missing, or cannot be read
+            with suppress(TreefineError):
+                present = _hash(_content(self.path))
+            if present != self._saved_hash:
                 self.fault = (
                     f"Another program has changed {self.path.name}, so treefine stopped saving it. "
                     f"Your changes are safe in {self.folder.name}. "
@@ -447,12 +450,6 @@ class Document:
             start = time.monotonic()
             self.save()
             self._is_closing.wait(max(_PAUSE, 5 * (time.monotonic() - start)))
-
-    def _is_changed_elsewhere(self) -> bool:
-        """Return whether the content of the file is not the one that was last written; a new time is no change."""
-        with suppress(TreefineError):
-            return _hash(_content(self.path)) != self._saved_hash
-        return bool(self._saved_hash)  # it is missing, or cannot be read
 
     def close(self) -> None:
         """Write the file and release it. If it was never changed, remove the folder beside it."""
@@ -492,7 +489,6 @@ def without_marks(sentence: Sentence) -> Sentence:
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a file, decompressed."""
     with open_input(path) as stream:
         return stream.read()
 

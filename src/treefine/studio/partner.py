@@ -76,7 +76,7 @@ class Partner:
         self.may_load = threading.Event()
         self._load_model = load
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parser")
-        self._parsed = lru_cache(maxsize=_REMEMBERED)(self._parse)
+        self._parsed = lru_cache(maxsize=_REMEMBERED)(lambda one: self._parse_all([one], [decisions_of(one)])[0])
         self._is_closed = False
         self._parser: Parser | None = None
         self._loading = self._thread.submit(self._load, name)
@@ -137,10 +137,6 @@ class Partner:
         self.may_load.set()
         self._thread.shutdown(cancel_futures=True)
 
-    def _parse(self, sentence: Sentence) -> Parse | None:
-        """Parse a sentence whose decisions are in its marks; None if that is not possible."""
-        return self._parse_all([sentence], [decisions_of(sentence)])[0]
-
     def _parse_all(self, sentences: Sequence[Sentence], decided: Sequence[Constraints]) -> list[Parse | None]:
         """Parse sentences together; None stands for one that is too long, or whose decisions no tree satisfies."""
         assert self._parser is not None
@@ -154,10 +150,10 @@ class Partner:
             return [self._parse_all([one], [some])[0] for one, some in zip(sentences, decided, strict=True)]
 
     def _rated(self, sentence: Sentence, parse: Parse | None) -> Advice:
-        confidences = (
-            None if head is None else 1.0 if parse is None else self._confidence(parse, sentence, word)
-            for word, head in enumerate(sentence.heads, start=1)
-        )
+        confidences: list[float | None] = []
+        for word, head in enumerate(sentence.heads, start=1):
+            right = 1.0 if parse is None else self._confidence(parse, sentence, word)
+            confidences.append(None if head is None else right)
         return Advice(tuple(confidences))
 
     def _confidence(self, parse: Parse, sentence: Sentence, word: int) -> float:
