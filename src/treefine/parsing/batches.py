@@ -130,9 +130,7 @@ def batches(
     for row in sorted(range(len(sizes)), key=sizes.__getitem__):
         size = sizes[row]
         padded = size * (len(groups[-1]) + 1) if groups else 0
-        is_full = (
-            padded > batch_pieces if with_padding is None else total + size > batch_pieces or padded > with_padding
-        )
+        is_full = total + size > batch_pieces or padded > (with_padding or batch_pieces)
         if not groups or is_full or size > longest:
             groups.append([])
             total = 0

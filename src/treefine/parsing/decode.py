@@ -196,11 +196,11 @@ def maximum_tree(scores: ArcScores) -> Heads:
     work = _comparable(scores)
     if len(work) == 1:
         return np.zeros(1, np.int64)
-    np.fill_diagonal(work, -np.inf)
-    # The best tree with any number of roots usually has one root, and it is faster to find.
-    heads = _expand(*_contract(work.copy(), first=0), n_words=len(work) - 1)
-    if np.count_nonzero(heads[1:] == 0) > 1:
-        heads = _expand(*_contract(work, first=1), n_words=len(work) - 1)
+    heads = _expand(*_contract(work), n_words=len(work) - 1)
+    if np.count_nonzero(heads[1:] == 0) > 1:  # now an arc from ROOT counts as many impossible arcs
+        work = work if np.iscomplexobj(work) else work * 1j
+        work[:, 0] -= 2 * len(work)
+        heads = _expand(*_contract(work), n_words=len(work) - 1)
     return heads
 
 
@@ -235,29 +235,24 @@ def _comparable(scores: ArcScores) -> ArcScores:
     return copy * 1j - impossible if impossible.any() else copy
 
 
-def _contract(work: ArcScores, *, first: int) -> tuple[list[tuple[int, int]], list[int]]:
+def _contract(scores: ArcScores) -> tuple[list[tuple[int, int]], list[int]]:
     """Return the best arc (word, head) into each node, and the node that each node was contracted into.
 
-    Nodes 1..n are the words. With `first=1`, ROOT is ignored until all words are one node, which enforces a single
-    root. Each node has a row in `work`, which is overwritten. See docs/design.md, 'Decoding'.
+    Nodes 1..n are the words. Each node has a row in `work`. See docs/design.md, 'Decoding'.
     """
-    columns, n_words = np.arange(len(work)), len(work) - 1
-    best_head = work[:, first:].argmax(axis=1) + first
+    work, columns = scores.copy(), np.arange(len(scores))
+    np.fill_diagonal(work, -np.inf)
+    best_head = work.argmax(axis=1)
     best = work[columns, best_head]  # [row]
     ends_at: NDArray[np.int32] | None = None  # [row, head]: the word that the arc enters; None before a cycle
     arcs = list(enumerate(best_head.tolist()))
     rows, part_of = columns.tolist(), [0] * len(work)  # [node]
     words_of = [[word] for word in rows]  # [node]
     node_of = columns.tolist()  # [word]: the largest node that contains it
-    is_settled = [True] + [False] * n_words  # [word]: whether a path from it to ROOT has been found
+    is_settled = [True] + [False] * (len(work) - 1)  # [word]: whether a path from it to ROOT has been found
     for start in range(1, len(work)):
         path, place = [node_of[start]], {node_of[start]: 0}
         while not is_settled[start]:
-            if first and len(words_of[path[-1]]) == n_words:
-                assert ends_at is not None or n_words == 1
-                row = rows[path[-1]]
-                arcs[path[-1]] = (1 if ends_at is None else int(ends_at[row, 0]), 0)
-                return arcs, part_of
             above = node_of[arcs[path[-1]][1]]
             if is_settled[words_of[above][0]]:
                 for word in (word for node in path for word in words_of[node]):
@@ -276,7 +271,7 @@ def _contract(work: ArcScores, *, first: int) -> tuple[list[tuple[int, int]], li
             work[row] = work[winner, columns] - best[winner]
             work[row, words] = -np.inf
             ends_at[row] = ends_at[winner, columns]
-            head = int(work[row, first:].argmax()) + first
+            head = int(work[row].argmax())
             best[row] = work[row, head]
             arcs.append((int(ends_at[row, head]), head))
             rows.append(row)
