@@ -1,16 +1,19 @@
 """The analyse command: errors of systems and, with --model, the steps of a refinement."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import failed, invoke
-from tests.support.tiny import sample, tiny_model
+from tests.support.tiny import sample, tiny_model, tiny_parser
 from treefine import Graph, evaluate, read_treebank, write_treebank
+from treefine.cli.analyse import refined_by_steps
 from treefine.config import RelationSettings
 from treefine.evaluation.analysis import errors as error_analysis
+from treefine.evaluation.analysis.refinement import refinement_of
 from treefine.parsing.parser import Parser
 
 run = partial(invoke, command="analyse")
@@ -149,3 +152,24 @@ def test_the_tables_are_printed_or_written_as_a_page():
         assert title in printed
     assert "<h1>Refinement of gold.conllu by rngtr</h1>" in Path("r.html").read_text()
     assert "<figcaption" not in Path("r.html").read_text()
+
+
+INNER = Parser(tiny_model(relations=RelationSettings(graph="none")), device="cpu")
+
+
+@pytest.mark.parametrize("options", [{}, {"initial": INNER}, {"initial": "given", "trust": 0}])
+def test_trees_are_those_of_the_parsers_steps_and_a_stopped_sentence_keeps_its_last(options):
+    parser, sentences = tiny_parser(max_steps=3, **options), sample(12)
+
+    refinement, costs = refined_by_steps(parser, sentences, lambda: None, name="", rule="conll18")
+
+    steps, numbers = [parser.steps(each) for each in sentences], range(1, 4)
+    initial = {INNER: INNER.parse(sentences), "given": sentences}.get(options.get("initial"), [])
+    start = [[each.arcs for each in sentences]] if initial is sentences else [[each.tree.arcs for each in initial]]
+    trees = [[found[min(t, len(found)) - 1].tree.arcs for found in steps] for t in numbers]
+    stopped_by = [sum(any(step.converged and step.t <= t for step in each) for each in steps) for t in numbers]
+    first = 0 if initial else 1
+    expected = refinement_of(sentences, (start if initial else []) + trees, first=first)
+    assert refinement == replace(expected, converged=tuple(stopped_by[first:]))
+    assert costs.sentences == tuple(sum(len(each) >= t for each in steps) for t in numbers)
+    assert all(costs.seconds)

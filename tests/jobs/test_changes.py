@@ -17,7 +17,7 @@ from treefine import Graph, Sentence, read_treebank
 from treefine.jobs.changes import Changes
 from treefine.parsing.confidence import Confidence
 from treefine.parsing.initial import renamed
-from treefine.parsing.parse import Parse, tags_of
+from treefine.parsing.parse import Parse
 from treefine.treebank.conllu import write_treebank
 from treefine.treebank.graph import Arcs
 
@@ -152,7 +152,7 @@ def test_replaced_tags_and_contradictions_are_counted():
     new = Sentence.of_words(words, **tags, feats=["Definite=Def", *BLANKS], lemma=["the", "dog", "bark"])
     tree = Graph.of_words([2, 3, 0], ["det", "nsubj", "root"])
     places, sure = ((0, 3), (4, 7), (8, 13)), (SURE,) * 3
-    parse = Parse(new.with_graph(tree), places, sure, 0.5, (tree,), given, sure, True, given_tags=tags_of(old))
+    parse = Parse(new.with_graph(tree), places, sure, 0.5, (tree,), given, sure, True, given_tags=old.words)
 
     changes = Changes(UD)
     changes.add(parse, given)

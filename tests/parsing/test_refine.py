@@ -1,4 +1,4 @@
-"""The loop of Eq. 1, compared with the same loop for one sentence; batch invariance; timed steps."""
+"""The loop of Eq. 1, compared with the same loop for one sentence; batch invariance."""
 
 import math
 import random
@@ -10,7 +10,7 @@ from hypothesis import event
 from hypothesis import given as given_by_hypothesis
 from hypothesis import strategies as st
 
-from tests.support.tiny import sample, short, tiny_model, tiny_parser
+from tests.support.tiny import sample, short, tiny_model
 from tests.support.tiny_learner import blank
 from tests.support.wrapped_models import Noisy
 from treefine import Parser, fast
@@ -21,7 +21,6 @@ from treefine.parsing import plan as plans
 from treefine.parsing import refine as stable
 from treefine.parsing.decode import Decoder
 from treefine.parsing.refine import expected_stability, refine
-from treefine.parsing.results import timed_steps
 
 TAGGER = TagSettings("predicted", ("upos", "xpos"))
 
@@ -327,29 +326,3 @@ def test_early_stopping_does_not_depend_on_the_batch(monkeypatch):
         trees(noisy, sentences, 300, stop_above=limit) != trees(noisy, sentences, 1, stop_above=limit)
         for limit in limits
     )
-
-
-# The trees and times of each step
-
-
-INNER = Parser(tiny_model(relations=RelationSettings(graph="none")), device="cpu")
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"max_steps": 1}, {"max_steps": 3}, {"initial": INNER, "max_steps": 3}, {"initial": "given", "trust": 0}],
-)
-def test_trees_equal_those_of_the_parsers_steps_and_a_stopped_sentence_keeps_its_last(options):
-    parser, sentences = tiny_parser(**options), sample(12)
-
-    timed = timed_steps(parser, sentences)
-
-    steps, numbers = [parser.steps(each) for each in sentences], range(1, parser.max_steps + 1)
-    initial = {INNER: INNER.parse(sentences), "given": sentences}.get(options.get("initial"), [])
-    assert timed.first == (0 if initial else 1)
-    start = [[each.arcs for each in sentences]] if initial is sentences else [[each.tree.arcs for each in initial]]
-    trees = [[found[min(t, len(found)) - 1].tree.arcs for found in steps] for t in numbers]
-    assert timed.trees == (start if initial else []) + trees
-    stopped_by = [sum(any(step.converged and step.t <= t for step in each) for each in steps) for t in numbers]
-    assert timed.converged == stopped_by[timed.first :]
-    assert timed.sentences == tuple(sum(len(each) >= t for each in steps) for t in numbers)

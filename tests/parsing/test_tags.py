@@ -15,7 +15,7 @@ from treefine import Graph, ModelError, Parser, Sentence, read_treebank
 from treefine.config import COLUMNS, TagSettings
 from treefine.model.vocabulary import ruled_scripts
 from treefine.parsing.confidence import Confidence
-from treefine.parsing.parse import Parse, tags_of
+from treefine.parsing.parse import Parse
 from treefine.treebank.conllu import newdoc, with_newdoc
 from treefine.treebank.graph import Arcs
 from treefine.treebank.schemes import UPOS
@@ -156,7 +156,7 @@ def children(before=None):
         Arcs((None,) * 5, ("_",) * 5),
         (None,) * 5,
         True,
-        given_tags=tags_of(before),
+        given_tags=before.words,
         tag_confidences={column: (number,) * 5 for column, number in SURE.items()},
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,11 +25,11 @@ from treefine.model.bundled import trained_model
 from treefine.parsing.options import OPTIONS, ParserOptions
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import open_output
+from treefine.treebank.sentence import Sentence
 
 if TYPE_CHECKING:
-    from treefine.evaluation.analysis.refinement import Costs
+    from treefine.evaluation.analysis.refinement import Costs, Refinement
     from treefine.parsing.parser import Parser
-    from treefine.parsing.results import TimedSteps
 
 _Report: TypeAlias = "tuple[str, str, Callable[[], Iterable[str]], list[dict[str, Any]]]"  # title, text, page, JSON
 _OF_MODEL = ("initial", "max_steps", "tags", "device")  # parser options that --model takes
@@ -116,10 +117,9 @@ def _model_report(
     """Parse the gold words with the model, and analyse each step."""
     from treefine.evaluation.analysis import report
     from treefine.evaluation.analysis.errors import TOGETHER
-    from treefine.evaluation.analysis.refinement import refinement_of, sum_costs, together
-    from treefine.parsing.initial import from_file, renamed  # loads torch, like the next two
+    from treefine.evaluation.analysis.refinement import sum_costs, together
+    from treefine.parsing.initial import from_file, renamed  # loads torch, like the next
     from treefine.parsing.parser import Parser
-    from treefine.parsing.results import timed_steps
 
     initial: Any = options.initial
     # A folder with a config.json is a model; a file or another folder has parses.
@@ -139,13 +139,9 @@ def _model_report(
             if has_parses:
                 parses = renamed(from_file(each.systems["initial"], format=format), parser.model.vocabulary.labels)
                 parser = parser.using(initial=parses, trust=0, max_steps=options.max_steps)
-            timed = timed_steps(parser, sentences, on_sentences=lambda number: advance(number, sentences=number))
-            if len(timed.trees) < 2:
-                hint = "Increase --steps, or give initial trees with --initial."
-                raise TreefineError("There is nothing to compare: one step, and no initial trees.", hint=hint)
-            counted = refinement_of(sentences, timed.trees, first=timed.first, name=each.name, rule=rule)
-            counted = replace(counted, converged=tuple(timed.converged))
-            results.append((counted, _costs_of(parser, timed)))
+            results.append(
+                refined_by_steps(parser, sentences, lambda: advance(1, sentences=1), name=each.name, rule=rule)
+            )
     if len(results) > 1:
         counts, costs = zip(*results, strict=True)
         results.insert(0, (together(counts, name=TOGETHER), sum_costs(costs)))
@@ -154,21 +150,47 @@ def _model_report(
     return title, report.refinement_text(results), page, [*starmap(report.refinement_values, results)]
 
 
-def _costs_of(parser: Parser, timed: TimedSteps) -> Costs:
+def refined_by_steps(
+    parser: Parser, sentences: Sequence[Sentence], advance: Callable[[], None], *, name: str, rule: str
+) -> tuple[Refinement, Costs]:
+    """Refine the sentences with a tree at every step, as the paper's analyses do. Count right words and seconds."""
     from torch.cuda import get_device_name
 
-    from treefine.evaluation.analysis.refinement import Costs
+    from treefine.evaluation.analysis.refinement import Costs, refinement_of
+    from treefine.parsing.batches import parse_inputs, run
+    from treefine.parsing.results import steps as steps_of
 
+    plan, start = parser.using(keep="nothing").plan(), time.perf_counter()
+    initial = list(plan.initial(sentences))
+    initial_seconds = time.perf_counter() - start
+    trees = [[each] for each in initial]  # of each sentence
+    first = 0 if any(head is not None for each in initial for head in each.heads) else 1
+    ended, seconds, refined = list[int](), [0.0] * parser.max_steps, [0] * parser.max_steps
+    plan = replace(plan, initial=lambda _: iter(initial), trust=(), is_timed=True)
+    for of_sentence, (_, steps) in zip(trees, run(plan, parse_inputs(plan, sentences), steps_of), strict=True):
+        of_sentence += [step.tree.arcs for step in steps]
+        for t, step in enumerate(steps):
+            seconds[t] += step.seconds
+            refined[t] += 1
+        ended += [step.t for step in steps if step.converged]
+        advance()
+    by_step = [[each[min(t, len(each) - 1)] for each in trees] for t in range(first, parser.max_steps + 1)]
+    if len(by_step) < 2:
+        hint = "Increase --steps, or give initial trees with --initial."
+        raise TreefineError("There is nothing to compare: one step, and no initial trees.", hint=hint)
+    counted = refinement_of(sentences, by_step, first=first, name=name, rule=rule)
+    converged = tuple(sum(each <= t for each in ended) for t in range(first + 1, parser.max_steps + 1))
     models = [each.model for each in (parser, parser.initial) if isinstance(each, type(parser))]
     parameters = [sum(weight.numel() for weight in model.parameters()) for model in models]
-    return Costs(
+    costs = Costs(
         get_device_name(parser.device) if parser.device.type == "cuda" else parser.device.type,
         parameters[0],
         sum(parameters[1:]),
-        timed.initial_seconds if timed.first == 0 else None,
-        timed.seconds,
-        timed.sentences,
+        initial_seconds if first == 0 else None,
+        tuple(seconds),
+        tuple(refined),
     )
+    return replace(counted, converged=converged), costs
 
 
 def _check_outputs(outputs: Sequence[str], inputs: Sequence[str], *, force: bool) -> None:

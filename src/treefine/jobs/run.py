@@ -203,8 +203,8 @@ class _Run:
                         if kind in FORMATS:  # treefine wrote the comments and MISC of a text
                             self.lost.setdefault(file.form, Counter()).update(losses(sentence, file.form))
                         sentence = convert(sentence, file.form)
-                    constraints = decisions_in(sentence, self.parser.keep)
-                    self._report.warn_once("labels", label_warning(sentence, constraints, labels))
+                    if constraints := decisions_in(sentence, self.parser.keep):
+                        self._report.warn_once("labels", label_warning(sentence, constraints, labels))
                     segmented = replace(segmented, sentence=sentence)
                     if number >= skip:
                         read.append(segmented)

@@ -24,7 +24,7 @@ from treefine.parsing.confidence import Confidence, sentence_confidence
 from treefine.parsing.constrained import check_constraints, named_as_given
 from treefine.parsing.initial import SeveralParsers
 from treefine.parsing.options import ConstraintsLike
-from treefine.parsing.parse import Parse, tags_of
+from treefine.parsing.parse import Parse
 from treefine.parsing.plan import AUTO, ParseInput, Plan, WeightedArcs, is_out_of_memory
 from treefine.parsing.trust import (
     arcs_with_labels,
@@ -353,6 +353,6 @@ def _joined_parse(plan: Plan, whole: ParseInput, parts: Sequence[Parse]) -> Pars
         converged=all(each.converged for each in parts),
         was_sure=any(each.was_sure for each in parts),
         step_confidences=(),
-        given_tags=tags_of(whole.sentence),
+        given_tags=whole.sentence.words,
         tag_confidences=tag_confidences,
     )

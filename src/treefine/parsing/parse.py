@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import chain
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, SupportsIndex, overload
+from typing import Any, ClassVar, SupportsIndex, overload
 
 from treefine.config import COLUMNS, Column
 from treefine.drawing.html import to_html
@@ -99,20 +99,6 @@ _values_of: Callable[[Word], tuple[Any, ...]] = attrgetter(*(each.name for each 
 _TAG_COLUMNS = ("upos", "xpos", "feats", "lemma")
 
 
-class WordTags(NamedTuple):
-    """The tags, features and lemma of one word."""
-
-    upos: str
-    xpos: str
-    feats: str
-    lemma: str
-
-
-def tags_of(sentence: Sentence) -> tuple[WordTags, ...]:
-    """Return the tags, features and lemma of each word."""
-    return tuple(map(WordTags, sentence.upos, sentence.xpos, sentence.feats, sentence.lemma))
-
-
 @dataclass(frozen=True, repr=False)
 class Parse:
     """One parsed sentence: its tags, its tree, the confidence in them, and the refinement steps.
@@ -131,7 +117,7 @@ class Parse:
     trees: tuple[RankedTree, ...] = ()  # the k best trees, starting with the parse; empty if k is 1
     was_sure: bool = False  # whether refinement stopped because of `stop_above`
     step_confidences: tuple[tuple[Confidence, ...], ...] = ()  # the confidence of each step in its own arcs
-    given_tags: tuple[WordTags, ...] = ()  # the tags of each word in the input; empty if they are not known
+    given_tags: tuple[Word, ...] = ()  # the words of the input, with its tags; empty if they are not known
     trust: tuple[float, ...] = ()  # how much the arcs of each initial parse counted; empty if they did not
     tag_confidences: Mapping[str, tuple[float, ...]] = field(
         default_factory=dict
@@ -266,7 +252,7 @@ class Parse:
 
         They are all words if the parser started from an empty graph.
         """
-        tags, steps = self.given_tags or tags_of(self.sentence), [each.arcs for each in self.steps]
+        tags, steps = self.given_tags or self.sentence.words, [each.arcs for each in self.steps]
         changes = []
         for word, *arc, before, old in zip(self.words, *self.initial, self.initial_confidences, tags, strict=True):
             new, place = (word.head, word.label), word.number - 1

@@ -1,11 +1,10 @@
-"""The results of one batch: trees, full parses, or every step; and the steps of a treebank with their times."""
+"""The results of one batch: trees, full parses, or every step."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,16 +15,12 @@ from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import best_tag
 from treefine.model.vocabulary import UNSEEN, lemma_tag, ruled_scripts, tag_names
-from treefine.parsing.batches import parse_inputs, run
 from treefine.parsing.confidence import Confidence, RankedTree, ranked_trees, sentence_confidence, word_confidences
-from treefine.parsing.parse import Parse, tags_of
+from treefine.parsing.parse import Parse
 from treefine.parsing.plan import ParseInput, Plan, refine_inputs
 from treefine.parsing.refine import BatchStep, log_best
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import Sentence
-
-if TYPE_CHECKING:
-    from treefine.parsing.parser import Parser
 
 TagNames = tuple[tuple[str, ...], ...]  # the tags of one sentence, by column
 SentenceTags = tuple[TagNames, Mapping[str, tuple[float, ...]]]  # the tags of one sentence, and the confidence in them
@@ -46,6 +41,7 @@ class Step:
     labels: tuple[str, ...]  # the names of the labels in `label_scores`
     tags: tuple[tuple[str, ...], ...] = ()  # the tags predicted in this step, by column; empty without a tagger
     tag_scores: tuple[Float[np.ndarray, "word tag"], ...] = ()  # by column: the score of each tag; row 0 is ROOT
+    seconds: float = 0.0  # the sentence's share of the time that its batch took for this step
 
     @property
     def arc_probabilities(self) -> Float[np.ndarray, "dep head"]:
@@ -68,14 +64,13 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
 def steps(plan: Plan, inputs: Sequence[ParseInput]) -> list[list[Step]]:
     """Return all steps of each sentence of a batch."""
     results: list[list[Step]] = [[] for _ in inputs]
+    start = time.perf_counter()
     for step in refine_inputs(plan, inputs, wants_trees=True):
-        tags = predicted_tags(step, plan.model, [inputs[number].sentence for number in step.sentences])
-        labels, converged = (
-            plan.decoder.labels_of(step.scores, step.graphs),
-            step.converged.tolist(),
-        )
         graphs = step.graphs.listed()
         trees = plan.decoder.trees(step.scores, step.graphs, step.batch.is_word).listed()
+        seconds = (time.perf_counter() - start) / len(step.sentences)
+        tags = predicted_tags(step, plan.model, [inputs[number].sentence for number in step.sentences])
+        labels, converged = plan.decoder.labels_of(step.scores, step.graphs), step.converged.tolist()
         for row, number in enumerate(step.sentences):
             n_words = len(inputs[number].sentence) + 1
             results[number].append(
@@ -89,8 +84,10 @@ def steps(plan: Plan, inputs: Sequence[ParseInput]) -> list[list[Step]]:
                     plan.model.vocabulary.labels,
                     tags[row],
                     tuple(_array(each[row, :n_words]) for each in step.scores.tags),
+                    seconds,
                 )
             )
+        start = time.perf_counter()
     return results
 
 
@@ -218,7 +215,7 @@ def parses(plan: Plan, inputs: Sequence[ParseInput], *, each_step: bool = False)
                 trees=_ranked(plan, step, row, tree, item),
                 was_sure=not converged[row] and step.t < plan.max_steps,
                 step_confidences=tuple(step_confidences[number]),
-                given_tags=tags_of(item.sentence),
+                given_tags=item.sentence.words,
                 tag_confidences=tag_confidences,
             )
     return [results[number] for number in range(len(inputs))]
@@ -269,66 +266,3 @@ def _ranked(plan: Plan, step: BatchStep, row: int, tree: Graph, item: ParseInput
     own = next((each for each in ranked if each.tree.heads == tree.heads), ranked[0])
     others = [each for each in ranked if each.tree.heads != tree.heads]
     return (replace(own, tree=tree), *others)[: plan.k]
-
-
-@dataclass(frozen=True)
-class TimedSteps:
-    """The trees of all sentences after each step, and the times of the steps."""
-
-    first: int  # the t of the first trees: 0 if some word has an initial head, else 1
-    trees: list[list[Arcs]]  # of each t from `first` on; a sentence that has converged keeps its last tree
-    converged: list[int]  # the number of sentences that had converged by each t after `first`
-    initial_seconds: float
-    seconds: tuple[float, ...]  # for t = 1 … T: scores, graphs and trees; t = 1 includes the split into pieces
-    sentences: tuple[int, ...]  # how many sentences were refined in t = 1 … T
-
-
-def timed_steps(
-    parser: Parser, sentences: Sequence[Sentence], *, on_sentences: Callable[[int], None] = lambda _: None
-) -> TimedSteps:
-    """Refine the sentences with a tree at every step, as the paper's analyses do, and measure the time of each t.
-
-    `on_sentences` is called with the number of sentences that have just been finished.
-    """
-    plan, n_steps = parser.using(keep="nothing").plan(), parser.max_steps
-    start = _now(parser.device)
-    arcs = list(plan.initial(sentences))
-    initial_seconds = _now(parser.device) - start
-    seconds, refined = [0.0] * n_steps, [0] * n_steps
-
-    @torch.no_grad()
-    def timed(plan: Plan, inputs: Sequence[ParseInput]) -> list[list[tuple[Arcs, bool]]]:
-        results: list[list[tuple[Arcs, bool]]] = [[] for _ in inputs]
-        ends = [_now(plan.device)]
-        for step in refine_inputs(plan, inputs, wants_trees=True):
-            trees = plan.decoder.trees(step.scores, step.graphs, step.batch.is_word).listed()
-            for row, (number, converged) in enumerate(zip(step.sentences, step.converged.tolist(), strict=True)):
-                results[number].append((Arcs(*_arcs(trees, row, inputs[number], plan)), converged))
-            ends.append(_now(plan.device))
-        for t in range(len(ends) - 1):  # only now: a batch that runs out of memory is repeated in halves
-            seconds[t] += ends[t + 1] - ends[t]
-            refined[t] += sum(len(each) > t for each in results)
-        on_sentences(len(inputs))
-        return results
-
-    plan = replace(plan, initial=lambda _: iter(arcs), trust=(), is_timed=True)
-    steps = [result for _, result in run(plan, parse_inputs(plan, sentences), timed)]
-    has_initial = any(head is not None for each in arcs for head in each.heads)
-    trees = [[each[min(t, len(each) - 1)][0] for each in steps] for t in range(n_steps)]
-    stopped = [len(each) for each in steps if each[-1][1]]
-    first = 0 if has_initial else 1
-    return TimedSteps(
-        first,
-        [arcs, *trees] if has_initial else trees,
-        [sum(each <= t for each in stopped) for t in range(first + 1, n_steps + 1)],
-        initial_seconds,
-        tuple(seconds),
-        tuple(refined),
-    )
-
-
-def _now(device: torch.device) -> float:
-    """Return the time in seconds, after the device has finished its queued work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
