@@ -67,7 +67,7 @@ def make_bundle(source: Path, target: Path, *, name: str, dev: Sequence[Sentence
     if not is_model_folder(source):
         raise TreefineError("This folder has no model.", hint="Name the folder of a model.", path=str(source))
     card = (target / LAYOUT.card).read_bytes() if (target / LAYOUT.card).exists() else b""
-    with new_folder(target, may_be_replaced=lambda folder: (folder / ABOUT).is_file()) as new:
+    with new_folder(target) as new:
         parser = Parser.from_pretrained(source, device="cpu")
         if not parser.model.vocabulary.treebanks:
             parser.languages = (name,)  # the name is a code; a training may not state it

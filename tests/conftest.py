@@ -74,7 +74,7 @@ def data() -> Path:
 @pytest.fixture
 def only_own_models(monkeypatch):
     """Hide the models of extra packages, which may be installed or not."""
-    monkeypatch.setattr("treefine.model.bundled.extra_models", lambda: iter(()))
+    monkeypatch.setattr("treefine.model.bundled.ENTRY_POINTS", "none")
 
 
 @pytest.fixture(scope="session")

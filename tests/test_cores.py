@@ -49,27 +49,12 @@ def test_users_and_applications_that_have_loaded_torch_keep_their_environment(mo
     assert variables == before
 
 
-NESTED = "0::/user.slice/app.service\n"
+@pytest.mark.parametrize(("content", "quota"), [("250000 100000\n", 2.5), ("max 100000\n", None), (None, None)])
+def test_the_quota_of_a_container_is_that_of_its_cgroup(tmp_path, content, quota):
+    if content is not None:
+        (tmp_path / "cpu.max").write_text(content)
 
-
-@pytest.mark.parametrize(
-    ("membership", "files", "quota"),
-    [
-        ("0::/\n", {"cpu.max": "250000 100000\n"}, 2.5),
-        ("0::/\n", {"cpu.max": "max 100000\n"}, None),
-        (NESTED, {"user.slice/app.service/cpu.max": "300000 100000\n", "user.slice/cpu.max": "200000 100000\n"}, 2.0),
-        (NESTED, {"cpu.max": "100000 50000\n"}, 2.0),  # a container that sees its own cgroup as the root
-        (None, {"cpu.max": "100000 100000\n"}, 1.0),
-    ],
-)
-def test_the_smallest_quota_from_the_root_to_the_cgroup_of_the_process_applies(tmp_path, membership, files, quota):
-    if membership is not None:
-        (tmp_path / "membership").write_text(membership)
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-
-    assert quota_cores(tmp_path, tmp_path / "membership") == quota
+    assert quota_cores(tmp_path) == quota
 
 
 @pytest.mark.parametrize(("quota", "usable"), [(None, 4), (8.0, 4), (2.5, 3), (0.5, 1)])

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import copy_context
 from pathlib import Path
 from threading import Lock
@@ -24,8 +24,7 @@ _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # how OpenMP 
 _NUMBER = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _SPINS = "2000"  # libgomp's default, 300,000, occupies a core that another process could use
 _MOST_AT_ONCE = 4  # tasks; more wait for each other in Python, which is slower even on 16 cores
-_CGROUPS = Path("/sys/fs/cgroup")
-_MEMBERSHIP = Path("/proc/self/cgroup")
+_CGROUP = Path("/sys/fs/cgroup")
 
 
 def limit_spinning(variables: MutableMapping[str, str] = os.environ) -> None:
@@ -143,25 +142,10 @@ def usable_cores() -> int:
     return cores if quota is None else max(1, min(cores, math.ceil(quota)))
 
 
-def quota_cores(cgroups: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> float | None:
-    """Return the CPU quota of this process in cores, or None without a limit.
-
-    Every cgroup from the root to that of this process can have a quota; the smallest one applies. A line of
-    /proc/self/cgroup names a cgroup, such as 0::/user.slice/a.service. In a container, the path can be that of the
-    host; folders that do not exist here have no quota. Version 1 of cgroups is not supported.
-    """
-    quotas, places = [_quota(cgroups)], list[Path]()
-    with suppress(OSError):
-        places = [Path(line.removeprefix("0::/")) for line in membership.read_text().splitlines() if line[:2] == "0:"]
-    for place in places:
-        quotas += [_quota(cgroups / folder) for folder in (place, *place.parents)]
-    return min((quota for quota in quotas if quota is not None), default=None)
-
-
-def _quota(folder: Path) -> float | None:
-    """Return the quota of one cgroup in cores, or None."""
+def quota_cores(cgroup: Path = _CGROUP) -> float | None:
+    """Return the CPU quota of the container of this process in cores, or None without one. It needs cgroups 2."""
     try:
-        quota, period = (folder / "cpu.max").read_text().split()
+        quota, period = (cgroup / "cpu.max").read_text().split()
         return round(int(quota) / int(period), 2)
-    except (OSError, ValueError, ZeroDivisionError):  # no such cgroup, or "max"
+    except (OSError, ValueError, ZeroDivisionError):  # no such file, or "max"
         return None

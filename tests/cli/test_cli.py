@@ -205,7 +205,7 @@ def test_models_prints_the_scores_of_each_language_in_a_second_table(tmp_path, m
         (tmp_path / name / "config.json").write_text("{}")
         (tmp_path / name / "about.json").write_text(json.dumps(about))
     monkeypatch.setattr("treefine.model.bundled.BUNDLED", tmp_path)
-    monkeypatch.setattr("treefine.model.bundled.extra_models", lambda: iter(()))
+    monkeypatch.setattr("treefine.model.bundled.ENTRY_POINTS", "none")
 
     *_, multi, _, title, header, _, main, other = invoke("models").stdout.splitlines()
     found = json.loads(invoke("models", "--json").stdout)

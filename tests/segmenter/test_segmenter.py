@@ -159,20 +159,14 @@ def test_an_invalid_config_is_an_error(folder, changes, message):
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"forms": {"del": ["del"]}}, "['del'] must be several words"),
-        ({"endings": {"ki": [3, ["", "ki"]]}}, "'ki' changes 3 characters"),
-        ({"beginnings": {"b": [1, ["", "b"]]}}, "['', 'b'] must be several words"),
-        ({"forms": {"del": None}}, "a part is missing or has the wrong type"),
-    ],
+    "changes",
+    [{"forms": {"del": ["del"]}}, {"forms": {"del": ["de", "l\n"]}}, {"forms": {"del": None}}, {"endings": []}],
 )
-def test_an_invalid_table_of_multiword_tokens_is_an_error(folder, changes, reason):
+def test_an_invalid_table_of_multiword_tokens_is_an_error(folder, changes):
     tables = json.loads((folder / "multiword.json").read_text())
     (folder / "multiword.json").write_text(json.dumps({"": tables[""] | changes}))
 
-    message = f"The table of multiword tokens is damaged ({reason}). {AGAIN}"
-    assert load_error(folder) == f"segmenter/multiword.json: {message}"
+    assert load_error(folder) == f"segmenter/multiword.json: The table of multiword tokens is damaged. {AGAIN}"
 
 
 def test_weights_that_are_not_finite_are_an_error_when_read_and_when_written(folder):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -54,25 +54,23 @@ class About:
 
 
 def bundled_models() -> dict[str, Path]:
-    """Return the folders of the bundled parsers by name: those of this package, then those of extra packages."""
-    own = {folder.name: folder for folder in sorted(BUNDLED.glob("*")) if (folder / LAYOUT.config).is_file()}
-    return own | {name: folder for name, folder in extra_models() if name not in own}
+    """Return the folders of the bundled parsers by name: those of this package, then those of extra packages.
 
-
-def extra_models() -> Iterator[tuple[str, Path]]:
-    """Yield the names and folders that installed packages offer; warn about a package that cannot be used."""
+    Warn about an extra package that cannot be used.
+    """
     from importlib.metadata import entry_points  # takes some milliseconds
 
+    found = {folder.name: folder for folder in sorted(BUNDLED.glob("*")) if (folder / LAYOUT.config).is_file()}
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda each: each.name):
         try:
             folder = Path(entry.load())
             if not (folder / LAYOUT.config).is_file():
                 raise ModelError(f"{folder} is not the folder of a model.")
+            found.setdefault(entry.name, folder)
         except Exception as error:  # the package of someone else may fail in any way
             reason = f"{type(error).__name__}: {error}".split("\n")[0]
-            warnings.warn(f"The model {entry.name} of {entry.value} cannot be used ({reason}).", stacklevel=3)
-            continue
-        yield entry.name, folder
+            warnings.warn(f"The model {entry.name} of {entry.value} cannot be used ({reason}).", stacklevel=2)
+    return found
 
 
 def about(folder: Path) -> About:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from treefine.config import FOUR_BIT_BLOCK, LAYOUT, ModelSettings, named_columns, read_json, read_settings, write_json
 from treefine.errors import ModelError
-from treefine.model.bundled import bundled_models
+from treefine.model.bundled import ABOUT, bundled_models
 from treefine.model.parser_model import ParserModel
 from treefine.model.subwords import TOKENIZER_FILES, Subwords
 from treefine.model.vocabulary import Vocabulary
@@ -260,24 +260,18 @@ def push_folder(folder: Path, name: str, *, is_private: bool) -> str:
 
 
 def _read_vocabulary(path: Path) -> Vocabulary:
-    values = read_json(path)
     try:
-        if not all(isinstance(name, str) for each in values.values() for name in each):
-            raise ValueError("it must contain lists of names")
-        return Vocabulary(**{name: tuple(each) for name, each in values.items() if each})  # others are empty by default
+        return Vocabulary(**{name: tuple(each) for name, each in read_json(path).items() if each})  # older: other names
     except (TypeError, ValueError) as error:
         raise ModelError(f"The vocabulary is damaged: {error}.", path=str(path)) from error
 
 
 @contextmanager
-def new_folder(target: Path, *, may_be_replaced: Callable[[Path], bool] | None = None) -> Iterator[Path]:
-    """Yield a temporary folder to fill. It replaces the target at the end.
-
-    The target must not exist, or `may_be_replaced` must accept it; by default, it accepts empty and model folders.
-    """
+def new_folder(target: Path) -> Iterator[Path]:
+    """Yield a temporary folder to fill. At the end it replaces the target, which may be an empty or a model folder."""
     target = target.resolve()  # replace the folder that a link points to, not the link
     try:
-        if target.exists() and not (may_be_replaced or _may_be_replaced)(target):
+        if target.exists() and not _may_be_replaced(target):
             hint = "Choose another folder."
             raise ModelError("The folder contains files that do not belong to a model.", hint=hint, path=str(target))
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -298,7 +292,7 @@ def _may_be_replaced(target: Path) -> bool:
     if not target.is_dir():
         return False
     names = {path.name for path in target.iterdir()}
-    ours = {LAYOUT.config, LAYOUT.vocabulary, LAYOUT.weights, LAYOUT.card, LAYOUT.initial, LAYOUT.segmenter}
+    ours = {LAYOUT.config, LAYOUT.vocabulary, LAYOUT.weights, LAYOUT.card, LAYOUT.initial, LAYOUT.segmenter, ABOUT}
     return not names or (names <= ours | set(TOKENIZER_FILES) and is_model_folder(target))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Int
@@ -111,8 +112,8 @@ class Vocabulary:
         """Return the id of exactly this label, or None if the model has no such label."""
         return self._ids["labels"].get(label)
 
-    def tag_ids(self, column: Column, tags: Sequence[str]) -> list[int]:
-        """Return the id of each tag, counted from 1; 0 for a missing or unknown tag."""
+    def tag_ids(self, column: Column | Literal["treebanks"], tags: Sequence[str]) -> list[int]:
+        """Return the id of each tag or treebank, counted from 1; 0 for a missing or unknown tag."""
         ids = self._ids[column]
         return [ids.get(tag, -1) + 1 for tag in tags]
 
@@ -120,10 +121,6 @@ class Vocabulary:
     def script_of_rule(self) -> dict[str, str]:
         """The scripts of the lemma rules."""
         return {key: script for key, _, script in (line.rpartition("\t") for line in self.lemma_rules)}
-
-    def treebank_id(self, treebank: str) -> int:
-        """Return the number of a treebank, counted from 1; 0 for an unknown one."""
-        return self._ids["treebanks"].get(treebank, -1) + 1
 
 
 def _blank_columns(n_filled: Mapping[tuple[str, Column], int], n_words: Mapping[str, int]) -> tuple[str, ...]:
@@ -244,6 +241,6 @@ def inputs_of(
     if tags.case:
         found.append(np.array(list(map(case_of, forms)), np.int32).reshape(-1, 1))
     if vocabulary.treebanks:
-        ids = np.array([vocabulary.treebank_id(each.treebank) for each in sentences], np.int32)
+        ids = np.array(vocabulary.tag_ids("treebanks", [each.treebank for each in sentences]), np.int32)
         found.append(np.repeat(ids, list(map(len, sentences)))[:, None])
     return np.concatenate(found, axis=1)

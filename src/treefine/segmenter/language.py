@@ -131,7 +131,7 @@ def strangeness(text: str) -> float:
         words = plain_words(part)
         n_own = sum(map(len, words))
         mean, spread = table().usual[language]
-        total += n_own * (mean - familiarity(words, grams_of(language))) / spread
+        total += n_own * (mean - familiarity(words, _packed_weights((language,)))) / spread
         n_letters, n_words = n_letters + n_own, n_words + len(words)
     if n_letters < _FEWEST_LETTERS or n_letters > _LONGEST_WORDS * n_words:
         return 0.0
@@ -269,12 +269,6 @@ def table() -> LanguageTable:
     )
 
 
-@cache
-def grams_of(language: str) -> frozenset[str]:
-    """Return the n-grams of a language that are in the table."""
-    return frozenset(gram for some in table().grams[language].values() for gram in some.split())
-
-
 def _scores(text: str, among: Collection[str] | None = None) -> dict[str, float]:
     """Return the score of each language that is written in the main script of the text.
 
@@ -283,11 +277,10 @@ def _scores(text: str, among: Collection[str] | None = None) -> dict[str, float]
     known, text = table(), text[:SAMPLE]
     scripts = scripts_of(text).most_common(1)
     codes = [code for code in known.scripts if scripts and scripts[0][0] in known.scripts[code]]
-    possible = [code for code in known.names if among is None or code in among]
     weights = _packed_weights(tuple(codes))
     packed = sum([number * weights.get(gram, 0) for gram, number in grams(text).items()])
     scores = {code: PER_LEVEL * (packed >> _LANE * place & (1 << _LANE) - 1) for place, code in enumerate(codes)}
-    return {code: score for code, score in scores.items() if code in possible}
+    return scores if among is None else {code: score for code, score in scores.items() if code in among}
 
 
 @cache

@@ -26,6 +26,9 @@ UNKNOWN = 1  # the row of a character or run without its own row; row 0 is for p
 N_RESERVED = 2  # rows for padding and UNKNOWN, before all others
 WITHIN, ENDS, ENDS_MULTIWORD = 0, 1, 2  # the position of a character in its token
 _NEARLY_EVEN = 0.8  # share of a batch that is not padding, above which padding is faster than packing
+# A character: its row, that of its category, whether a run starts here, and the row of its run. White space belongs to
+# the run before it.
+_ENCODED = [(name, np.int64) for name in ("chars", "kinds", "starts_run", "hashes")]
 _DIGIT = re.compile(r"\d")
 _MOST_ROWS = 100_000  # runs whose rows are remembered
 _SPACE, _LETTER, _OTHER, _UNSPACED = 0, 1, 2, 3  # groups of characters; adjacent letters form one run
@@ -34,24 +37,6 @@ _UNSPACED_SCRIPTS = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff]"
 )
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """A text in numbers, one entry per character."""
-
-    chars: np.ndarray
-    kinds: np.ndarray
-    starts_run: np.ndarray  # whether a run starts here; white space belongs to the run before it
-    hashes: np.ndarray  # the row of its run in the table of runs
-
-    def __len__(self) -> int:
-        """Return the number of characters."""
-        return len(self.chars)
-
-    def __getitem__(self, place: slice) -> Encoded:
-        """Return a stretch of the text."""
-        return Encoded(self.chars[place], self.kinds[place], self.starts_run[place], self.hashes[place])
 
 
 class Alphabet:
@@ -74,10 +59,11 @@ class Alphabet:
         """Return the number of rows of a table of characters."""
         return len(self.characters) + N_RESERVED
 
-    def encode(self, text: str) -> Encoded:
-        """Return the text in numbers. Runs that differ only in case and digits share a row.
+    def encode(self, text: str) -> np.recarray:
+        """Return the text in numbers, one record (`_ENCODED`) per character.
 
-        The row of a letter of a script without spaces is that of this letter and the next character.
+        Runs that differ only in case and digits share a row. The row of a letter of a script without spaces is that of
+        this letter and the next character.
         """
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
         different, place = np.unique(codes, return_inverse=True)
@@ -97,7 +83,8 @@ class Alphabet:
         for run in set(runs).difference(rows):
             rows[run] = zlib.crc32(run.rstrip().lower().encode("utf-8", "surrogatepass")) % self.n_hashes + N_RESERVED
         hashes = np.repeat(np.array([rows[run] for run in runs], dtype=np.int64), stops - first)
-        return Encoded(chars, kinds, starts, hashes)
+        encoded: np.recarray = np.rec.fromarrays([chars, kinds, starts, hashes], dtype=_ENCODED)
+        return encoded
 
     def _described(self, code: int) -> tuple[int, int, int]:
         """Return the row of a character, the row of its category, and its group."""
@@ -137,23 +124,19 @@ class Windows(OnDevice):
     treebanks: Int[Tensor, " batch"]  # the number of the window's treebank; 0: unknown
 
     @classmethod
-    def of(cls, stretches: Sequence[Encoded], treebanks: Sequence[int] | None = None) -> Windows:
+    def of(cls, stretches: Sequence[np.recarray], treebanks: Sequence[int] | None = None) -> Windows:
         """Return the batch of these stretches, with the numbers of their treebanks. No stretch may be empty."""
-        chars, kinds, run_of, first, last, hashes = [], [], [], [], [], []
+        rows = []
         for each in stretches:
             starts = each.starts_run.copy()
-            starts[0] = True  # even if the window starts inside a run
-            places = np.flatnonzero(starts)
-            chars.append(each.chars)
-            kinds.append(each.kinds)
-            run_of.append(np.cumsum(starts) - 1)
-            first.append(places)
-            last.append(np.append(places[1:], len(each)) - 1)
-            hashes.append(each.hashes[places])
-        columns = [[torch.from_numpy(row) for row in rows] for rows in (chars, kinds, run_of, first, last, hashes)]
-        tensors = [pad_sequence(rows, batch_first=True) for rows in columns]
-        tensors.append(torch.tensor([0] * len(chars) if treebanks is None else treebanks))
-        return cls(tuple(map(len, chars)), tuple(map(len, first)), *tensors)
+            starts[0] = 1  # even if the window starts inside a run
+            first = np.flatnonzero(starts)
+            last = np.append(first[1:], len(each)) - 1
+            rows.append((each.chars, each.kinds, np.cumsum(starts) - 1, first, last, each.hashes[first]))
+        columns = [[torch.from_numpy(row) for row in column] for column in zip(*rows, strict=True)]
+        tensors = [pad_sequence(column, batch_first=True) for column in columns]
+        tensors.append(torch.tensor([0] * len(rows) if treebanks is None else treebanks))
+        return cls(tuple(map(len, columns[0])), tuple(map(len, columns[3])), *tensors)
 
 
 class CutScores(NamedTuple):

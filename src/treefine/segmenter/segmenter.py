@@ -10,7 +10,6 @@ from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -31,16 +30,14 @@ from treefine.segmenter.cut import (
     sentences_of,
     with_whole_spans,
 )
-from treefine.segmenter.network import ENDS, WITHIN, Alphabet, CutScores, SegmenterNetwork, Windows
+from treefine.segmenter.network import ENDS, Alphabet, CutScores, SegmenterNetwork, Windows
 from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer
 from treefine.treebank.raw_text import Multiwords
 from treefine.version import __version__
 
 STRIDE = 1024  # characters in a window; windows start at multiples of this
 CONTEXT = 192  # characters that are read on either side of a window
-BLOCK_WINDOWS = (
-    8  # windows of a long text that are scored before its first sentences come out; more would not be faster
-)
+BLOCK_WINDOWS = 8  # windows of a long text that are scored before its first sentences; more would not be faster
 IN_BATCH = 4  # windows; grouped the same way every time, because rounding depends on the batch; each core has a batch
 GPU_WINDOWS = 256  # windows in a block and in a batch on a GPU
 AT_ONCE = 32  # short texts or lines in a batch
@@ -148,8 +145,8 @@ class Segmenter:
         return cls(network, alphabet, habits, treebanks=config.treebanks)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a self-contained folder, which replaces an older segmenter once it is complete."""
-        with new_folder(Path(folder), may_be_replaced=_may_be_replaced) as new:
+        """Write a self-contained folder, which must not exist yet."""
+        with new_folder(Path(folder)) as new:
             self.write(new)
 
     def write(self, folder: Path) -> None:
@@ -235,7 +232,7 @@ class Segmenter:
                 text, start = "".join([text[start:], *pending_chunks]), 0
                 pending_chunks.clear()
             around = text[start : start + 2 * len(cuts.text)]  # each \n may have a \r before it
-            whole = _with_returns(cuts, around, _is_read(around)) if _CRLF in around else cuts
+            whole = _with_returns(cuts, around) if _CRLF in around else cuts
             start += len(whole.text)
             yield whole
 
@@ -261,16 +258,13 @@ class Segmenter:
         lines = filter(None, lines)
         while group := list(islice(lines, AT_ONCE)):
             plain = [line.replace(_CRLF, "\n") for line in group]
-            token, _ = self._score_windows([(line, 0, len(line)) for line in plain])
-            ends, stop = np.zeros(len(token), dtype=bool), 0
-            for line in plain:
-                in_token = np.flatnonzero(~is_gap(line))
-                if len(in_token):
-                    last = stop + in_token[-1]
-                    ends[last], token[last] = True, max(token[last], ENDS)
-                stop += len(line)
-            cuts = Cuts("".join(plain), token, ends, np.zeros(len(token), np.float32))
-            yield _with_returns(cuts, "".join(group), np.concatenate([*map(_is_read, group)]))
+            tokens, _ = self._score_windows([(line, 0, len(line)) for line in plain])
+            stops = np.cumsum([len(line) for line in plain])
+            for text, line, token in zip(plain, group, np.split(tokens, stops[:-1]), strict=True):
+                ends = np.zeros(len(text), dtype=np.int8)
+                for last in np.flatnonzero(~is_gap(text))[-1:]:
+                    ends[last], token[last] = 1, max(token[last], ENDS)
+                yield _with_returns(Cuts(text, token, ends, np.zeros(len(text), np.float32)), line)
 
     def _score_windows(self, places: Sequence[tuple[str, int, int]]) -> tuple[np.ndarray, np.ndarray]:
         """Return the token decisions and sentence scores for the characters of each (text, start, stop)."""
@@ -306,28 +300,12 @@ class Segmenter:
         return next(self.network.parameters()).device
 
 
-def _is_read(text: str) -> np.ndarray:
-    r"""Return the mask of the characters that the network reads: all except \r before \n."""
-    mask = np.ones(len(text), dtype=bool)
-    mask[[match.start() for match in re.finditer(_CRLF, text)]] = False
-    return mask
-
-
-def _with_returns(cuts: Cuts, text: str, is_read: np.ndarray) -> Cuts:
+def _with_returns(cuts: Cuts, text: str) -> Cuts:
     r"""Return the decisions about the original text, which starts with the text of the cuts except for each \r."""
-    places = np.flatnonzero(is_read)[: len(cuts.text)]
-    stop = int(places[-1]) + 1
-    token, ends = np.full(stop, WITHIN, dtype=cuts.token.dtype), np.zeros(stop, dtype=np.int8)
-    doubt = np.zeros(stop, dtype=np.float32)
-    token[places], ends[places], doubt[places] = cuts.token, cuts.ends_sentence, cuts.doubt
-    return Cuts(text[:stop], token, ends, doubt)
-
-
-def _may_be_replaced(folder: Path) -> bool:
-    """Return whether a folder is empty or holds a segmenter and nothing else."""
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
-    is_ours = names <= {_CONFIG, _WEIGHTS, _MULTIWORDS} and _CONFIG in names
-    return not names or (is_ours and "segmenter" in read_json(folder / _CONFIG))
+    places = np.array([match.start() for match in re.finditer(_CRLF, text)], dtype=np.int64)
+    places -= np.arange(len(places))  # of each \n in the text of the cuts
+    places = places[places < len(cuts.text)]
+    return Cuts(text[: len(cuts.text) + len(places)], *(np.insert(each, places, 0) for each in cuts[1:]))
 
 
 def _read_multiwords(path: Path) -> dict[str, Multiwords]:
@@ -335,21 +313,18 @@ def _read_multiwords(path: Path) -> dict[str, Multiwords]:
     tables, read = read_json(path), dict[str, Multiwords]()
     try:
         for code, values in tables.items():
-            rules: dict[str, dict[str, Any]] = {"forms": {}, "endings": {}, "beginnings": {}}
-            # The word at `joined` is joined to the rest of the token, so it may be empty.
-            for name, joined in (("forms", None), ("endings", 0), ("beginnings", -1)):
-                for key, rule in values[name].items():
-                    changed, words = (0, rule) if joined is None else rule
-                    is_valid = isinstance(words, list) and len(words) > 1 and all(type(word) is str for word in words)
-                    whole = [word for place, word in enumerate(words) if joined is None or place != joined % len(words)]
-                    if not is_valid or not all(whole) or _BREAK.search("".join(words)):
-                        raise ValueError(f"{words!r} must be several words")
-                    if type(changed) is not int or not 0 <= changed <= len(key):
-                        raise ValueError(f"{key!r} changes {changed!r} characters")
-                    rules[name][key] = tuple(words) if joined is None else (changed, tuple(words))
-            read[code] = Multiwords(**rules)
+            forms = {key: _words(words) for key, words in values["forms"].items()}
+            endings, beginnings = (
+                {key: (int(size), _words(words)) for key, (size, words) in values[name].items()}
+                for name in ("endings", "beginnings")
+            )
+            read[code] = Multiwords(forms, endings, beginnings)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        reason = error if isinstance(error, ValueError) else "a part is missing or has the wrong type"
-        message = f"The table of multiword tokens is damaged ({reason})."
-        raise ModelError(message, hint=_AGAIN, path=str(path)) from error
+        raise ModelError("The table of multiword tokens is damaged.", hint=_AGAIN, path=str(path)) from error
     return read
+
+
+def _words(words: list[str]) -> tuple[str, ...]:
+    if len(words) < 2 or _BREAK.search("".join(words)):
+        raise ValueError
+    return tuple(words)

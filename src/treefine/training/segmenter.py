@@ -25,7 +25,6 @@ from treefine.segmenter.network import (
     WITHIN,
     Alphabet,
     CutScores,
-    Encoded,
     SegmenterNetwork,
     Windows,
 )
@@ -204,7 +203,7 @@ class SegmenterLearner:
     def _prepare(self, epoch: int) -> list[_Batch]:
         """Return batches of windows of new texts, in random order. Those of each text start at a random offset."""
         rng, settings, size = np.random.default_rng([self.seed, epoch]), self.settings, self.settings.window
-        encoded, right, places = list[Encoded](), list[tuple[np.ndarray, np.ndarray]](), list[tuple[int, slice]]()
+        encoded, right, places = list[np.recarray](), list[tuple[np.ndarray, np.ndarray]](), list[tuple[int, slice]]()
         texts = self.texts.draw(rng)
         for number, (_, drawn) in enumerate(texts):
             encoded.append(self.segmenter.alphabet.encode(drawn.text))
