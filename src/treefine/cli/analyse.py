@@ -114,7 +114,6 @@ def _files_report(gold: str, systems: Mapping[str, str], *, rule: str, format: s
 def _model_report(
     gold: str, model: str, options: ParserOptions, *, rule: str, format: str | None, examples: int
 ) -> _Report:
-    """Parse the gold words with the model, and analyse each step."""
     from treefine.evaluation.analysis import report
     from treefine.evaluation.analysis.errors import TOGETHER
     from treefine.evaluation.analysis.refinement import sum_costs, together
@@ -194,7 +193,6 @@ def refined_by_steps(
 
 
 def _check_outputs(outputs: Sequence[str], inputs: Sequence[str], *, force: bool) -> None:
-    """Raise an error if an output cannot be written, or if it exists and `force` is not set."""
     for output in outputs:
         suffix = Path(output).suffix.lower()
         if suffix not in (".html", ".json"):

@@ -100,7 +100,6 @@ def refine_command(
 
 
 def _run(inputs: list[Input], wanted: RunOptions, options: ParserOptions) -> None:
-    """Plan the outputs, load the parser, and write what is not finished yet."""
     model, language = wanted.model or "en", options.language
     if wanted.model is None and language:  # the bundled model of the language
         found = model_for(language)
@@ -141,7 +140,6 @@ def _run(inputs: list[Input], wanted: RunOptions, options: ParserOptions) -> Non
 
 
 def _about(parser: Parser, model: str, files: Sequence[OutputFile]) -> Iterator[str]:
-    """Yield the lines that --verbose prints: what is loaded, and how inputs are read and outputs written."""
     where = f"{parser.device}, {parser.precision}, {count(thread_count(), 'thread')}"
     how = f"T = {parser.max_steps}, stop above {parser.stop_above:g}, {parser.tags} tags"
     yield f"treefine: model {model} on {where}; {how}"

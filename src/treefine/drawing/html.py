@@ -71,7 +71,6 @@ def tree_figure(pictures: Sequence[Picture], name: str, *, caption: str = "") ->
 
 
 def _table(picture: Picture) -> str:
-    """Return a table with the number, form and annotation of each word, as far as they are known."""
     columns: dict[str, Sequence[str]] = {
         "": [*map(str, range(1, len(picture.forms) + 1))],
         "word": picture.forms,

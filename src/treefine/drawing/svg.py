@@ -107,7 +107,6 @@ def _title_width(line: str) -> float:
 
 
 def _label_width(arc: Arc) -> float:
-    """Return the width of an arc's label, including the old label, the confidence and a margin."""
     bold = _BOLD_WIDTH if arc.kind == "changed" else 1.0
     was = text_width(f"{_shown(arc.old_label)} ", _SMALL_SIZE) if arc.old_label else 0.0
     return bold * text_width(_shown(arc.label) + arc.confidence_text, _SMALL_SIZE) + was + 10
@@ -188,7 +187,6 @@ def draw_frames(pictures: Sequence[Picture]) -> list[str]:
 
 
 def _whole_svg(title: str, parts: Sequence[str], width: float, height: float) -> str:
-    """Return the parts as an SVG file, with a background."""
     across, down = _number_text(width), _number_text(height)
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" class="treefine" role="img" '
@@ -278,7 +276,6 @@ def _describe(arc: Arc, picture: Picture) -> str:
 
 
 def _label(arc: Arc, middle: float, height: float) -> str:
-    """Return the label in the middle of its arc, on a rectangle of background."""
     width = _label_width(arc)
     corner = f'x="{_number_text(middle - width / 2)}" y="{_number_text(height - 8)}"'
     box = f'<rect class="paper" {corner} width="{_number_text(width)}" height="16"/>'
@@ -290,13 +287,11 @@ def _label(arc: Arc, middle: float, height: float) -> str:
 
 
 def _attributes(arc: Arc) -> str:
-    """Return the attributes of an arc's line and label: its style, word, head and label."""
     label = safe_html(arc.label)
     return f'class="{arc.kind}" data-word="{arc.word}" data-head="{arc.head}" data-label="{label}"'
 
 
 def _text_element(x: float, y: float, text: str, kind: str, max_cells: int = _MAX_CELLS, *, more: str = "") -> str:
-    """Return a text element; a text that is cut off is its tooltip."""
     drawn = _shown(text, max_cells)
     title = _tooltip(text) if drawn != visible(text) else ""
     return f'<text class="{kind}"{more} x="{_number_text(x)}" y="{_number_text(y)}">{escape(drawn)}{title}</text>'
@@ -307,11 +302,9 @@ def _tooltip(text: str) -> str:
 
 
 def _path(*steps: str | float) -> str:
-    """Return the data of a path from its letters and coordinates."""
     words = [step if isinstance(step, str) else f" {_number_text(step)}" for step in steps]
     return re.sub(r"([A-Za-z]) ", r"\1", "".join(words))
 
 
 def _number_text(value: float) -> str:
-    """Return a number of pixels as text, rounded to a tenth."""
     return f"{value:.1f}".removesuffix(".0")

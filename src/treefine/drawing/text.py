@@ -113,7 +113,6 @@ def _rows(picture: Picture, *, ascii_only: bool) -> list[Row]:
 
 
 def _notes(picture: Picture) -> list[str]:
-    """Return the note for each word's arc: its old value if it changed, and whether it is in a cycle."""
     notes: list[list[str]] = [[] for _ in range(len(picture.forms) + 1)]
     if picture.before is not None:
         name = picture.comparison_name or "was"

@@ -98,8 +98,6 @@ def _say(text: str) -> None:
 
 
 class _CorpusActor:
-    """Parses files with one parser, which is loaded once."""
-
     def __init__(self, model: str, options: ParserOptions, wanted: OutputOptions, folder: str, version: str) -> None:
         import torch
 
@@ -150,7 +148,6 @@ def _import_ray() -> Any:
 
 @contextmanager
 def _connected(ray: Any) -> Iterator[None]:
-    """Connect to the cluster, or start one for this machine only."""
     address = os.environ.get("RAY_ADDRESS")
     try:
         local = {} if address else {"include_dashboard": False}

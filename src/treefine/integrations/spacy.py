@@ -222,7 +222,6 @@ def _words(tokens: Iterable[Token]) -> list[Token]:
 
 
 def _read(words: Sequence[Token], columns: Collection[Column], *, arcs: bool) -> Sentence:
-    """Return the sentence of these words, with the Doc's values of some columns, and with its arcs if asked for."""
     cells = {column: [_cell(str(getattr(token, _ATTRIBUTES[column]))) for token in words] for column in columns}
     sentence = Sentence.of_words([_cell(token.text) for token in words]).with_tags(**cells)
     return sentence.with_arcs(_arcs(words)) if arcs else sentence

@@ -188,7 +188,6 @@ def _start(kind: str) -> str:
 
 
 def _end(kind: str, changes: Changes) -> str:
-    """Return the summary as the end of the file; a TSV file has none."""
     if kind != "html":
         summary = json.dumps(changes.values(), ensure_ascii=False)
         return "" if kind == "tsv" else f'\n],\n"summary": {summary}}}\n'
@@ -208,7 +207,6 @@ def _json(parse: Parse, changes: Sequence[Change]) -> str:
 
 
 def _rows(parse: Parse, changes: Sequence[Change]) -> Iterator[dict[str, Any]]:
-    """Yield the values of each change by their names in `_COLUMNS`."""
     sentence = parse.sentence
     place = (sentence.path, sentence.line, sentence.number, sentence.sent_id)
     for change in changes:
@@ -221,7 +219,6 @@ def _cell(value: object) -> str:
 
 
 def _html(parse: Parse, changes: Sequence[Change]) -> str:
-    """Return a section with the number, text and place of a sentence, its tree, and a table of its changes."""
     sentence = parse.sentence
     place = f"{sentence.path}:{sentence.line}" + (f" ({sentence.sent_id})" if sentence.sent_id else "")
     columns = _COLUMNS[_PLACE:] if any(change.has_new_tag for change in changes) else _COLUMNS[_PLACE:_TAGS]

@@ -263,7 +263,6 @@ def read_input(
 
 
 def _segmented(stream: BinaryIO, path: str, parser: Parser, *, is_lines: bool) -> Iterator[Segmented]:
-    """Yield the sentences of a text, each with the line on which it starts."""
     newlines: deque[int] = deque()  # offsets of the newlines after the start of the last sentence
 
     def chunks() -> Iterator[str]:

@@ -61,7 +61,6 @@ _BETWEEN_SEPARATORS = re.compile(r"(?:[^\t\r\n]|\r(?!\n))+")  # the text of a ce
 
 
 def _option(default: object, usage: str, description: str, **settings: Any) -> Any:
-    """Return a field with its option of `treefine parse` and `treefine refine`."""
     return field(default=default, metadata={"usage": usage, "description": description, **settings})
 
 
@@ -225,7 +224,6 @@ def check_extension(output: str, *, option: str = "--format", shapes: Collection
 
 
 def _check_options(file: OutputFile, options: OutputOptions) -> None:
-    """Raise an error if the format of the output cannot hold what the options ask for."""
     title = "" if file.form is None or file.form.misc is not None else file.form.title  # of a format without MISC
     message = hint = ""
     if options.steps and file.shape in ("conllu", *TABLES):
@@ -393,7 +391,6 @@ def _json_line(source: Parse | Sentence) -> str:
 
 
 def _values(sentence: Sentence) -> dict[str, Any]:
-    """Return a sentence of a treebank as values that JSON can represent, with the names of a parse's values."""
     text = own_text(sentence)
     columns = ("number", "form", "lemma", "upos", "xpos", "feats", "head", "label")
     words = [

@@ -139,7 +139,6 @@ class _Run:
             yield "\n".join(self.changes.lines())
 
     def _suits_workers(self, file: OutputFile) -> bool:
-        """Return whether worker processes can read and write the treebank of this output."""
         source, *others = file.inputs
         is_treebank = source.is_treebank and file.shape == "conllu" and not others
         is_same = file.form in (None, FORMATS.get(str(source.kind))) and file.can_be_resumed(self.options)
@@ -152,7 +151,6 @@ class _Run:
         return file.shape in ("conllu", *TABLES) and not is_more_wanted
 
     def _texts(self, file: OutputFile, skip: int) -> Iterator[str]:
-        """Yield the text of the output, without the first `skip` sentences."""
         if self._file_parser is None or not self._suits_workers(file):
             yield from texts_of(self._results(file, skip), file, self.options, is_start=not skip)
             return
@@ -212,7 +210,6 @@ class _Run:
                     yield segmented
 
     def _say_language(self, sentence: Sentence) -> None:
-        """Print the language that was identified, once per file."""
         path, treebank = place = (sentence.path, sentence.treebank)
         if place not in self._languages:
             self._languages.add(place)
@@ -226,7 +223,6 @@ class _Run:
             self.listener.warn(str(TreefineError(warning, path=path)))
 
     def _review(self, parse: Parse, file: OutputFile) -> None:
-        """Count a sentence; list it if its confidence is below the limit."""
         self.n_seen += 1
         if self.options.review is None or parse.confidence >= self.options.review:
             return

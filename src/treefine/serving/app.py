@@ -1,8 +1,4 @@
-"""create_app: serve parsers through the JSON API, the UDPipe API and the page.
-
-The file has four parts: the app, the routes of the JSON API, the JSON of sentences, and that of graphs. `gate` has the
-middleware and the error responses.
-"""
+"""create_app: serve parsers through the JSON API, the UDPipe API and the page."""
 
 from __future__ import annotations
 
@@ -158,7 +154,6 @@ def _api_routes(models: Models, metrics: ServerMetrics) -> APIRouter:
 
 
 def _languages(server: ModelServer) -> list[dict[str, Any]]:
-    """Return the languages of a model, sorted by code, each with its treebanks, the main one first."""
     choice = server.languages()
     codes = sorted(choice.main or {code_of(name) or name for name in server.parser.languages})
     treebanks = sorted(choice.treebanks, key=lambda each: (each not in choice.main.values(), each))
@@ -173,7 +168,6 @@ def _languages(server: ModelServer) -> list[dict[str, Any]]:
 
 
 async def _answer(body: StepsBody | RefineBody, models: Models, as_json: Callable[[Parse], dict[str, Any]]) -> Response:
-    """Return the response to a request: JSON of each parse, or CoNLL-U."""
     server = models.find(body.model, language=body.language)
     is_drawn, is_conllu = as_json is _stepped_json, getattr(body, "format", "json") == "conllu"
     result: ResultKind = "steps" if is_drawn else "trees" if is_conllu and body.k in (None, 1) else "parses"
@@ -207,13 +201,11 @@ def _check_labels(request: ParseRequest, known: Collection[str]) -> None:
 
 
 def _parse_json(parse: Parse) -> dict[str, Any]:
-    """Return the parse as JSON, with its language if the model has several."""
     treebank = parse.sentence.treebank
     return parse.to_dict() | ({"treebank": treebank} if treebank else {})
 
 
 def _refined_json(parse: Parse) -> dict[str, Any]:
-    """Return the parse as JSON, with its initial graph and the changes to it."""
     changes = [
         {name: round(value, 4) if isinstance(value, float) else value for name, value in asdict(change).items()}
         for change in parse.changes
@@ -223,7 +215,6 @@ def _refined_json(parse: Parse) -> dict[str, Any]:
 
 
 def _stepped_json(parse: Parse) -> dict[str, Any]:
-    """Return the parse as JSON with all its graphs."""
     return _refined_json(parse) | {"conllu": parse.to_conllu(), "graphs": graphs_of(parse)}
 
 
@@ -259,7 +250,6 @@ def graphs_of(parse: Parse) -> list[dict[str, Any]]:
 
 
 def _incomplete_and_first(parse: Parse, first: Picture) -> list[Picture]:
-    """Return pictures of an incomplete G⁰, and of G¹ without changes to it."""
     heads, labels = parse.initial
     bare = frozenset(word for word, head in enumerate(heads, start=1) if head is None)
     n_arcs = len(heads) - len(bare)

@@ -1,8 +1,7 @@
 """The models of a server: each parses the requests of many clients in batches, here or in worker processes.
 
 A request waits as a `Job` in one queue. A batch has sentences of the first jobs with the same options; a job with more
-sentences goes back to the end of the queue. The file has five parts: metrics, jobs, the parser of a worker, the server
-of one model, and the models of a server.
+sentences goes back to the end of the queue.
 """
 
 from __future__ import annotations
@@ -276,7 +275,6 @@ class ModelServer:
             raise ServingError(message, hint="Send less text, or retry later.", status=504) from None
 
     async def _run(self, size: int, work: Callable[[], _Value]) -> _Value:
-        """Run work on this many characters in another thread."""
         self._note_open(1, size)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._readers, work)
@@ -307,7 +305,6 @@ class ModelServer:
     # In the threads of the workers
 
     def _work(self, parser: BatchParser | RemoteBatchParser) -> None:
-        """Parse batch after batch until the server stops and nothing waits."""
         while jobs := self._next_jobs():
             try:
                 self._parse_batch(jobs, parser)
@@ -423,7 +420,6 @@ class ModelServer:
         return list(zip(batch, results, strict=True))
 
     def _fail(self, job: Job, error: Exception) -> None:
-        """Answer with an error, if the client is still waiting."""
         if not isinstance(error, TreefineError):
             _logger.error("%s: a request failed", self.name, exc_info=error)
             self._n_failures += 1

@@ -78,7 +78,6 @@ def add_error_handlers(app: FastAPI, *, hint: str) -> None:
 
 
 def _fault(fault: Mapping[str, Any]) -> str:
-    """Return the message of one of Pydantic's errors, with its place in the JSON."""
     if fault["type"] == "json_invalid":
         return f"The body is not valid JSON at character {fault['loc'][-1]}: {fault['ctx']['error']}"
     place, message = ".".join(map(str, fault["loc"][1:])), str(fault["msg"]).removeprefix("Value error, ")

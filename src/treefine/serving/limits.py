@@ -15,7 +15,6 @@ _SMALL_WORK = 6_000  # about a second on one core: always allowed
 
 
 def _limit(default: float, description: str, usage: str) -> Any:
-    """Return a field with its option of `treefine serve`."""
     least = 0.1 if usage.endswith("SECONDS") else 1
     return field(default=default, metadata={"usage": usage, "description": description, "min": least})
 

@@ -112,7 +112,6 @@ _Format = Annotated[
 
 
 def _option(name: str, *, le: float | None = None) -> Any:
-    """Return a field of a request that is an option of the parser, perhaps with a lower maximum."""
     option = OPTIONS[name]
     most = option.at_most if le is None else le
     return Field(None, description=f"{option.help} Default: {option.default}.", ge=option.at_least, le=most)

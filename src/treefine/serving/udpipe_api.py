@@ -1,7 +1,4 @@
-"""A REST API compatible with UDPipe's service at LINDAT; its clients only need a new address.
-
-The file has three parts: parameters and routes; input and output formats; names of models.
-"""
+"""A REST API compatible with UDPipe's service at LINDAT; its clients only need a new address."""
 
 from __future__ import annotations
 
@@ -60,7 +57,6 @@ class UDPipeRequest:
 
 
 def _format(params: Mapping[str, str], side: str, known: Sequence[str]) -> tuple[str, str]:
-    """Return a format and its options."""
     format, _, options = params.get(side, "conllu").partition("=")
     if format not in known:
         raise TreefineError(f"Unknown {side} format {format[:40]!r}.", hint=f"Choose {', '.join(known)}.")
@@ -231,7 +227,6 @@ def _with_token_notes(sentence: Sentence, notes: Iterator[str]) -> Sentence:
 
 
 def _with_misc(sentence: Sentence, misc: Iterable[str]) -> Sentence:
-    """Return the sentence with these cells of MISC, one per line."""
     return replace(sentence, columns=(*sentence.columns[:-1], tuple([cell or BLANK for cell in misc])))
 
 

@@ -175,7 +175,6 @@ def _set_tree(sentence: Sentence, action: Action) -> Sentence:
 
 
 def _forbid(sentence: Sentence, action: Action) -> Sentence:
-    """Forbid the head or the label of a word; the parser then chooses another."""
     word, column = action.need("word"), action.need("column")
     if column not in ("head", "label"):
         raise TreefineError(f"The {column} of a word cannot be forbidden.", hint="Forbid its head or its label.")

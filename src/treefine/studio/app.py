@@ -162,7 +162,6 @@ def _progress(project: Project, file: int) -> dict[str, Any]:
 
 
 def _change_json(project: Project, request: ChangeRequest, change: Revision | None) -> dict[str, Any]:
-    """Return what a change did: the sentences as they are now, and the words whose arcs are new."""
     document = project.document(request.file)
     keys = [entry.key for entry in change.after] if change is not None else [request.key]
     return _steps_json(document) | {
@@ -180,7 +179,6 @@ def _words_with_new_arcs(document: Document, change: Revision) -> Sequence[int]:
 
 
 def _place_json(document: Document, key: int) -> dict[str, Any]:
-    """Return what both the list and the page say about a sentence."""
     return {
         "key": key,
         "number": document.place(key) + 1,

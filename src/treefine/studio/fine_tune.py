@@ -50,9 +50,7 @@ class FineTuner:
             ),
             training=recipes.TrainingSettings(self.epochs, batch_pieces=settings.batch_pieces, masking=0.1, seed=1),
         )
-        if (
-            self.model.sentence_ends is not None
-        ):  # the layers that also find the sentences of running text stay as they are
+        if self.model.sentence_ends is not None:  # the layers that also find sentences in text stay as they are
             self.model.encoder.requires_grad_(False)
             self.model.sentence_ends.requires_grad_(False)
             for layer in self.model.encoder.layers[self.model.settings.sentence_layers :]:
