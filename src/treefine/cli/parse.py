@@ -120,7 +120,7 @@ def _run(inputs: list[Input], wanted: RunOptions, options: ParserOptions) -> Non
 
     use_threads(wanted.threads)
     start = time.monotonic()
-    parser = load_parser(model, replace(options, language=language), wanted.label_map)
+    parser = load_parser(model, replace(options, language=language), wanted.label_map, wanted.trust_from)
     if wanted.trust_from is not None:
         parser = with_fitted_trust(parser, inputs, wanted.trust_from)
         weights = ", ".join(f"{weight:.2f}" for weight in parser.trust)

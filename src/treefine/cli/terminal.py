@@ -6,10 +6,10 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
@@ -60,19 +60,13 @@ def warn(text: str) -> None:
     say(f"treefine: warning: {text}")
 
 
-class Advance(Protocol):
-    """Advances a progress bar by an amount of work and a number of sentences."""
-
-    def __call__(self, amount: int = 0, /, *, sentences: int = 0) -> None: ...  # noqa: D102
-
-
 @contextmanager
 def progress(
     title: str, total: int | None = None, *, may_show: bool = True, stream: TextIO | None = None, delay: float = 2.0
-) -> Iterator[Advance]:
+) -> Iterator[Callable[..., None]]:
     """Show a progress bar after `delay` seconds, on a terminal only; yield the function that advances it.
 
-    Without a total, the bar shows activity and the number of sentences.
+    It takes an amount of work and `sentences=`. Without a total, the bar shows activity and the number of sentences.
     """
     stream = stream or sys.stderr  # None if standard error is closed
     may_show = may_show and is_shown(Detail.NORMAL) and stream is not None and stream.isatty()

@@ -16,6 +16,7 @@ from treefine.version import __version__
 
 PRINTED = 960  # pixels; A4 paper has about 640 (margins of 2 cm), so the 12-pixel text of a drawing shrinks to 6 points
 LONG = 200  # words; in longer sentences, arcs over a row of words are too long to follow
+PAGE_END = "</main>\n</body>\n</html>\n"
 GENERATOR = f"treefine {__version__}"  # the name of the program in the files that it writes
 
 _STYLE = "\n" + files(__package__).joinpath("page.css").read_text(encoding="utf-8")
@@ -46,11 +47,6 @@ def page_part(drawing: Drawing) -> str:
         parts.append(f"<details>\n<summary>All {n_graphs} graphs, step by step</summary>\n{figure}\n</details>")
     parts.append(f"<details>\n<summary>Table of words</summary>\n{_table(shown)}\n</details>")
     return "<section>\n" + "\n".join(parts) + "\n</section>\n"
-
-
-def page_end() -> str:
-    """Return the end of the page."""
-    return "</main>\n</body>\n</html>\n"
 
 
 def tree_figure(pictures: Sequence[Picture], name: str, *, caption: str = "") -> str:
@@ -107,4 +103,4 @@ def html_of(drawings: Iterable[Drawing], title: str) -> Iterator[str]:
     """Yield the parts of one page with a section per sentence."""
     yield page_start(title)
     yield from map(page_part, drawings)
-    yield page_end()
+    yield PAGE_END

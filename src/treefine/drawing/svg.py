@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from html import escape
 from importlib.resources import files
 from itertools import groupby, islice
@@ -102,8 +103,7 @@ def text_width(text: str, size: float) -> float:
     return size * (0.6 * cells(text) - 0.25 * narrow + 0.15 * wide)
 
 
-def _title_width(line: str) -> float:
-    return text_width(line, _TITLE_SIZE)
+_title_width = partial(text_width, size=_TITLE_SIZE)
 
 
 def _label_width(arc: Arc) -> float:

@@ -13,7 +13,6 @@ import pickle
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ def parse_corpus(
     model: str = "en",
     options: ParserOptions | None = None,
     shape: Shape | None = None,
-    wanted: OutputOptions | None = None,
+    confidence: bool = False,
     actors: int | None = None,
 ) -> bool:
     """Parse files, folders or patterns into a folder; return whether every file was parsed and has a sentence.
@@ -47,11 +46,11 @@ def parse_corpus(
     """
     ray = _import_ray()
     options, output = options or ParserOptions(), str(Path(output)) + os.sep
-    wanted = replace(wanted or OutputOptions(), resume=True, model=model, output=output, shape=shape)
+    wanted = OutputOptions(model, output, shape, confidence=confidence, resume=True, k=options.k or 1)
     inputs = find_inputs(sources, output=output)
     if any(not source.is_file for source in inputs):
         raise TreefineError("A corpus cannot come from standard input or from a text.", hint="Give files.")
-    files = plan_outputs(inputs, replace(wanted, k=options.k or 1))
+    files = plan_outputs(inputs, wanted)
     left = [file for file in files if not file.is_finished]
     left.sort(key=lambda file: Path(file.inputs[0].name).stat().st_size, reverse=True)
     if len(left) < len(files):
@@ -178,10 +177,9 @@ def corpus_command(
     options: ParserOptions,
 ) -> None:
     """Parse a corpus of many files with Ray; the same command resumes an interrupted run."""
-    wanted = OutputOptions(confidence=confidence)
     try:
         is_complete = parse_corpus(
-            sources, output, model=model, options=options, shape=shape, wanted=wanted, actors=actors
+            sources, output, model=model, options=options, shape=shape, confidence=confidence, actors=actors
         )
     except TreefineError as error:
         _say(f"treefine: {error}")

@@ -11,7 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from treefine.config import COLUMNS
-from treefine.drawing.html import page_end, page_start, tree_figure
+from treefine.drawing.html import PAGE_END, page_start, tree_figure
 from treefine.errors import TreefineError, count, safe_html, visible
 from treefine.treebank.conllu import suffix_of
 from treefine.treebank.files import open_output
@@ -195,7 +195,7 @@ def _end(kind: str, changes: Changes) -> str:
         f'<tr><th scope="row">{name}</th><td>{safe_html(value)}</td></tr>'
         for name, value in changes.rows(most=_MOST_ON_PAGE)
     )
-    return f'<table id="summary">\n{rows}\n</table>\n{page_end()}'
+    return f'<table id="summary">\n{rows}\n</table>\n{PAGE_END}'
 
 
 def _tsv(parse: Parse, changes: Sequence[Change]) -> str:

@@ -261,7 +261,9 @@ def _review_line(parse: Parse) -> str:
     return "\t".join(map(visible, cells)) + "\n"
 
 
-def load_parser(model: str, options: ParserOptions, label_map: str | None = None) -> Parser:
+def load_parser(
+    model: str, options: ParserOptions, label_map: str | None = None, trust_from: str | None = None
+) -> Parser:
     """Load the parser of a run; translate the labels of its initial trees to those of the model."""
     from treefine.parsing.initial import empty, input_trees, renamed
     from treefine.parsing.parser import Parser
@@ -270,7 +272,9 @@ def load_parser(model: str, options: ParserOptions, label_map: str | None = None
         options = replace(options, initial=input_trees)  # its labels are renamed below
     parser = Parser.from_pretrained(model, **options.set_options)
     if parser.initial is empty or isinstance(parser.initial, Parser):
-        unused = {"--label-map": label_map, "--trust": options.trust if parser.initial is empty else None}
+        unused: dict[str, object] = {"--label-map": label_map}
+        if parser.initial is empty:
+            unused |= {"--trust": options.trust, "--trust-from": trust_from}
         for flag, value in unused.items():
             if value is not None:
                 raise TreefineError(f"{flag} needs initial trees.", hint="Name a file with --initial FILE.")
@@ -285,12 +289,8 @@ def load_parser(model: str, options: ParserOptions, label_map: str | None = None
 
 def with_fitted_trust(parser: Parser, inputs: Sequence[Input], gold: str) -> Parser:
     """Return the parser with its trust fitted to a gold treebank of some of the inputs' sentences."""
-    from treefine.parsing.initial import empty
-
     if parser.options.trust is not None:
         raise TreefineError("--trust and --trust-from cannot be combined.", hint="Leave out one of them.")
-    if parser.initial is empty:
-        raise TreefineError("--trust-from needs initial trees.", hint="Name a file with --initial FILE.")
     if any(source.name == "-" for source in inputs):
         raise TreefineError("--trust-from cannot read standard input, because it reads the input twice.")
 

@@ -96,11 +96,7 @@ def error_response(error: TreefineError, headers: Mapping[str, str] | None = Non
 
 @dataclass(eq=False)
 class Gate:
-    """ASGI middleware that checks hosts, origins and body sizes, adds safe headers, and counts responses.
-
-    Requests must be for an IP address, for localhost, or for one of the names in `hosts`; "*" stands for any name. Of
-    other web sites, only those of `origins` may send requests; "*" stands for any.
-    """
+    """ASGI middleware that checks hosts, origins (see `create_app`) and body sizes, adds headers, counts responses."""
 
     app: ASGIApp
     limits: ServerLimits

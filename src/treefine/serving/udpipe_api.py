@@ -68,10 +68,7 @@ def udpipe_routes(models: Models) -> APIRouter:
     router, choices = APIRouter(include_in_schema=False), {name: server.languages() for name, server in models.items()}
 
     async def process(request: Request) -> JSONResponse:
-        """Segment, tag and parse like UDPipe. A stage runs if its parameter is present, even empty.
-
-        The parameters can also be in the body of a POST request, as a form.
-        """
+        """Segment, tag and parse like UDPipe; the parameters can also be a form in the body of a POST request."""
         wanted = UDPipeRequest(await _parameters(request, models.find().limits.max_bytes))
         name, treebank = model_meant(wanted.model, choices)
         server = models.find(name)

@@ -58,7 +58,7 @@ def check(sentence: Sentence, language: str = "") -> list[Fault]:
     ours = (*cell_faults(sentence), *trees, *texts)
     faults = [Fault(_word_of(error.word), error.message, error.hint) for error in ours]
     if not trees:
-        with _LOCK, suppress(Exception):  # an error inside udtools is not a fault of the sentence
+        with _LOCK, suppress(Exception):  # without udtools, or after an error inside it, our own checks remain
             theirs = _ud_faults(sentence, validator_of(language))
             faults += [fault for fault in theirs if not (texts and fault.name in _OUR_TEXT_TESTS)]
     return sorted(dict.fromkeys(faults), key=lambda fault: fault.word or 0)
@@ -83,8 +83,6 @@ def validator_of(language: str) -> Any:
 
 def _ud_faults(sentence: Sentence, validator: Any) -> Iterator[Fault]:
     """Yield the findings of udtools, which gets the cells of each line without our marks."""
-    if validator is None:
-        return
     from udtools.state import State
 
     # Of all comments, only the text can be checked within one sentence.
@@ -99,23 +97,20 @@ def _ud_faults(sentence: Sentence, validator: Any) -> Iterator[Fault]:
     has_upos = set(sentence.upos) != {BLANK}
     for incident in state.error_tracker:
         if incident.testid not in _ABOUT_FILES and (has_upos or "upos" not in incident.testid):
-            yield _ud_fault(incident, _line_of(incident, rows, 1 + len(texts)), rows)
+            yield _ud_fault(incident, [row[0] for row in rows], 1 + len(texts))
 
 
-def _line_of(incident: Any, rows: Sequence[Sequence[str]], n_comments: int) -> int | None:
-    """Return the row that a finding of udtools is about, from 0; None if it is about the whole sentence."""
-    line: int = incident.lineno - 1 - n_comments
-    if incident.nodeid is not None:  # for some tests, the line is that of another word
-        line = {row[0]: number for number, row in enumerate(rows)}.get(str(incident.nodeid), line)
-    return None if incident.testid in _WITHOUT_PLACE or not 0 <= line < len(rows) else line
-
-
-def _ud_fault(incident: Any, line: int | None, rows: Sequence[Sequence[str]]) -> Fault:
+def _ud_fault(incident: Any, ids: Sequence[str], n_comments: int) -> Fault:
+    line = incident.lineno - 1 - n_comments
+    identifier = ids[line] if 0 <= line < len(ids) else ""  # empty: the finding is about the whole sentence
+    if str(incident.nodeid) in ids:  # for some tests, the line is that of another word
+        identifier = str(incident.nodeid)
+    if incident.testid in _WITHOUT_PLACE:
+        identifier = ""
     name, message = str(incident.testid), " ".join(str(incident.message).split())
     message = message if message.endswith((".", "?", "!")) else f"{message}."
     explanation = str(incident.explanation).strip()
     hint = explanation if len(explanation) <= _LONGEST_HINT and "\n" not in explanation else ""
-    identifier = "" if line is None else rows[line][0]
     if name.startswith("leaf-") and (child := re.search(r"--> (\d+):", message)):
         hint = f"Attach word {child[1]} to another word, or change the label of word {identifier}."
     if "." in identifier:

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from treefine.drawing.html import page_end, page_start, tree_figure
+from treefine.drawing.html import PAGE_END, page_start, tree_figure
 from treefine.drawing.picture import Picture
 from treefine.errors import count, shorten, visible
 from treefine.evaluation.analysis.errors import EXAMPLES, Analysis, SentenceDifference
@@ -76,7 +76,7 @@ def _render(template: str, title: str, **values: Any) -> Iterator[str]:
     )
     yield page_start(title, style=environment.get_template("report.css").render())
     yield from environment.get_template(template).generate(**values)
-    yield page_end()
+    yield PAGE_END
 
 
 def _percent(share: float) -> str:
