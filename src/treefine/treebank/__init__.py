@@ -1,1 +1,1 @@
-"""Words and trees on disk: standard library only."""
+"""Words and trees on disk: standard library only, and filelock to write files."""
