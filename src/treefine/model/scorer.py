@@ -59,14 +59,6 @@ class Scores:
             labels[row, :n_words] = other.labels(heads[row : row + 1, :n_words])[0]
         return labels
 
-    def arc_labels(self, words: Int[Tensor, " arc"], heads: Int[Tensor, " arc"]) -> Float[Tensor, "arc label"]:
-        """Return the score of each label for some arcs. The batch must hold a single sentence."""
-        labels = label_scores(self.label_dep[:, words], self.label_head[:, heads], self.label_weight)[0]
-        if self.evidence is not None:
-            some = Evidence(self.evidence.heads[..., words], self.evidence.labels[..., words], self.evidence.weights)
-            labels = labels + some.of_labels(heads[None], labels.shape[-1])[0]
-        return labels if self.allowed is None else labels.masked_fill(~self.allowed[0, words], -math.inf)
-
     def only(self, row: int, n_words: int) -> Scores:
         """Return the scores of one sentence, cut to its words, ROOT included."""
         if row in self.rescored_rows:

@@ -70,9 +70,6 @@ def log_loss(words: Iterable[Confidence]) -> float:
     return sum(-math.log(max(LEAST, min(1 - LEAST, word.both))) for word in words)
 
 
-Pair = tuple[int, int]  # a word and its head
-
-
 @dataclass(frozen=True, slots=True)
 class RankedTree:
     """One of the k best trees of a sentence, with the best labels for its heads."""
@@ -113,30 +110,17 @@ def ranked_trees(
     arcs = scores.arcs[0].double()
     log_arcs = (arcs / settings.arc_temperature).log_softmax(-1).cpu().numpy()
     log_sum = log_sum_of_trees(log_arcs)
-    trees = list(islice(best_trees(decoder.weights(arcs), decoder.search), k))
-    pairs = sorted({(word, int(heads[word])) for heads in trees for word in range(1, len(heads))})
-    names, log_labels = _labelled(scores, decoder, settings, vocabulary, pairs)
     ranked = []
-    for heads in trees:
-        own = [(word, int(heads[word])) for word in range(1, len(heads))]
-        labels = [constraints.labels.get(pair[0], names[pair]) for pair in own]
+    for heads in islice(best_trees(decoder.weights(arcs), decoder.search), k):
+        of_labels = decoder.allowed_labels(scores, torch.from_numpy(heads)[None].to(arcs.device))[0, 1:]
+        log_labels = (of_labels / settings.label_temperature).double().log_softmax(-1).amax(-1).nan_to_num(0.0)
+        names = [vocabulary.labels[label] for label in of_labels.argmax(-1).tolist()]
+        labels = [constraints.labels.get(word, name) for word, name in enumerate(names, start=1)]
         log_probability = float(log_arcs[np.arange(1, len(heads)), heads[1:]].sum() - log_sum)
-        log_label = sum(log_labels[pair] for pair in own if pair[0] not in constraints.labels)
+        log_label = sum(each for word, each in enumerate(log_labels.tolist(), 1) if word not in constraints.labels)
         tree = Graph.of_words(heads[1:].tolist(), labels)
         ranked.append(RankedTree(tree, min(1.0, math.exp(log_probability)), math.exp(log_label)))
     return tuple(ranked)
-
-
-def _labelled(
-    scores: Scores, decoder: Decoder, settings: ConfidenceSettings, vocabulary: Vocabulary, pairs: Sequence[Pair]
-) -> tuple[dict[Pair, str], dict[Pair, float]]:
-    """Return the best label of each arc and its log-probability. Trees share most arcs, so score each arc once."""
-    words, heads = torch.tensor(pairs, device=scores.arcs.device).T
-    labels = decoder.obeying(scores.arc_labels(words, heads), heads)
-    best = labels.argmax(-1)
-    sure = (labels / settings.label_temperature).double().log_softmax(-1).gather(1, best[:, None])[:, 0]
-    names = [vocabulary.labels[label] for label in best.tolist()]
-    return dict(zip(pairs, names, strict=True)), dict(zip(pairs, sure.nan_to_num(0.0).tolist(), strict=True))
 
 
 def agreement(tree: Graph, steps: Sequence[Graph]) -> tuple[float, ...]:
@@ -146,8 +130,5 @@ def agreement(tree: Graph, steps: Sequence[Graph]) -> tuple[float, ...]:
     >>> agreement(second, [first, second])
     (0.5, 1.0)
     """
-    return tuple(
-        sum((step.heads[word], step.labels[word]) == (tree.heads[word], tree.labels[word]) for step in steps)
-        / len(steps)
-        for word in range(1, len(tree) + 1)
-    )
+    of_steps = zip(*(zip(*step.arcs, strict=True) for step in steps), strict=True)
+    return tuple(own.count(arc) / len(steps) for arc, own in zip(zip(*tree.arcs, strict=True), of_steps, strict=False))

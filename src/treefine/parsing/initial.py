@@ -41,21 +41,13 @@ def _from_parser(
     return input_trees(parse(sentences))
 
 
-@dataclass(frozen=True)
-class FromFile:
-    """An initial parser that reads a treebank file of the same text; segmentation may differ (`transferred`)."""
-
-    path: str
-    format: str | None = None
-
-    def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Arcs]:
-        """Yield the arcs of each sentence."""
-        return transferred(sentences, read_treebank(self.path, format=self.format), self.path)
-
-
 def from_file(path: str, *, format: str | None = None) -> InitialParser:
-    """Return an initial parser that reads a treebank file of the same text."""
-    return FromFile(path, format)
+    """Return an initial parser that reads a treebank file of the same text; segmentation may differ (`transferred`)."""
+    return partial(_from_file, path, format)
+
+
+def _from_file(path: str, format: str | None, sentences: Iterable[Sentence]) -> Iterator[Arcs]:
+    return transferred(sentences, read_treebank(path, format=format), path)
 
 
 @dataclass(frozen=True)
@@ -103,7 +95,7 @@ def reads_input_trees(initial: InitialParser) -> bool:
 
 def is_of_others(initial: InitialParser) -> bool:
     """Return whether an initial parser reads trees that a user supplied: those of the input, or those of a file."""
-    return reads_input_trees(initial) or isinstance(_without_names(initial), FromFile)
+    return reads_input_trees(initial) or getattr(_without_names(initial), "func", None) is _from_file
 
 
 def _without_names(initial: InitialParser) -> InitialParser:

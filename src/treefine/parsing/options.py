@@ -318,16 +318,13 @@ def checked_strings(texts: Iterable[str], what: str) -> Iterator[str]:
 def text_groups(items: Iterable[Any], most: int, *, as_tuples: bool) -> Iterator[list[tuple[str, Any]]]:
     """Yield the texts of a `pipe` with their contexts, at most `most` at a time, and fewer if they are long."""
     group, n_characters = list[tuple[str, Any]](), 0
-    for number, item in enumerate(items if as_tuples else checked_strings(items, "texts"), start=1):
-        match item:
-            case (str() as text, context) if as_tuples:
-                group.append((text, context))
-            case str() if not as_tuples:
-                group.append((item, None))
-            case _:
-                message = f"Item {number} of the texts is not a pair of a text and its context but {described(item)}."
-                raise TreefineError(message)
-        n_characters += len(group[-1][0])
+    pairs = items if as_tuples else ((text, None) for text in checked_strings(items, "texts"))
+    for number, pair in enumerate(pairs, start=1):
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str):
+            message = f"Item {number} of the texts is not a pair of a text and its context but {described(pair)}."
+            raise TreefineError(message)
+        group.append((pair[0], pair[1]))
+        n_characters += len(pair[0])
         if len(group) == most or n_characters >= _CHARACTERS_AT_ONCE:
             yield group
             group, n_characters = [], 0

@@ -218,15 +218,7 @@ class Parse:
     def children(self, word: ParsedWord) -> tuple[ParsedWord, ...]:
         """Return the words whose head is this word, in the order of the sentence."""
         self._check(word)
-        return tuple(self._children[word.number])
-
-    @cached_property
-    def _children(self) -> list[list[ParsedWord]]:
-        """The dependents of each head, that of ROOT first."""
-        children: list[list[ParsedWord]] = [[] for _ in range(len(self) + 1)]
-        for word in self.words:
-            children[word.head].append(word)
-        return children
+        return tuple([each for each in self.words if each.head == word.number])
 
     def subtree(self, word: ParsedWord) -> tuple[ParsedWord, ...]:
         """Return this word and all words below it, in the order of the sentence."""
