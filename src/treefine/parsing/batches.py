@@ -40,7 +40,6 @@ from treefine.treebank.graph import ROOT, Arcs, Graph
 from treefine.treebank.schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence, Token, is_list_like
 
-_Row = TypeVar("_Row")
 Result = TypeVar("Result")
 Work = Callable[[Plan, Sequence[ParseInput]], list[Result]]  # such as `results.trees`, `parses` or `steps`
 
@@ -100,10 +99,7 @@ def parsed_chunk(plan: Plan, chunk: Sequence[ParseInput], work: Work[Result]) ->
             return [in_parts(plan, chunk[rows[0]], work)]
         return work(plan, [chunk[row] for row in rows])
 
-    def memory_error(row: int) -> TreefineError:
-        return chunk[row].sentence.error(NO_MEMORY, hint=NO_MEMORY_HINT)
-
-    safely = partial(retry_in_halves, parse=parse, memory_error=memory_error)
+    safely = partial(retry_in_halves, parse=parse, sentences=[each.sentence for each in chunk])
     groups = batches(sizes, most, longest, with_padding=plan.shape.with_padding)
     # A sentence that is too long for the encoder takes much memory: it is parsed when nothing else is.
     n_at_once = sum(sizes[rows[0]] <= longest for rows in groups) if n_threads > 1 else 0  # the groups grow
@@ -140,23 +136,20 @@ def batches(
 
 
 def retry_in_halves(
-    rows: Sequence[_Row], parse: Callable[[Sequence[_Row]], list[Result]], memory_error: Callable[[_Row], TreefineError]
+    rows: Sequence[int], parse: Callable[[Sequence[int]], list[Result]], sentences: Sequence[Sentence]
 ) -> list[Result]:
-    """Return the results of `parse`; if memory runs out, halve the rows and try again.
-
-    If even one row is too much, raise the error that `memory_error` returns for it.
-    """
+    """Return the results of `parse` for some of the sentences; if memory runs out, halve the rows and try again."""
     try:
         return parse(rows)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
         if len(rows) == 1:
-            raise memory_error(rows[0]) from error
+            raise sentences[rows[0]].error(NO_MEMORY, hint=NO_MEMORY_HINT) from error
     free_memory()
     middle = len(rows) // 2
     halves = (rows[:middle], rows[middle:])
-    return [result for half in halves for result in retry_in_halves(half, parse, memory_error)]
+    return [result for half in halves for result in retry_in_halves(half, parse, sentences)]
 
 
 def free_memory() -> None:

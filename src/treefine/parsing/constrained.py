@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -127,13 +127,17 @@ def check_constraints(sentence: Sentence, constraints: Constraints, decoder: Dec
             raise sentence.error("A constraint attaches this word to itself.", word=word)
 
     def is_possible(some: Sequence[_Decision]) -> bool:
-        heads, _ = _masks(_joined(some), n_words, decoder, vocabulary)
-        return decoder.has_tree(heads)
+        allowed, _ = _masks(_joined(some), n_words, decoder, vocabulary)
+        heads = decoder.search(np.where(allowed, 0.0, -np.inf))
+        return bool(allowed[np.arange(1, n_words + 1), heads[1:]].all())
 
     if is_possible(decisions):
         return
-    n_trials = max(MOST_WORK // (n_words + 1) ** 2, 20)
-    wrong = _smallest(decisions, is_possible, n_trials)
+    wrong = decisions
+    for each in decisions[: max(MOST_WORK // (n_words + 1) ** 2, 20)]:  # leave out what is not needed, labels first
+        rest = [other for other in wrong if other is not each]
+        if not is_possible(rest):
+            wrong = rest
     wrong.sort(key=lambda each: (each.word, each.field.startswith("not_"), each.field.endswith("labels")))
     listed = "; ".join(each.described(sentence) for each in wrong[:MOST_LISTED])
     if len(wrong) > MOST_LISTED:
@@ -153,25 +157,3 @@ def _joined(decisions: Sequence[_Decision]) -> Constraints:
         else:
             fields[name][word] = value
     return Constraints(**fields)
-
-
-def _smallest(
-    decisions: list[_Decision], is_possible: Callable[[Sequence[_Decision]], bool], n_trials: int
-) -> list[_Decision]:
-    """Return a contradictory subset of the constraints, the smallest one unless the trials run out.
-
-    Leave out runs of constraints, labels first, as long as the rest stays contradictory. Shorten the runs until they
-    are single constraints.
-    """
-    size = len(decisions) // 2
-    while size:
-        start = 0
-        while start < len(decisions) and n_trials:
-            n_trials -= 1
-            rest = decisions[:start] + decisions[start + size :]
-            if is_possible(rest):
-                start += size
-            else:
-                decisions = rest
-        size //= 2
-    return decisions

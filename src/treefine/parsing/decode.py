@@ -117,11 +117,6 @@ class Decoder:
             return math.inf if totals else 0.0
         return totals[0] - totals[1]
 
-    def has_tree(self, allowed: Bool[np.ndarray, "dep head"]) -> bool:
-        """Return whether there is a tree of allowed arcs only."""
-        heads = self.search(np.where(allowed, 0.0, -math.inf))
-        return bool(allowed[np.arange(1, len(heads)), heads[1:]].all())
-
     def weights(self, arcs: Float[Tensor, "dep head"]) -> Weights:
         """Return the arc weights. The best tree has the largest sum of them; an impossible arc has -inf."""
         scores: Weights = arcs.cpu().double().numpy()  # numpy is faster than torch for so few numbers

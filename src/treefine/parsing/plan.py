@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Literal, NamedTuple, cast, get_args, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 import torch
 from jaxtyping import Float
@@ -180,12 +180,9 @@ class LanguageChoice:
         """
         if not self.guesses:
             return self.named, chunks
-        chunks, first, n_chars = iter(chunks), list[str](), 0
-        for chunk in chunks:
+        chunks, first = iter(chunks), list[str]()
+        while sum(map(len, first)) < SAMPLE and (chunk := next(chunks, None)) is not None:
             first.append(chunk)
-            n_chars += len(chunk)
-            if n_chars >= SAMPLE:
-                break
         return self.of_text(between.join(first)), chain(first, chunks)
 
     def of_sentences(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
@@ -239,17 +236,13 @@ def _trust(trust: Trust | Sequence[Trust] | None, initial: InitialParser) -> tup
     if initial is empty:
         return ()
     sources = initial.sources if isinstance(initial, SeveralParsers) else (initial,)
-    trusts: list[Trust]
+    asked: list[Any] = list(trust) if isinstance(trust, (list, tuple)) else [trust] * len(sources)
+    if len(asked) != len(sources):
+        message = f"trust has {len(asked)} values, but the number of initial parses is {len(sources)}."
+        raise TreefineError(message, hint="Give one value for all of them, or one for each.")
     if trust is None:
-        trusts = [AUTO if is_of_others(each) else 0.0 for each in sources]
-    elif isinstance(trust, (list, tuple)):
-        trusts = list(trust)
-        if len(trusts) != len(sources):
-            message = f"trust has {len(trusts)} values, but the number of initial parses is {len(sources)}."
-            raise TreefineError(message, hint="Give one value for all of them, or one for each.")
-    else:
-        trusts = [cast("Trust", trust)] * len(sources)
-    return tuple(each if each == AUTO else float(each) for each in trusts) if any(trusts) else ()
+        asked = [AUTO if is_of_others(each) else 0.0 for each in sources]
+    return tuple(each if each == AUTO else float(each) for each in asked) if any(asked) else ()
 
 
 def resolved_precision(precision: Precision | None, model: ParserModel, device: torch.device) -> Precision:

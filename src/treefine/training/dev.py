@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise, product
 from operator import eq
 from typing import NamedTuple
@@ -28,7 +27,7 @@ from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer, combi
 from treefine.training.data import by_treebank
 from treefine.training.recipe import Recipe, RefineSettings
 from treefine.training.segmenter import BATCH_WINDOWS, windows_of
-from treefine.training.steps import input_tags, no_memory, refined
+from treefine.training.steps import input_tags, refined
 from treefine.treebank.graph import Arcs
 from treefine.treebank.raw_text import RawText, raw_text
 from treefine.treebank.sentence import BLANK, Sentence
@@ -105,7 +104,7 @@ def accuracy_of(
 
     sizes = [model.n_pieces(sentence) for sentence in sentences]
     for numbers in batches(sizes, 4 * recipe.training.batch_pieces, settings.encoder.n_positions):
-        retry_in_halves(numbers, score, partial(no_memory, sentences))
+        retry_in_halves(numbers, score, sentences)
     uas, las = attachment_scores(sentences, model.vocabulary.labels, parses, recipe.treebank.rule)
     right = zip(columns, right_tags.sum(-1).tolist(), strict=True)
     n_tagged = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
@@ -30,7 +30,7 @@ from treefine.parsing.initial import empty
 from treefine.parsing.refine import BatchStep
 from treefine.segmenter.segmenter import Segmenter
 from treefine.training.recipe import Recipe, RefineSettings
-from treefine.training.steps import input_tags, no_memory, refined
+from treefine.training.steps import input_tags, refined
 from treefine.treebank.files import open_output
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
@@ -175,7 +175,7 @@ def compute_targets(
         batch, longest, done = fast.batch_shape(first, device, BATCH_PIECES), first.settings.encoder.n_positions, 0
         sizes = [first.n_pieces(sentence) for sentence in sentences]
         for numbers in batches(sizes, batch.most_pieces, longest, with_padding=batch.with_padding):
-            retry_in_halves(numbers, parse, partial(no_memory, sentences))
+            retry_in_halves(numbers, parse, sentences)
             done += len(numbers)
             yield done / len(sentences)
 

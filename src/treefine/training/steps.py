@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from treefine.errors import TreefineError
 from treefine.model.batch import ARC, HEAD, LABEL, Allowed, Batch, Graphs, to_device
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
@@ -28,11 +27,6 @@ def input_tags(model: ParserModel, sentences: Sequence[Sentence], device: torch.
     settings = model.settings.tags
     tags = model.tag_inputs(sentences, read=settings.columns if settings.source == "given" else settings.given)
     return None if tags is None else to_device(tags, device)
-
-
-def no_memory(sentences: Sequence[Sentence], number: int) -> TreefineError:
-    """Return the error for a sentence that is too long for the memory even in a batch of its own."""
-    return sentences[number].error("There is not enough memory for this sentence.", hint="Remove it.")
 
 
 def refined(
