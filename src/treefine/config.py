@@ -296,11 +296,6 @@ class ConfidenceSettings(Checked):
     sentence_scale: _Factor = 1.0  # sum of the words' doubts at which half of the sentences are correct
     sentence_slope: _Factor = 1.0  # how fast that share falls as the sum grows
 
-    def tag_temperature(self, column: Column) -> float:
-        """Return the temperature of a column of tags."""
-        temperature: float = getattr(self, f"{column}_temperature")
-        return temperature
-
 
 @dataclass(frozen=True, slots=True)
 class SentenceEndSettings(Checked):
@@ -384,17 +379,17 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Anything else raises a ModelError."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(value, dict):
+            raise ValueError
     except FileNotFoundError:
         raise ModelError("There is no such file.", hint="Is this a model folder?", path=str(path)) from None
     except OSError as error:
         raise ModelError(f"The file cannot be read ({error.strerror}).", path=str(path)) from error
     except (ValueError, RecursionError) as error:
-        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+        hint, line = "Copy or download it again.", getattr(error, "lineno", None)
         raise ModelError(
-            "The file is damaged: it is not JSON.", hint="Copy or download it again.", path=str(path), line=line
+            "The file is damaged: it is not a JSON object.", hint=hint, path=str(path), line=line
         ) from error
-    if not isinstance(value, dict):
-        raise ModelError("The file is damaged: it is not a JSON object.", path=str(path))
     return value
 
 

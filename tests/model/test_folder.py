@@ -130,7 +130,7 @@ def test_a_saved_model_replaces_an_older_one(folder):
     ("name", "text", "message"),
     [
         ("config.json", '{"name": "app"}', "The folder contains files that do not belong to a model. Choose another"),
-        ("config.json", "torn", "The file is damaged: it is not JSON."),
+        ("config.json", "torn", "The file is damaged: it is not a JSON object."),
         ("notes.txt", "mine", "The folder contains files that do not belong to a model. Choose another folder."),
     ],
 )

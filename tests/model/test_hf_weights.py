@@ -93,9 +93,8 @@ def test_older_folders_name_their_norms_gamma_and_beta(tmp_path):
 # Faulty folders
 
 NO_FILE = "There is no such file. Weights are read from safetensors files."
-NO_WEIGHTS = "There is no such file. The weights of an encoder are read from model.safetensors or pytorch_model.bin."
 NO_TENSORS = "The file is damaged, or it contains more than weights."
-NO_JSON = "The file is damaged: it is not JSON. Copy or download it again."
+NO_JSON = "The file is damaged: it is not a JSON object. Copy or download it again."
 UNFIT = "DIR: The weights do not fit the model: "
 NOT_ITS_CONFIG = " The weights do not belong to the config.json in this folder."
 UNKNOWN_USE = "DIR: The encoder has unknown weights: encoder.layer.0."
@@ -163,7 +162,7 @@ FAULTS = [
     (lambda folder: (folder / "config.json").unlink(), f"{CONFIG}: There is no such file. Is this a model folder?"),
     (a_folder_named("config.json"), f"{CONFIG}: The file cannot be read (Is a directory)."),
     (config_of(b'{\n "model_type": "bert",\n "hidden_si'), f"{CONFIG}:3: {NO_JSON}"),
-    (config_of(b'["bert"]'), f"{CONFIG}: The file is damaged: it is not a JSON object."),
+    (config_of(b'["bert"]'), f"{CONFIG}: The file is damaged: it is not a JSON object. Copy or download it again."),
     (config_of(b"\xff\xfe{}"), f"{CONFIG}: {NO_JSON}"),
     (config_of(b"[" * 100_000), f"{CONFIG}: {NO_JSON}"),
     (config_with(model_type=["bert"]), f"{CONFIG}: Encoders with model_type ['bert'] are not supported. {KINDS}"),
@@ -174,7 +173,7 @@ FAULTS = [
         config_with(position_embedding_type="relative_key"),
         f"{CONFIG}: Encoders with position_embedding_type 'relative_key' are not supported.",
     ),
-    (lambda folder: weights_in(folder).unlink(), f"{SAFE}: {NO_WEIGHTS}"),
+    (lambda folder: weights_in(folder).unlink(), f"{SAFE}: {NO_FILE}"),
     (
         lambda folder: weights_in(folder).rename(folder / "pytorch_model.bin"),
         f"DIR/pytorch_model.bin: {NO_TENSORS} Download it again, or save the encoder as model.safetensors.",

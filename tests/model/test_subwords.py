@@ -164,7 +164,10 @@ NO_CLS_MESSAGE = (
         ({"vocab.json": "{}"}, f": The folder has no tokenizer.json and no vocab.txt. {WAY_OUT}"),
         ({"tokenizer.json": '{"mod'}, f"/tokenizer.json: The tokenizer cannot be read (EOF while …). {WAY_OUT}"),
         ({"vocab.txt": b"\xff"}, f"/vocab.txt: The vocabulary cannot be read ('utf-8' codec …). {WAY_OUT}"),
-        ({"special_tokens_map.json": "[]"}, "/special_tokens_map.json: The file is damaged: it is not a JSON object."),
+        (
+            {"special_tokens_map.json": "[]"},
+            "/special_tokens_map.json: The file is damaged: it is not a JSON object. Copy or download it again.",
+        ),
         (NO_CLS, NO_CLS_MESSAGE),
         ({"tokenizer.json": NO_UNK}, ": The tokenizer cannot encode unknown text (WordPiece error: Missing [UNK]…"),
     ],

@@ -253,8 +253,8 @@ def test_each_column_of_tags_gets_the_temperature_of_its_scores(refined):
             scores = parser.steps(sentence)[-1 if refined else 0].tag_scores[place][1:]
             right = flat_tags([sentence], parser.model.vocabulary, [column])[:, 0] - 1
             found.append((scores[right >= 0], right[right >= 0]))
-        assert settings.tag_temperature(column) == pytest.approx(fitted_temperature(found), rel=1e-3)
-        assert settings.tag_temperature(column) > 1.2  # a random model is too sure
+        assert getattr(settings, f"{column}_temperature") == pytest.approx(fitted_temperature(found), rel=1e-3)
+        assert getattr(settings, f"{column}_temperature") > 1.2  # a random model is too sure
 
 
 @pytest.mark.parametrize(("char_weight", "margin"), [(0.0, 0.0), (0.25, 4.0), (0.5, 2.0), (1.0, 6.0)])

@@ -7,7 +7,12 @@ needs: a process without a GPU does not load Triton, and a process that only rea
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from treefine.errors import TreefineError
+from treefine.treebank.conllu import format_of, read_treebank, write_treebank
+from treefine.treebank.files import Source, name_of, open_input, open_output
 
 if TYPE_CHECKING:
     import os
@@ -20,7 +25,6 @@ if TYPE_CHECKING:
     from treefine.model.parser_model import ParserModel
     from treefine.parsing.parser import Parser
     from treefine.parsing.plan import Plan
-    from treefine.treebank.files import Source
 
     _Path = str | os.PathLike[str]
 
@@ -111,9 +115,20 @@ def is_int8_quick() -> bool:
 
 def parse_file(parser: Parser, source: Source, target: _Path, format: str | None, workers: int | None) -> int:
     """Parse a treebank file; see `Parser.parse_file`."""
-    from treefine.fast.file_workers import parse_treebank_file
+    from treefine.fast.file_workers import FileParser, FileReport, file_parts
 
-    return parse_treebank_file(parser, source, target, format, workers)
+    if workers is not None and workers < 0:
+        raise TreefineError(f"workers must be 0 or more, not {workers}.")
+    path = name_of(source)
+    files = FileParser.of(parser, workers, Path(path).stat().st_size if Path(path).is_file() else None)
+    if files is None:
+        return write_treebank(parser.stream_trees(read_treebank(source, format=format)), target)
+    counts: list[int] = []
+    with files, open_output(target) as output, open_input(source) as stream:
+        parts = file_parts(stream, path, format_of(path, format).name)
+        for text in files.texts(parts, FileReport(on_sentences=counts.append)):
+            output.write(text.encode())
+    return sum(counts)
 
 
 def view_of(module: nn.Module, kind: type[View], **parts: nn.Module | None) -> View:

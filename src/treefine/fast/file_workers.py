@@ -5,14 +5,13 @@ Workers import this module, so it must not import torch. See docs/design.md, 'Fi
 
 from __future__ import annotations
 
-import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar, cast
 
@@ -27,14 +26,10 @@ from treefine.treebank.conllu import (
     FORMATS,
     Stretch,
     cut_treebank,
-    format_of,
     read_stretch,
-    read_treebank,
     texts_in_file,
-    write_treebank,
 )
 from treefine.treebank.constraints import label_warning, marks_of
-from treefine.treebank.files import Source, name_of, open_input, open_output
 from treefine.treebank.sentence import BLANK, Sentence
 from treefine.worker_process import WorkerProcess
 
@@ -52,41 +47,32 @@ _Value = TypeVar("_Value")
 
 
 class FilePart(NamedTuple):
-    """Some sentences of a file, and how to read them."""
+    """Some sentences of a file, and how to read them. Its numbers are known once it and those before it are read."""
 
     stretch: Stretch
     path: str
     format: str
+    n_before: int = 0  # sentences of the file before it
+    n_sentences: int = sys.maxsize  # before its first fault
+    skip: int = 0  # sentences of it that are not written
 
-    def sentences(self, *, number: int = 1) -> Iterator[Sentence]:
-        """Yield the sentences, numbered from `number`; raise an error at the first fault."""
-        for read in read_stretch(self.stretch, FORMATS[self.format], self.path, number=number):
+    def sentences(self) -> Iterator[Sentence]:
+        """Yield the sentences, numbered as in their file; raise an error at the first fault."""
+        found = read_stretch(self.stretch, FORMATS[self.format], self.path, number=self.n_before + 1)
+        for read in islice(found, self.n_sentences):
             if not isinstance(read, Sentence):
                 raise read.faults[0]
             yield read
-
-
-def file_parts(stream: BinaryIO, path: str, form: str) -> Iterator[FilePart]:
-    """Cut an open treebank into parts."""
-    return (FilePart(stretch, path, form) for stretch in cut_treebank(stream, path))
-
-
-class _Block(NamedTuple):
-    """A part on its way through a run."""
-
-    part: FilePart
-    n_sentences: int
-    n_before: int  # sentences of the file before it
-    skip: int  # sentences of it that are not written
-
-    def sentences(self) -> Iterator[Sentence]:
-        """Yield the sentences, numbered as in their file."""
-        return islice(self.part.sentences(number=self.n_before + 1), self.n_sentences)
 
     def text(self, parsed: Iterable[Sentence]) -> WrittenPart:
         """Return the text of the parsed sentences."""
         first, *rest = texts_in_file(islice(parsed, self.skip, None))
         return first, "".join(rest)
+
+
+def file_parts(stream: BinaryIO, path: str, form: str) -> Iterator[FilePart]:
+    """Cut an open treebank into parts."""
+    return (FilePart(stretch, path, form) for stretch in cut_treebank(stream, path))
 
 
 class PackedPart(NamedTuple):
@@ -156,10 +142,10 @@ class Scribe:
         packed = pack(sentences, self.subwords, self.vocabulary, self.tags, read=self.read_columns, arcs=arcs)
         return PackedPart(packed, fault, warnings, bypasses_engine)
 
-    def write(self, block: _Block, trees: PackedTrees) -> WrittenPart:
-        """Write the sentences of a block with their trees."""
-        sentences = (replace(sentence, treebank=self.treebank) for sentence in block.sentences())
-        return block.text(filled(sentences, trees, self.vocabulary, self.tags, replaces_tags=self.replaces_tags))
+    def write(self, part: FilePart, trees: PackedTrees) -> WrittenPart:
+        """Write the sentences of a part with their trees."""
+        sentences = (replace(sentence, treebank=self.treebank) for sentence in part.sentences())
+        return part.text(filled(sentences, trees, self.vocabulary, self.tags, replaces_tags=self.replaces_tags))
 
 
 def missing_tags(sentence: Sentence, columns: Sequence[Column]) -> TreebankError | None:
@@ -240,58 +226,57 @@ class FileParser:
 
         The first sentence of each part is yielded separately. An error in the input is raised after the text before it.
         """
-        run = _Run(self, parts, report, skip)
-        yield from chain.from_iterable(run.written())
-        if run.fault is not None:
-            raise run.fault
+        return chain.from_iterable(_Run(self, parts, report, skip).written())
 
 
 class _Run:
     """The parts of one file: read ahead, parsed in order, written meanwhile."""
 
     def __init__(self, files: FileParser, parts: Iterable[FilePart], report: FileReport, skip: int) -> None:
-        self.fault: TreefineError | None = None  # the error in the input that follows everything read so far
+        self._fault: TreefineError | None = None  # the error in the input that follows everything read so far
         self._files, self._parts, self._report, self._skip = files, iter(parts), report, skip
         self._n_sentences = 0  # read so far
-        self._blocks = self._read()
-        self._parsing: deque[_Block] = deque()
-        self._writing: deque[tuple[_Block, Future[WrittenPart]]] = deque()
-        self._bypassing: _Block | None = None  # the next part, if the engine does not support it
+        self._read_parts = self._read()
+        self._parsing: deque[FilePart] = deque()
+        self._writing: deque[tuple[FilePart, Future[WrittenPart]]] = deque()
+        self._bypassing: FilePart | None = None  # the next part, if the engine does not support it
 
     def written(self) -> Iterator[WrittenPart]:
-        """Yield each part with its trees, in order."""
+        """Yield each part with its trees, in order, then raise an error in the input."""
         while True:
             for trees in self._trees():
-                block = self._parsing.popleft()
-                self._writing.append((block, self._files.submit(Scribe.write, block, trees)))
+                part = self._parsing.popleft()
+                self._writing.append((part, self._files.submit(Scribe.write, part, trees)))
                 yield from self._finished(n_left=self._files.ahead)
             yield from self._finished(n_left=0)
             if self._bypassing is None:
-                return
-            block, self._bypassing = self._bypassing, None
-            yield block.text(self._files.parse(block.sentences()))
-            self._report.on_sentences(block.n_sentences - block.skip)
+                break
+            part, self._bypassing = self._bypassing, None
+            yield part.text(self._files.parse(part.sentences()))
+            self._report.on_sentences(part.n_sentences - part.skip)
+        if self._fault is not None:
+            raise self._fault
 
     def _trees(self) -> Iterator[PackedTrees]:
         """Yield the trees of the parts being parsed; if one sentence is too large, name it."""
         try:
             yield from self._files.engine.stream(self._packed())
         except NoMemoryError as error:
-            raise error.named(chain.from_iterable(map(_Block.sentences, self._parsing))) from error
+            raise error.named(chain.from_iterable(map(FilePart.sentences, self._parsing))) from error
 
     def _packed(self) -> Iterator[Packed]:
         """Yield the input of the engine, up to a part that it does not support."""
-        while self.fault is None and (found := next(self._blocks, None)) is not None:
-            block, read = found
-            if block.skip == block.n_sentences:
+        while self._fault is None and (found := next(self._read_parts, None)) is not None:
+            part, read = found
+            if part.skip == part.n_sentences:
                 continue
             if read.bypasses_engine or read.packed.longest > self._files.engine.longest:
-                self._bypassing = block
+                self._bypassing = part
                 return
-            self._parsing.append(block)
+            self._parsing.append(part)
             yield read.packed
 
-    def _read(self) -> Iterator[tuple[_Block, PackedPart]]:
+    def _read(self) -> Iterator[tuple[FilePart, PackedPart]]:
         """Yield each part with its packed sentences, while the pool reads the parts after it."""
         fault = None
         reading: deque[tuple[FilePart, Future[PackedPart]]] = deque()
@@ -306,9 +291,9 @@ class _Run:
             first, read = reading.popleft()
             packed = read.result()
             yield self._noted(first, packed), packed
-        self.fault = fault
+        self._fault = fault
 
-    def _noted(self, part: FilePart, read: PackedPart) -> _Block:
+    def _noted(self, part: FilePart, read: PackedPart) -> FilePart:
         """Count the sentences of a part, and report its warnings and faults."""
         n_sentences, n_before = len(read.packed), self._n_sentences
         skip = min(max(self._skip - n_before, 0), n_sentences)
@@ -316,36 +301,18 @@ class _Run:
         for kind, warning in read.warnings.items():
             self._report.warn_once(kind, _moved(warning, n_before))
         if read.fault is not None:
-            self.fault = _moved(read.fault, n_before)
-        return _Block(part, n_sentences, n_before, skip)
+            self._fault = _moved(read.fault, n_before)
+        return part._replace(n_before=n_before, n_sentences=n_sentences, skip=skip)
 
     def _finished(self, *, n_left: int) -> Iterator[WrittenPart]:
         """Yield the parts that are written, in order; wait until at most `n_left` parts are left."""
         while self._writing and (len(self._writing) > n_left or self._writing[0][1].done()):
-            block, writing = self._writing.popleft()
+            part, writing = self._writing.popleft()
             yield writing.result()
-            self._report.on_sentences(block.n_sentences - block.skip)
+            self._report.on_sentences(part.n_sentences - part.skip)
 
 
 def _moved(error: TreebankError, n_before: int) -> TreebankError:
     """Renumber the sentence of an error from its part to its file, which has `n_before` sentences before the part."""
     error.sentence = None if error.sentence is None else error.sentence + n_before
     return error
-
-
-def parse_treebank_file(
-    parser: Parser, source: Source, target: str | os.PathLike[str], format: str | None, workers: int | None
-) -> int:
-    """Parse a treebank file; see `Parser.parse_file`."""
-    if workers is not None and workers < 0:
-        raise TreefineError(f"workers must be 0 or more, not {workers}.")
-    path = name_of(source)
-    files = FileParser.of(parser, workers, Path(path).stat().st_size if Path(path).is_file() else None)
-    if files is None:
-        return write_treebank(parser.stream_trees(read_treebank(source, format=format)), target)
-    counts: list[int] = []
-    with files, open_output(target) as output, open_input(source) as stream:
-        parts = file_parts(stream, path, format_of(path, format).name)
-        for text in files.texts(parts, FileReport(on_sentences=counts.append)):
-            output.write(text.encode())
-    return sum(counts)

@@ -136,12 +136,9 @@ def _settings(config: dict[str, Any], family: Family, weights: dict[str, Tensor]
 def _read_weights(folder: Path) -> dict[str, Tensor]:
     whole, pickled = folder / LAYOUT.weights, folder / PICKLED_WEIGHTS
     parts = [whole] if whole.exists() else sorted(folder.glob("model-*-of-*.safetensors"))
-    if parts:
-        return {name: weight for part in parts for name, weight in read_weights(part).items()}
-    if not pickled.exists():
-        hint = f"The weights of an encoder are read from {LAYOUT.weights} or {PICKLED_WEIGHTS}."
-        raise ModelError("There is no such file.", hint=hint, path=str(whole))
-    return read_pickled_weights(pickled)
+    if pickled.exists() and not parts:
+        return read_pickled_weights(pickled)
+    return {name: weight for part in parts or [whole] for name, weight in read_weights(part).items()}
 
 
 def is_pretrained(name: str) -> bool:

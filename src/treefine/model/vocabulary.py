@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -86,7 +86,10 @@ class Vocabulary:
         names = {name: tuple(sorted(counter)) for name, counter in counted.items()}
         has_rules = {"lemma", lemma_tag(columns)} <= set(columns).difference(given)
         rules = learned_rules(tagged, fewest=min(fewest, FEWEST_LEMMAS)) if has_rules else ()
-        return cls(**names, lemma_rules=rules, blank=_blank_columns(n_filled, counted["treebanks"]))
+        # A treebank lacks a column if it has no features at all, or lemmas of less than half of the words.
+        fewest_filled = {"feats": 0, "lemma": 0.5}
+        lacking = [key for key, n in n_filled.items() if n <= fewest_filled[key[1]] * counted["treebanks"][key[0]]]
+        return cls(**names, lemma_rules=rules, blank=tuple(map(" ".join, sorted(lacking))))
 
     def __post_init__(self) -> None:
         if not self.labels:
@@ -121,13 +124,6 @@ class Vocabulary:
     def script_of_rule(self) -> dict[str, str]:
         """The scripts of the lemma rules."""
         return {key: script for key, _, script in (line.rpartition("\t") for line in self.lemma_rules)}
-
-
-def _blank_columns(n_filled: Mapping[tuple[str, Column], int], n_words: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the columns that treebanks lack: no features at all, or lemmas of less than half of the words."""
-    fewest = {"feats": 0, "lemma": 0.5}
-    lacking = [key for key, number in n_filled.items() if number <= fewest[key[1]] * n_words[key[0]]]
-    return tuple(" ".join(key) for key in sorted(lacking))
 
 
 def language_of(treebank: str) -> str:

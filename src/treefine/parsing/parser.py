@@ -389,8 +389,7 @@ class Parser:
             (folder / LAYOUT.initial).mkdir()
             self.initial._write(folder / LAYOUT.initial, dtype, "")
         if self.segmenter is not None:
-            (folder / LAYOUT.segmenter).mkdir()
-            self.segmenter.write(folder / LAYOUT.segmenter)
+            self.segmenter.save(folder / LAYOUT.segmenter)
 
     def plan(self) -> Plan:
         """Return the plan by which sentences are parsed, for code that runs them in another way."""

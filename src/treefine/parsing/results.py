@@ -132,7 +132,9 @@ def _tags_of_step(
         return {number: (names[row], {}) for row, number in enumerate(step.sentences)}
     calibration, probabilities = list(map(plan.confidence_of, sentences)), []
     for column, scores in zip(columns, step.scores.tags, strict=True):
-        temperatures = scores.new_tensor([each.tag_temperature(column) for each in calibration])[:, None, None]
+        temperatures = scores.new_tensor([getattr(each, f"{column}_temperature") for each in calibration])[
+            :, None, None
+        ]
         probabilities.append(log_best(scores / temperatures).exp().tolist())
     results: dict[int, SentenceTags] = {}
     for row, (number, sentence) in enumerate(zip(step.sentences, sentences, strict=True)):

@@ -394,9 +394,7 @@ def agreeing_rules(text: RawText) -> tuple[str, ...]:
     """Return the names of the rules that agree with the tokens of a treebank; also those that find nothing in it."""
     ends = np.zeros(len(text.text), dtype=bool)
     ends[[stop - 1 for _, stop in text.spans]] = True
-    return tuple(name for name in WHOLE_SPANS if _agreement(name, text.text, ends) >= FEWEST_AGREE)
-
-
-def _agreement(name: str, text: str, ends: np.ndarray) -> float:
-    whole = [not ends[start : stop - 1].any() for start, stop in _kept_spans(name, text)]
-    return sum(whole) / len(whole) if whole else 1.0
+    cuts = {
+        name: [ends[start : stop - 1].any() for start, stop in _kept_spans(name, text.text)] for name in WHOLE_SPANS
+    }
+    return tuple(name for name, each in cuts.items() if len(each) - sum(each) >= FEWEST_AGREE * len(each))

@@ -145,24 +145,20 @@ class Segmenter:
         return cls(network, alphabet, habits, treebanks=config.treebanks)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a self-contained folder, which must not exist yet."""
-        with new_folder(Path(folder)) as new:
-            self.write(new)
-
-    def write(self, folder: Path) -> None:
-        """Write the files into an existing folder, with weights in eight bits."""
+        """Write a self-contained folder, which must not exist yet, with weights in eight bits."""
         values = asdict(_Config(self.network.settings, self.alphabet.characters, self.habits, self.treebanks))
         tables = {code: each.pop("multiwords") for code, each in values["habits"].items()}
-        write_json(folder / _CONFIG, values)
         text = json.dumps({code: each for code, each in tables.items() if each["forms"]}, ensure_ascii=False)
-        (folder / _MULTIWORDS).write_text(text + "\n", encoding="utf-8")
-        weights = rounded({name: each.detach().cpu() for name, each in self.network.state_dict().items()})
-        small = {name: each.contiguous() for name, each in weights.items()}
+        weights = {name: each.detach().cpu() for name, each in self.network.state_dict().items()}
+        small = {name: each.contiguous() for name, each in rounded(weights).items()}
         for name, each in small.items():
             if not each.isfinite().all():
                 raise ModelError(f"The weight {name} of the segmenter is not finite in 16 bits; nothing was saved.")
-        save_file(small, folder / _WEIGHTS, metadata={"format": "pt"})
-        (folder / _WEIGHTS).chmod((folder / _CONFIG).stat().st_mode)  # safetensors lets only the owner read it
+        with new_folder(Path(folder)) as new:
+            write_json(new / _CONFIG, values)
+            (new / _MULTIWORDS).write_text(text + "\n", encoding="utf-8")
+            save_file(small, new / _WEIGHTS, metadata={"format": "pt"})
+            (new / _WEIGHTS).chmod((new / _CONFIG).stat().st_mode)  # safetensors lets only the owner read it
 
     def segment(self, text: str) -> list[Segmented]:
         """Return the sentences of a text."""

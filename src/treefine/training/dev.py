@@ -155,7 +155,7 @@ def calibrated(
     of_columns = {f"{column}_temperature": fitted_temperature(pairs) for column, pairs in tags.items()}
     temperatures = ConfidenceSettings(fitted_temperature(arcs), fitted_temperature(labels), **of_columns)
     if ruled:
-        temperature = temperatures.tag_temperature(lemma_tag(columns))
+        temperature = getattr(temperatures, f"{lemma_tag(columns)}_temperature")
         temperatures = replace(temperatures, lemma_doubt=_doubt_in_rules(ruled, temperature))
     if sentences is None:
         return _with_sentences(parser, dev, temperatures)
