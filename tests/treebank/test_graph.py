@@ -72,3 +72,9 @@ def test_a_tree_is_projective_if_and_only_if_no_arcs_cross(heads):
 def test_heads_must_be_in_range_and_match_the_number_of_labels(heads, message):
     with pytest.raises(TreefineError, match=message):
         Graph.of_words(heads, ["a", "b"])
+
+
+def test_a_deep_tree_of_many_words_is_checked_in_no_time():
+    heads = range(20_000)  # each word is the head of the next one: walking up from each takes minutes
+
+    assert non_projective_words((0, *heads)) == set()

@@ -105,11 +105,13 @@ def distances_to_root(heads: Sequence[int]) -> list[int]:
 def non_projective_words(heads: Sequence[int]) -> set[int]:
     """Return the words whose arc spans a word that does not descend from the arc's head."""
     below, found = [0] * len(heads), set()  # below: the descendants of each word, as a bit set
-    for word in range(1, len(heads)):
+    distances = distances_to_root(heads)
+    for word in sorted(range(1, len(heads)), key=lambda word: -distances[word]):  # dependents before heads
+        below[heads[word]] |= below[word] | 1 << word
         above = heads[word]
-        while not below[above] & (1 << word):
+        while distances[word] < 0 and not below[heads[above]] & (1 << word):  # in or under a cycle
+            above = heads[above]
             below[above] |= 1 << word
-            above = heads[above] if above != ROOT else ROOT
     for word, head in enumerate(heads):
         low, high = min(word, head), max(word, head)
         between = (1 << high) - (1 << (low + 1)) if high > low else 0
