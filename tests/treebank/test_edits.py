@@ -316,6 +316,13 @@ def test_a_comment_is_replaced_in_its_place_added_or_removed():
     assert set_comment(sentence, "a", None) == sentence
 
 
+def test_a_carriage_return_in_a_comment_of_the_file_stays_and_prevents_no_edit():
+    sentence = replace(read(VAMOS), comments=("# a = b\rc", "# sent_id = s"))
+
+    assert set_cell(sentence, 1, "upos", "X").comments == sentence.comments
+    assert join_sentences(read(ANN), sentence).comments[-1] == "# a = b\rc"
+
+
 # errors
 
 

@@ -211,6 +211,7 @@ def join_sentences(first: Sentence, second: Sentence) -> Sentence:
 
 def set_comment(sentence: Sentence, key: str, value: str | None) -> Sentence:
     """Set the comment `# key = value`, in its place if there is one, or remove it if the value is None."""
+    _check_comments(sentence, [key, value or ""])
     if not key.strip() or "=" in key:
         raise sentence.error(f"{key!r} cannot be the key of a comment.", hint="Write a word such as text_en.")
     return _rebuilt(sentence, _rows(sentence), _commented(sentence.comments, key.strip(), value and value.strip()))
@@ -222,7 +223,9 @@ def set_comments(sentence: Sentence, lines: Iterable[str]) -> Sentence:
     >>> set_comments(Sentence.of_words(["Yes"]), ["sent_id = s1", "", "#checked"]).comments
     ('# sent_id = s1', '#checked')
     """
-    comments = tuple([line if line.startswith("#") else f"# {line.strip()}" for line in lines if line.strip()])
+    lines = [line for line in lines if line.strip()]
+    _check_comments(sentence, lines)
+    comments = tuple([line if line.startswith("#") else f"# {line.strip()}" for line in lines])
     return _rebuilt(sentence, _rows(sentence), comments)
 
 
@@ -237,8 +240,6 @@ def _rebuilt(sentence: Sentence, rows: Sequence[_Row], comments: tuple[str, ...]
     """Return the sentence with these rows, which are numbered, and these comments in place of its own."""
     rows = _numbered(sentence, rows)
     comments = sentence.comments if comments is None else comments
-    for line in filter(_BREAK.search, comments):
-        raise sentence.error(f"The comment {line!r} contains a line break.", hint="Remove it.")
     lines = [line for line, row in enumerate(rows) if row[0].isdecimal()]
     words = tuple(lines) if len(lines) < len(rows) else range(len(rows))
     layout, n_lines = sentence.layout, len(comments) + len(rows)
@@ -439,3 +440,9 @@ def _single_token(sentence: Sentence, word: int, *, hint: str) -> Token:
         message = f"The word is already part of the multiword token {token.id}."
         raise sentence.error(message, word=word, hint=hint)
     return token
+
+
+def _check_comments(sentence: Sentence, lines: Iterable[str]) -> None:
+    """Raise an error if a new comment has a line break; those of a file may have a carriage return."""
+    for line in filter(_BREAK.search, lines):
+        raise sentence.error(f"The comment {line!r} contains a line break.", hint="Remove it.")
