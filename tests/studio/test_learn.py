@@ -186,3 +186,17 @@ def test_a_run_that_fails_says_why_and_is_repeated_only_with_more_sentences(tmp_
     assert not learner.consider(SENTENCES[:15])
     assert learner.consider(SENTENCES[:16])
     learner.stop()
+
+
+def test_the_sentences_of_a_run_that_failed_are_new_in_the_next_session(tmp_path):
+    learner = learner_of(tmp_path, QuickTuner)
+    assert _result_of(learner, SENTENCES[:12]).kind == "better"
+    learner.adopt(lambda name: None)
+    learner._create = BrokenTuner
+    assert _result_of(learner, SENTENCES[:20]).kind == "failed"
+
+    learner._keep(LearningState())  # as for a model that is adopted
+
+    later = learner_of(tmp_path)
+    assert later.consider(SENTENCES[:20])
+    later.stop()

@@ -155,10 +155,11 @@ class CorrectionLearner:
     def consider(self, corrected: Sequence[Sentence]) -> bool:
         """Start a run if there are enough new sentences and no run is active. Return whether one was started."""
         with self._lock:
-            by_key = {key_of(sentence): sentence for sentence in corrected if is_learnable(sentence)}
-            new = [key for key in by_key if key not in self._seen]
+            by_key, seen = {key_of(sentence): sentence for sentence in corrected}, {*self._seen}
+            new = [key for key, sentence in by_key.items() if key not in seen and is_learnable(sentence)]
             if self._is_stopped or self.state.kind == "training" or len(new) < self.settings.every:
                 return False
+            by_key = {key: sentence for key, sentence in by_key.items() if is_learnable(sentence)}
             self._seen += new  # a sentence keeps its place: the present model may have learned from it
             held_back = {*self._seen[_HELD_BACK - 1 :: _HELD_BACK]}
             request = FineTuneRequest(
@@ -222,7 +223,7 @@ class CorrectionLearner:
             if state.kind == "better":
                 request.output.rename(self.folder / _NEW)
             with self._lock:
-                self._keep(state, seen=self._seen)
+                self._keep(state, seen=tuple(self._seen))
         except Exception as error:  # nothing that fails here may end the studio
             with suppress(OSError):
                 (self.folder / _LOG).write_text(f"{error}\n", encoding="utf-8")  # it may be a traceback
