@@ -31,7 +31,7 @@ CASES = {  # the initial graph, the steps, and the title and the changed words o
         (FIRST, LAST),
         {
             "initial graph: 2 of 3 words have a head": [],
-            "step 1: the first arcs": [],
+            "step 1: 2 arcs changed": [2, 3],
             "step 2: 1 arc changed": [3],
         },
     ),

@@ -250,10 +250,17 @@ def graphs_of(parse: Parse) -> list[dict[str, Any]]:
 
 
 def _incomplete_and_first(parse: Parse, first: Picture) -> list[Picture]:
+    """Return pictures of an incomplete G⁰ and of G¹, in which a word without an arc in G⁰ counts as unchanged."""
+    assert first.graph is not None
     heads, labels = parse.initial
     bare = frozenset(word for word, head in enumerate(heads, start=1) if head is None)
     n_arcs = len(heads) - len(bare)
     graph = Graph.of_words([head or 0 for head in heads], labels)
     title = f"initial graph: {n_arcs} of {len(heads)} words have a head" if n_arcs else "initial graph: empty"
     initial = replace(first, graph=graph, before=None, unattached=bare, title=title, confidence=())
-    return [initial, replace(first, before=None, title=f"{first.title}: the first arcs")]
+    arcs = zip(zip(*parse.initial, strict=True), zip(*first.graph.arcs, strict=True), strict=True)
+    filled = [new if old[0] is None else old for old, new in arcs]
+    step = replace(first, before=Graph.of_words(*zip(*filled, strict=True)))
+    n_changed = len(step.changed)
+    changes = f"{n_changed or 'no'} arc{'s' * (n_changed > 1)} changed" if n_arcs else "the first arcs"
+    return [initial, replace(step, title=f"{first.title}: {changes}")]
