@@ -40,6 +40,12 @@ def test_a_torch_that_cannot_be_imported_is_reported(monkeypatch):
     assert "error" in json.loads(invoke("info", "--json").stdout)["torch"]
 
 
+def test_a_model_without_weights_is_reported(monkeypatch, tmp_path):
+    monkeypatch.setattr(info, "bundled_models", lambda: {"en": tmp_path})
+
+    assert info.gather()["models"] == {"en": {"bytes": 0, "weights_sha256": None}}
+
+
 def test_every_dependency_is_listed():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 

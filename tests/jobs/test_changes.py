@@ -163,6 +163,20 @@ def test_replaced_tags_and_contradictions_are_counted():
     assert "label against tag" not in dict(rows)  # ADV is allowed for case, and DET for det
 
 
+def test_labels_that_no_longer_contradict_tags_are_counted_before_and_after():
+    tags = {"upos": ["DET", "VERB"]}
+    sentence = Sentence.of_words(["The", "barks"], **tags)
+    given = Arcs((2, 0), ("aux", "root"))
+    tree = Graph.of_words([2, 0], ["det", "root"])
+    places, sure = ((0, 3), (4, 9)), (SURE,) * 2
+    parse = Parse(sentence.with_graph(tree), places, sure, 0.5, (tree,), given, sure, True, given_tags=sentence.words)
+
+    changes = Changes(UD)
+    changes.add(parse, given)
+
+    assert dict(changes.rows())["label against tag"] == "before 1, after 0"
+
+
 LABELS = st.sampled_from(["nsubj", "obj", "root", "dobj", "prep", "_"])
 
 

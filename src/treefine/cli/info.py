@@ -70,10 +70,7 @@ def gather() -> dict[str, Any]:
         **_torch(),
         "packages": {name: version_of(name) for name in REQUIRED},
         "optional": {name: version_of(name) for name in EXTRAS},
-        "models": {
-            name: {"bytes": _size(folder), "weights_sha256": sha256((folder / LAYOUT.weights).read_bytes()).hexdigest()}
-            for name, folder in bundled_models().items()
-        },
+        "models": {name: _model(folder) for name, folder in bundled_models().items()},
         "environment": {  # variables that change speed or results, without paths and secrets
             name: "(a path)" if re.search(r"[/\\]", value) else value
             for name, value in sorted(os.environ.items())
@@ -127,6 +124,14 @@ def _devices() -> dict[str, Any]:
 
 def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _model(folder: Path) -> dict[str, Any]:
+    weights = folder / LAYOUT.weights  # missing from a damaged installation, which this report should show
+    return {
+        "bytes": _size(folder),
+        "weights_sha256": sha256(weights.read_bytes()).hexdigest() if weights.is_file() else None,
+    }
 
 
 def _lines(values: Mapping[str, Any], indent: str = "") -> Iterator[str]:

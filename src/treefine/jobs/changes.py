@@ -129,7 +129,7 @@ class Changes:
             listed = ", ".join(f"{weight:.2f}" for weight in weights)
             rows.append(("trust", listed if len(weights) <= most else f"{min(weights):.2f} to {max(weights):.2f}"))
         for name in _LISTED:
-            if counted := +self.listed[name]:
+            if any((counted := self.listed[name]).values()):
                 listed = ", ".join(f"{value} {times:,}" for value, times in counted.most_common(most))
                 n_more = len(counted) - most
                 rows.append((name, listed + (f", and {n_more:,} more" if n_more > 0 else "")))
