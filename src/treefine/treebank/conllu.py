@@ -254,9 +254,9 @@ def texts_in_file(sentences: Iterable[Sentence], *, is_start: bool = True) -> It
 def cut_stretch(stretch: Stretch) -> Iterator[Stretch]:
     """Cut a stretch after blank lines into single blocks; joined, they give back every byte."""
     data, line = stretch
-    first_line = len(_start_of(data)) if line == 1 else 0
-    ends = {gap.end() for gap in _BETWEEN_SENTENCES.finditer(data, first_line)}
-    for start, end in pairwise(sorted({0, *ends, len(data)}) if first_line < len(data) else ()):
+    n_before = len(_start_of(data)) if line == 1 else 0
+    ends = {gap.end() for gap in _BETWEEN_SENTENCES.finditer(data, n_before)}
+    for start, end in pairwise(sorted({0, *ends, len(data)}) if n_before < len(data) else ()):
         yield Stretch(data[start:end], line)
         line += data.count(b"\n", start, end)
 

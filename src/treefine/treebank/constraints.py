@@ -184,7 +184,7 @@ def marks_of(sentence: Sentence) -> Constraints:
         return FREE
     heads, labels = dict[int, int](), dict[int, str]()
     not_heads, not_labels = dict[int, tuple[int, ...]](), dict[int, tuple[str, ...]]()
-    words = {line: word for word, line in enumerate(sentence.word_lines, start=1)}
+    words, arcs = {line: word for word, line in enumerate(sentence.word_lines, start=1)}, sentence.arcs
     marks = [(line, mark) for line, note in enumerate(sentence.columns[misc]) for mark in note.split("|")]
     for line, mark in marks:
         name, _, value = mark.partition("=")
@@ -194,7 +194,7 @@ def marks_of(sentence: Sentence) -> Constraints:
             hint = "Mark the words themselves."
             raise sentence.error(f"{mark} is on the line of a multiword token or empty node.", line=line, hint=hint)
         word = words[line]
-        head, label = sentence.heads[word - 1], sentence.labels[word - 1]
+        head, label = arcs.heads[word - 1], arcs.labels[word - 1]
         if name == _KEEP and value in _KEPT:
             keeps_head, keeps_label = _KEPT[value]
             if (keeps_head and head is None) or (keeps_label and label == BLANK):
