@@ -36,7 +36,7 @@ from treefine.parsing.trust import (
     without_graph,
 )
 from treefine.treebank.constraints import FREE, Constraints, decisions_in
-from treefine.treebank.graph import ROOT, Arcs, Graph
+from treefine.treebank.graph import ROOT, Arcs
 from treefine.treebank.schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence, Token, is_list_like
 
@@ -165,10 +165,21 @@ def parse_inputs(
     """Yield each sentence with its initial parse and its constraints; raise an error if they do not fit it.
 
     A model of several treebanks learns which one each sentence belongs to. If the trust in an initial parse is "auto",
-    its weight is estimated from the first sentences (`SAMPLE_SENTENCES`), which are read ahead.
+    its weight is estimated from the first sentences (`SAMPLE_SENTENCES`), which are read ahead. An error in them is
+    raised after the inputs before it.
     """
     inputs = _inputs_of(plan, plan.language.of_sentences(sentences), constraints)
-    return _weighed(plan, inputs) if AUTO in plan.trust else inputs
+    if AUTO not in plan.trust:
+        yield from inputs
+        return
+    sample, fault = read_sample(inputs)
+    estimates = zip(plan.trust, _weights(plan, sample), strict=True)
+    weights = [estimated if trust == AUTO else trust for trust, estimated in estimates]
+    for each in chain(sample, inputs if fault is None else ()):
+        evidence = tuple(arcs._replace(weight=weight) for arcs, weight in zip(each.evidence, weights, strict=True))
+        yield each._replace(evidence=evidence)
+    if fault is not None:
+        raise fault
 
 
 def _inputs_of(
@@ -207,18 +218,6 @@ def _inputs_of(
         raise TreefineError("The initial parser returned more parses than there are sentences.")
     for _ in decisions or ():
         raise TreefineError("There are more constraints than sentences.")
-
-
-def _weighed(plan: Plan, inputs: Iterator[ParseInput]) -> Iterator[ParseInput]:
-    """Yield the inputs with estimated weights. An error in the sample is raised after the inputs before it."""
-    sample, fault = read_sample(inputs)
-    estimates = zip(plan.trust, _weights(plan, sample), strict=True)
-    weights = [estimated if trust == AUTO else trust for trust, estimated in estimates]
-    for each in chain(sample, inputs if fault is None else ()):
-        evidence = tuple(arcs._replace(weight=weight) for arcs, weight in zip(each.evidence, weights, strict=True))
-        yield each._replace(evidence=evidence)
-    if fault is not None:
-        raise fault
 
 
 def _weights(plan: Plan, inputs: Sequence[ParseInput], gold: Sequence[Sequence[int]] = ()) -> list[float]:
@@ -320,7 +319,7 @@ def _joined_sentence(plan: Plan, whole: ParseInput, parts: Sequence[Sentence]) -
             labels.append(joining if is_join else label)
     columns = plan.model.settings.tags.columns if plan.predicts_tags else ()
     tags = [[tag for part in parts for tag in getattr(part, column)] for column in columns]
-    arcs = Graph.of_words(heads, labels).arcs
+    arcs = Arcs(tuple(heads), tuple(labels))
     return whole.sentence.with_parse(arcs, columns, tags, replaces_tags=plan.replaces_tags)
 
 

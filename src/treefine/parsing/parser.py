@@ -326,7 +326,9 @@ class Parser:
         plan, work = self.plan(), partial(parses, each_step=each_step)
         inputs = parse_inputs(plan, (each.sentence for each in read), constraints)
         parsed = run(plan, inputs, work, skip=skip)
-        return (_placed(parse, each) for (_, parse), each in zip(parsed, islice(placed, skip, None), strict=False))
+        for (_, parse), each in zip(parsed, islice(placed, skip, None), strict=False):
+            sure = each.boundary_confidence
+            yield replace(parse, spans=each.spans, confidence=sure * parse.confidence, cut_confidence=sure)
 
     def _check_language(self, text: str) -> None:
         """Issue a LanguageWarning, at most once, if the first texts are not in the model's language."""
@@ -446,12 +448,6 @@ class Parser:
         if Path(one).is_dir():
             return Parser.from_pretrained(one, device=self.options.device, batch_pieces=self.options.batch_pieces)
         return from_file(os.fspath(one))
-
-
-def _placed(parse: Parse, segmented: Segmented) -> Parse:
-    """Return a parse with its place in the text, and with the confidence of the segmenter."""
-    sure = segmented.boundary_confidence
-    return replace(parse, spans=segmented.spans, confidence=sure * parse.confidence, cut_confidence=sure)
 
 
 def _trees_of(initial: Parser | InitialParser) -> InitialParser:
