@@ -40,7 +40,7 @@ def test_a_sentence_has_a_heading_a_drawing_and_a_table():
 
 
 def test_the_last_graph_comes_first_without_marks_and_then_all_steps():
-    part = page_part(drawing(*step_pictures(["Dogs", "bark"], [], [FINAL], initial=INITIAL), text="Example 7"))
+    part = page_part(drawing(*step_pictures(Picture(("Dogs", "bark")), [FINAL], initial=INITIAL), text="Example 7"))
 
     first, second = re.findall(r"<figure.*?</figure>", part, re.DOTALL)
     assert 'class="changed"' not in first

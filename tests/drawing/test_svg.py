@@ -152,7 +152,7 @@ def test_a_new_head_shows_both_arcs_and_a_new_label_shows_both_labels():
 
 
 def test_steps_are_below_each_other_with_words_in_the_same_places():
-    drawing = draw_svg(step_pictures("wxyz", ["A", "B", "C", "D"], [REFINED, REFINED], initial=INITIAL))
+    drawing = draw_svg(step_pictures(Picture(tuple("wxyz"), tuple("ABCD")), [REFINED, REFINED], initial=INITIAL))
     drawn, height = groups(drawing), float(ElementTree.fromstring(drawing).get("height"))
     tops = [float(NUMBER.findall(each.get("transform"))[1]) for each in drawn]
 
@@ -223,7 +223,7 @@ SECOND = Graph.of_words([2, 3, 0], ["det", "obj", "root"])
 
 
 def test_each_step_is_compared_with_the_one_before():
-    pictures = step_pictures(FORMS, [], [FIRST, SECOND, SECOND], initial=START)
+    pictures = step_pictures(Picture(FORMS), [FIRST, SECOND, SECOND], initial=START)
 
     assert [each.graph for each in pictures] == [START, FIRST, SECOND, SECOND]
     assert [each.before for each in pictures] == [None, START, FIRST, SECOND]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 from treefine.errors import TreefineError, described
@@ -69,15 +69,8 @@ def shown_tags(tags: Sequence[str]) -> tuple[str, ...]:
     return () if set(tags) <= {BLANK} else tuple(tags)
 
 
-def step_pictures(
-    forms: Sequence[str],
-    tags: Sequence[str],
-    graphs: Sequence[Graph],
-    initial: Graph | None = None,
-    *,
-    tokens: Sequence[Token] = (),
-) -> list[Picture]:
-    """Return the pictures of the initial graph, if there is one, and of G¹ … Gᵀ, each with its changes as title."""
+def step_pictures(words: Picture, graphs: Sequence[Graph], initial: Graph | None = None) -> list[Picture]:
+    """Return pictures of the initial graph, if there is one, and of G¹ … Gᵀ, each with its changes as title."""
     first = 1 if initial is None else 0
     drawn = [*graphs] if initial is None else [initial, *graphs]
     pictures = []
@@ -86,7 +79,7 @@ def step_pictures(
         if before is not None:
             n_changed = len(changed_words(before, graph))
             title += f": {n_changed or 'no'} arc{'s' * (n_changed > 1)} changed"
-        pictures.append(Picture(tuple(forms), tuple(tags), graph, before, tokens=tuple(tokens), title=title))
+        pictures.append(replace(words, graph=graph, before=before, title=title))
     return pictures
 
 

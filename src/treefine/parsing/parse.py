@@ -345,7 +345,7 @@ class Parse:
         known = [head for head in heads if head is not None]
         initial = Graph.of_words(known, self.initial.labels) if len(known) == len(heads) else None
         graphs = [*self.steps, *([] if self.steps[-1] == self.tree else [self.tree])]
-        drawn = step_pictures(self.forms, shown_tags(self.upos), graphs, initial, tokens=tokens)
+        drawn = step_pictures(draw(), graphs, initial)
         if self.steps[-1] != self.tree:
             drawn[-1] = replace(drawn[-1], title=drawn[-1].title.replace(f"step {len(graphs)}", "best tree"))
         return [*drawn[:-1], replace(drawn[-1], **of_tree)]

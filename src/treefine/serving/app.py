@@ -169,8 +169,10 @@ def _languages(server: ModelServer) -> list[dict[str, Any]]:
 
 async def _answer(body: StepsBody | RefineBody, models: Models, as_json: Callable[[Parse], dict[str, Any]]) -> Response:
     server = models.find(body.model, language=body.language)
-    is_drawn, is_conllu = as_json is _stepped_json, getattr(body, "format", "json") == "conllu"
-    result: ResultKind = "steps" if is_drawn else "trees" if is_conllu and body.k in (None, 1) else "parses"
+    is_conllu = getattr(body, "format", "json") == "conllu"
+    result: ResultKind = (
+        "steps" if as_json is _stepped_json else "trees" if is_conllu and body.k in (None, 1) else "parses"
+    )
     treebank = server.languages(body.language).named
 
     def read() -> ParseRequest:
@@ -186,7 +188,7 @@ async def _answer(body: StepsBody | RefineBody, models: Models, as_json: Callabl
         sentences = results if result == "trees" else chain.from_iterable(ranked)
         return PlainTextResponse("".join(texts_in_file(sentences)))
 
-    return await server.answer(size_of(body), read, write, is_drawn=is_drawn)
+    return await server.answer(size_of(body), read, write)
 
 
 def _check_labels(request: ParseRequest, known: Collection[str]) -> None:

@@ -248,14 +248,7 @@ class ModelServer:
             seconds = max(1, min(60, math.ceil(self._open_size / (self._speed * self._n_workers))))
             raise ServingError("The queue is full.", hint=f"Retry in {seconds} s.", status=503, retry_after=seconds)
 
-    async def answer(
-        self,
-        size: int,
-        read: Callable[[], ParseRequest],
-        write: Callable[[list[Any]], _Value],
-        *,
-        is_drawn: bool = False,
-    ) -> _Value:
+    async def answer(self, size: int, read: Callable[[], ParseRequest], write: Callable[[list[Any]], _Value]) -> _Value:
         """Read a request of this many characters, parse it, and write its results, within the time limit.
 
         Large requests, and drawings, are read and written in other threads, where they do not block small ones.
@@ -265,7 +258,7 @@ class ModelServer:
         async def answering() -> _Value:
             request = await self._run(size, read) if size > LARGE_REQUEST else read()
             results = await self.parse(request)
-            is_slow = is_drawn or request.size > LARGE_REQUEST
+            is_slow = request.result == "steps" or request.size > LARGE_REQUEST
             return await self._run(request.size, lambda: write(results)) if is_slow else write(results)
 
         try:
