@@ -150,20 +150,18 @@ class Partner:
             return [self._parse_all([one], [some])[0] for one, some in zip(sentences, decided, strict=True)]
 
     def _rated(self, sentence: Sentence, parse: Parse | None) -> Advice:
-        confidences: list[float | None] = []
+        """Return the probability that each arc is right; a decided head or label counts as right."""
+        if parse is None:
+            return Advice(tuple(None if head is None else 1.0 for head in sentence.heads))
+        decided, confidences = decisions_of(sentence), list[float | None]()
         for word, head in enumerate(sentence.heads, start=1):
-            right = 1.0 if parse is None else self._confidence(parse, sentence, word)
+            confidence = parse.initial_confidences[word - 1]
+            if confidence is None and self._has_same_arc(parse, sentence, word):
+                confidence = parse.word_confidences[word - 1]
+            arc, label = (confidence.arc, confidence.label) if confidence is not None else (0.0, 0.0)
+            right = (1.0 if word in decided.heads else arc) * (1.0 if word in decided.labels else label)
             confidences.append(None if head is None else right)
         return Advice(tuple(confidences))
-
-    def _confidence(self, parse: Parse, sentence: Sentence, word: int) -> float:
-        """Return the probability that an arc of the sentence is right; a decided head or label counts as right."""
-        confidence = parse.initial_confidences[word - 1]
-        if confidence is None and self._has_same_arc(parse, sentence, word):
-            confidence = parse.word_confidences[word - 1]
-        arc, label = (confidence.arc, confidence.label) if confidence is not None else (0.0, 0.0)
-        decided = decisions_of(sentence)
-        return (1.0 if word in decided.heads else arc) * (1.0 if word in decided.labels else label)
 
     def _has_same_arc(self, parse: Parse, sentence: Sentence, word: int) -> bool:
         """Return whether the parser chose the arc of the sentence; an unknown subtype counts as its main type."""
@@ -178,9 +176,8 @@ class Partner:
         rated = self._rated(sentence, parse)
         if parse is None:
             return rated
-        confidences = [0.0 if each is None else each for each in rated.confidence]
-        doubtful = [word for word, confidence in enumerate(confidences, start=1) if confidence < DOUBTFUL]
-        doubtful.sort(key=lambda word: confidences[word - 1])
+        confidences = {word: each or 0.0 for word, each in enumerate(rated.confidence, start=1)}
+        doubtful = sorted((word for word in confidences if confidences[word] < DOUBTFUL), key=confidences.__getitem__)
         return replace(rated, suggestions=tuple(self._suggestions(sentence, parse, doubtful[:_MOST_SUGGESTIONS])))
 
     def _suggestions(self, sentence: Sentence, parse: Parse, words: Sequence[int]) -> Iterator[Suggestion]:
