@@ -350,8 +350,9 @@ class Batch(OnDevice):
 
     @property
     def word_places(self) -> Int[Tensor, " place"] | None:
-        """The flat indices of words and ROOT in the padded batch; None if there is no padding."""
-        return None if self.is_word.all() else self.is_word.flatten().nonzero()[:, 0]
+        """The flat indices of words and ROOT in the padded batch, computed on the host; None if there is no padding."""
+        is_word = np.arange(max(self.lengths) + 1) <= np.array(self.lengths)[:, None]
+        return None if is_word.all() else torch.from_numpy(np.flatnonzero(is_word))
 
     def select(self, sentences: Sequence[int]) -> Batch:
         """Return some of the sentences, without needless padding."""
