@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache, partial
+from operator import ge, gt, le, lt
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
@@ -141,21 +142,13 @@ def _shown(value: object) -> str:
         return "a value too large to show"
 
 
-_LIMITS: dict[str, Callable[[float], bool]] = {
-    "at least 1": lambda value: value >= 1,
-    "at most 1": lambda value: value <= 1,
-    "at most 1000": lambda value: value <= 1000,
-    "below 1": lambda value: value < 1,
-    "below 0.5": lambda value: value < 0.5,
-    "above 0": lambda value: 0 < value < math.inf,
-    "0 or more": lambda value: 0 <= value < math.inf,
-}
+_LIMITS: dict[str, Callable[[float, float], bool]] = {"at least": ge, "at most": le, "below": lt, "above": gt}
 Size: TypeAlias = Annotated[int, "at least 1"]
 Layers: TypeAlias = Annotated[int, "at least 1", "at most 1000"]
 Share: TypeAlias = Annotated[float, "at most 1"]
 Rate: TypeAlias = Annotated[float, "below 1"]
 _Factor: TypeAlias = Annotated[float, "above 0"]
-_Weight: TypeAlias = Annotated[float, "0 or more"]
+_Weight: TypeAlias = Annotated[float, "at least 0"]
 _limited_types_of: Callable[[type], dict[str, Any]] = cache(partial(get_type_hints, include_extras=True))
 
 
@@ -168,7 +161,8 @@ class Checked:
         faults = list(self._faults())
         for name, kind in _limited_types_of(type(self)).items():
             for limit in getattr(kind, "__metadata__", ()):
-                if not _LIMITS[limit](value := getattr(self, name)):
+                relation, _, number = limit.rpartition(" ")
+                if not (_LIMITS[relation](value := getattr(self, name), float(number)) and value < math.inf):
                     faults.append(f"{name} = {value}; it must be {limit}")
         if faults:
             raise ValueError(*faults)
