@@ -127,10 +127,21 @@ def chain(n_words):
     return Parse(sentence, ((0, 1),) * n_words, words, 1.0, (tree,), Arcs(none, ("_",) * n_words), none, True)
 
 
+class CountedWords(tuple):
+    """Words that count how often all of them are read."""
+
+    n_passes = 0
+
+    def __iter__(self):
+        self.n_passes += 1
+        return super().__iter__()
+
+
 def test_walking_a_tree_takes_a_number_of_comparisons_that_grows_with_its_size(monkeypatch):
     compared, equal = [], ParsedWord.__eq__
     monkeypatch.setattr(ParsedWord, "__eq__", lambda *words: compared.append(1) or equal(*words))
     parse = chain(2000)
+    vars(parse)["words"] = words = CountedWords(parse.words)
 
     path = [parse.root]
     while children := parse.children(path[-1]):
@@ -141,6 +152,7 @@ def test_walking_a_tree_takes_a_number_of_comparisons_that_grows_with_its_size(m
     assert [head.number for head in heads[1:]] == list(range(1, 2000))
     assert len(parse.subtree(path[1500])) == 500
     assert len(compared) <= 3 * 2000
+    assert words.n_passes == 1
 
 
 def test_a_word_of_another_parse_is_an_error():

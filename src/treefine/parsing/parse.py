@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, ClassVar, SupportsIndex, overload
 
@@ -96,6 +96,7 @@ class Change:
 
 
 _values_of: Callable[[Word], tuple[Any, ...]] = attrgetter(*(each.name for each in fields(Word)))
+_HEAD = attrgetter("head")
 _TAG_COLUMNS = ("upos", "xpos", "feats", "lemma")
 
 
@@ -218,7 +219,12 @@ class Parse:
     def children(self, word: ParsedWord) -> tuple[ParsedWord, ...]:
         """Return the words whose head is this word, in the order of the sentence."""
         self._check(word)
-        return tuple([each for each in self.words if each.head == word.number])
+        return self._children.get(word.number, ())
+
+    @cached_property
+    def _children(self) -> Mapping[int, tuple[ParsedWord, ...]]:
+        """The dependents of each head: walking a tree reads each word once."""
+        return {head: tuple(words) for head, words in groupby(sorted(self.words, key=_HEAD), key=_HEAD)}
 
     def subtree(self, word: ParsedWord) -> tuple[ParsedWord, ...]:
         """Return this word and all words below it, in the order of the sentence."""
