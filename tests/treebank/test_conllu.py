@@ -172,12 +172,22 @@ def test_a_file_without_sentences_is_an_error(data):
         list(cut_treebank(io.BytesIO(data), "x"))
 
 
-@pytest.mark.parametrize(("data", "line"), [(ROW * 60_000, 3), (b"\n" * 2_000_000, 1)])
-def test_the_error_for_a_file_that_is_no_treebank_names_the_first_line(data, line, monkeypatch):
+def test_the_error_for_a_file_that_is_no_treebank_names_the_first_line(monkeypatch):
     monkeypatch.setattr(conllu, "_LONGEST", 1 << 20)
 
-    with pytest.raises(TreebankError, match=f"x:{line}: There is not one whole sentence in the next 1 MiB"):
-        list(cut_treebank(io.BytesIO(ROW + b"\n" + data), "x"))
+    with pytest.raises(TreebankError, match="x:3: There is not one whole sentence in the next 1 MiB"):
+        list(cut_treebank(io.BytesIO(ROW + b"\n" + ROW * 60_000), "x"))
+
+
+@pytest.mark.parametrize("before", [b"", ROW])
+def test_a_file_of_blank_lines_is_rejected_early(before):
+    stream = io.BytesIO(before + b"\n" * 20_000_000)
+
+    with pytest.raises(
+        TreebankError, match="x:1: There are more than 65,536 blank lines in a row. Is this a treebank?"
+    ):
+        list(cut_treebank(stream, "x"))
+    assert stream.tell() < 1 << 20
 
 
 # Plain words, one sentence per line

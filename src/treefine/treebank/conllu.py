@@ -45,6 +45,7 @@ TREEBANK_SUFFIXES = tuple(suffix for each in FORMATS.values() for suffix in each
 _CHUNK = 1 << 16  # bytes read at a time
 _STRETCH = 1 << 18  # bytes of a part of a file that is read separately
 _LONGEST = 1 << 24  # bytes of a sentence with the blank lines around it, about 200,000 words; more is not plausible
+_WIDEST = 1 << 16  # blank lines in a row; more are not plausible either
 _FILE_START = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*")  # a byte order mark, blank lines
 _BETWEEN_SENTENCES = re.compile(rb"(\n(?:\r?\n)+)")
 _NO_SENTENCE, _EMPTY_HINT = "The file contains no sentences.", "Is it the right file?"
@@ -146,6 +147,9 @@ def cut_treebank(stream: BinaryIO, path: str, *, size: int = _STRETCH) -> Iterat
             )
             raise TreebankError("This is not a text file: it contains null bytes.", hint=hint, path=path)
         filled = len(rest.rstrip(b"\r\n"))  # the next chunk may continue the blank lines after it
+        if rest.count(b"\n", filled) > _WIDEST:  # they would be read again with each chunk
+            message = f"There are more than {_WIDEST:,} blank lines in a row."
+            raise TreebankError(message, hint="Is this a treebank?", path=path, line=line)
         gaps = [(rest.rfind(gap, 0, filled), len(gap)) for gap in (b"\n\n", b"\n\r\n")]
         end = max(start + length if start >= 0 else 0 for start, length in gaps)
         if line == 1 and end <= len(_start_of(rest)):
