@@ -17,7 +17,6 @@ from treefine.errors import ConfigError, ModelError
 
 Column = Literal["upos", "xpos", "feats", "lemma"]
 COLUMNS: tuple[Column, ...] = get_args(Column)
-_COLUMN_NAMES = {"feats": "features", "lemma": "lemmas"}  # that are not called tags
 TagChoice = Literal["given", "predicted", "none"]
 Precision = Literal["float32", "float16", "bfloat16", "int8"]
 BATCH_PIECES = 4000  # batch size for parsing, padding included
@@ -44,18 +43,6 @@ def read_settings(kind: type[_Settings], values: object, *, path: str = "") -> _
         count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
         raise ConfigError(f"The settings have {count}: {'; '.join(faults)}", path=path)
     return settings
-
-
-def named_columns(columns: Iterable[str]) -> str:
-    """Name what the columns hold.
-
-    >>> named_columns(("upos", "xpos", "feats", "lemma")), named_columns(("upos",)), named_columns(("upos", "lemma"))
-    ('UPOS and XPOS tags, features and lemmas', 'UPOS tags', 'UPOS tags and lemmas')
-    """
-    listed = list(columns)
-    tags = " and ".join(column.upper() for column in listed if column not in _COLUMN_NAMES)
-    names = [f"{tags} tags"] * bool(tags) + [_COLUMN_NAMES[column] for column in listed if column in _COLUMN_NAMES]
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def try_settings(kind: type[_Settings], values: object) -> tuple[_Settings | None, list[str]]:

@@ -74,7 +74,7 @@ def test_missing_tags_are_reported_once(models):
     result = invoke("parse", "--model", "rngtr", "--from", "words", "-", input="A dog\nIt sleeps\n")
 
     assert result.stderr == (
-        "treefine: warning: <stdin>:1: (1) The sentence has no UPOS tags, which the model was trained to read. "
+        "treefine: warning: <stdin>:1: (1) The sentence has no UPOS, which the model was trained to read. "
         "Its tree will be less accurate.\n"
     )
     for tags in ([], ["--tags", "given"]):  # a model that predicts tags does not need them

@@ -96,6 +96,15 @@ def test_a_text_in_two_languages_is_odd_but_no_mismatch(first, second, expected)
     assert mismatch(text, MODEL) is None
 
 
+def test_a_text_that_is_hard_to_identify_is_named_with_both_languages():
+    check = LanguageCheck(["da", "nb", "en"], guesses=True)
+
+    assert check.warning(SENTENCES["en"]) is None
+    assert check.warning("Hun er her.").startswith(
+        "The text may be Danish or Norwegian Bokmål; it is parsed as Danish."
+    )
+
+
 @settings(max_examples=20)
 @given(st.text(max_size=30), st.none() | st.sets(st.sampled_from([*MODEL, "xx"])))
 def test_any_text_can_be_identified(text, among):

@@ -15,7 +15,7 @@ from itertools import chain, islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar, cast
 
-from treefine.config import Column, TagSettings, named_columns
+from treefine.config import Column, TagSettings
 from treefine.cores import usable_cores
 from treefine.errors import TreebankError, TreefineError
 from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pack
@@ -152,7 +152,8 @@ def missing_tags(sentence: Sentence, columns: Sequence[Column]) -> TreebankError
     """Return a warning if no word of the sentence has a value in any of these columns."""
     if any(set(getattr(sentence, column)) != {BLANK} for column in columns):
         return None
-    message = f"The sentence has no {named_columns(columns)}, which the model was trained to read."
+    names = " and ".join(map(str.upper, columns))
+    message = f"The sentence has no {names}, which the model was trained to read."
     return sentence.error(message, hint="Its tree will be less accurate.")
 
 

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from treefine.config import FOUR_BIT_BLOCK, LAYOUT, ModelSettings, named_columns, read_json, read_settings, write_json
+from treefine.config import FOUR_BIT_BLOCK, LAYOUT, ModelSettings, read_json, read_settings, write_json
 from treefine.errors import ModelError
 from treefine.model.bundled import ABOUT, bundled_models
 from treefine.model.parser_model import ParserModel
@@ -30,7 +30,11 @@ def model_card(model: ParserModel, notes: str = "", *, reads_text: bool = False)
     kind = "RNGTr, which refines a graph" if settings.reads_graph else "SynTr, which reads no graph"
     languages = f"language: {json.dumps(settings.languages)}\n" if settings.languages else ""  # `no` is false in YAML
     read = tags.columns if tags.source == "given" else tags.given
-    uses = [f"{verb} {named_columns(some)}" for verb, some in (("reads", read), ("predicts", tags.predicted)) if some]
+    uses = [
+        f"{verb} {', '.join(map(str.upper, some))}"
+        for verb, some in (("reads", read), ("predicts", tags.predicted))
+        if some
+    ]
     text, ending = ("raw text", "txt") if reads_text else ("words, not raw text", "conllu")
     notes = f"\n{notes}\n" if notes else ""
     return f"""---

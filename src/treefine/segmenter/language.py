@@ -174,20 +174,6 @@ def _parts(text: str) -> dict[str, str]:
     return {language: " ".join(sentences) for language, sentences in parts.items() if language}
 
 
-def doubt(text: str, languages: Collection[str]) -> str | None:
-    """Describe a text whose language, one of these, is hard to identify, such as "may be Danish or Norwegian Bokmål".
-
-    >>> doubt("Hun er her.", ["da", "nb", "en"]), doubt("Der Hund schläft unter dem Tisch.", ["de", "en"])
-    ('may be Danish or Norwegian Bokmål', None)
-    """
-    guess = identify(text, languages)
-    if not guess.language or guess.sure >= SURE:
-        return None
-    second = identify(text, [each for each in languages if each != guess.language]).language
-    names = " or ".join(sorted(table().names[each] for each in (guess.language, second) if each))
-    return f"may be {names}"
-
-
 @dataclass
 class LanguageCheck:
     """Checks the start of some texts once; `languages` are the names or codes of the model's languages.
@@ -231,10 +217,15 @@ def _warning_about_guess(text: str, known: Collection[str]) -> str | None:
     """Return a warning about a text that is in none of the known languages, mixes two, or is hard to identify."""
     if description := mismatch(text, known):
         return _warning(description, known)
-    description, guess = _mixture(text) or doubt(text, known), identify(text, known).language
-    if description is None or not guess:
+    guess, description = identify(text, known), _mixture(text)
+    if description is None and guess.sure < SURE:
+        second = identify(text, [each for each in known if each != guess.language]).language
+        description = "may be " + " or ".join(sorted(table().names[each] for each in (guess.language, second) if each))
+    if description is None or not guess.language:
         return None
-    return f"The text {description}; it is parsed as {table().names[guess]}. If that is wrong, name its language."
+    return (
+        f"The text {description}; it is parsed as {table().names[guess.language]}. If that is wrong, name its language."
+    )
 
 
 def grams(text: str) -> Counter[str]:

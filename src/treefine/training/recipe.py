@@ -43,8 +43,6 @@ BUNDLED_RECIPES = Path(__file__).with_name("recipes")
 TEMPLATE_FOLDER = Path(__file__).with_name("templates")  # a commented recipe for each kind of training
 TEMPLATES = ("empty", "refine", "syntr", "files", "fine-tune", "distil")
 _STARTS = {"pretrained": "fine_tune_from", "fine_tune_from": "pretrained"}
-_INNER_SECTIONS = "encoder|relations|tags|scorer|decode|refine|optimiser|training"  # that an initial parser has
-_INNER_CHANGE = re.compile(rf"\s*initial\.((?:{_INNER_SECTIONS})\b.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,8 +386,8 @@ def split_changes(changes: Sequence[str]) -> tuple[list[str], list[str]]:
     >>> split_changes(["training.seed=2", "initial.training.epochs=1"])
     (['training.seed=2'], ['training.epochs=1'])
     """
-    of_initial = [match[1] for match in map(_INNER_CHANGE.match, changes) if match]
-    return [change for change in changes if not _INNER_CHANGE.match(change)], of_initial
+    inner = [each for each in changes if re.match(r"\s*initial(\.\w+){2}", each)]  # [initial] has no sections
+    return [each for each in changes if each not in inner], [each.strip().removeprefix("initial.") for each in inner]
 
 
 def bundled_recipes() -> list[str]:

@@ -184,7 +184,7 @@ def test_the_first_sentence_without_tags_causes_one_warning_if_the_model_needs_t
     texts(TAGGING, data, size=1, report=FileReport(on_warning=warnings.append))
 
     assert [str(each).partition(") ")[2] for each in warnings] == [
-        "The sentence has no UPOS tags, which the model was trained to read. Its tree will be less accurate."
+        "The sentence has no UPOS, which the model was trained to read. Its tree will be less accurate."
     ]
     assert warnings[0].sentence == 2
 
