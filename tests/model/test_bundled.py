@@ -190,6 +190,10 @@ def test_an_unknown_language_is_an_error_with_the_nearest_one_and_a_list(asked, 
     assert str(unknown_language(asked, NORDIC)) == f"There is no language '{asked}'. {said} Choose one of da, nb, sv."
 
 
+def test_a_code_means_its_language_and_not_one_whose_name_begins_with_it():
+    assert "Did you mean fa (Persian)?" in str(unknown_language("fa_perdt", {"fo": "Faroese", "fa": "Persian"}))
+
+
 def test_the_languages_of_all_bundled_parsers_are_listed(install):
     install("nordic", "fake_nordic_3")
 

@@ -119,19 +119,20 @@ def test_an_unknown_recipe_is_an_error_that_lists_the_bundled_ones(written):
     assert faults_of("nowhere") == [f"There is no recipe 'nowhere'. Name a TOML file, or one of {names}."]
 
 
-def test_other_recipes_are_found_in_the_same_folder_and_shown_without_it(written):
+def test_other_recipes_are_found_in_the_same_folder_and_shown_without_it(written, monkeypatch):
+    monkeypatch.setenv("ELSE", "else")
     Path("recipes").mkdir()
     for name in ("x", "base", "teacher"):
         written(SYNTR, f"recipes/{name}.toml")
     values = {"encoder": {"fine_tune_from": "base.toml"}, "initial": OVER_X}
     written(RNGTR | values, "recipes/rngtr.toml")
-    written(RNGTR | {"teacher": {"recipes": ["teacher.toml", "elsewhere.toml"]}}, "recipes/student.toml")
+    written(RNGTR | {"teacher": {"recipes": ["teacher.toml", "$ELSE/where.toml"]}}, "recipes/student.toml")
 
     recipe, student = read_recipe("recipes/rngtr.toml"), read_recipe("recipes/student.toml")
 
     assert recipe.encoder.fine_tune_from == "recipes/base.toml"
     assert recipe.initial == InitialSettings("recipes/x.toml", folds=2)
-    assert student.teacher.recipes == ("recipes/teacher.toml", "elsewhere.toml")
+    assert student.teacher.recipes == ("recipes/teacher.toml", "else/where.toml")
     assert values_of(recipe)["initial"]["parser"] == "x.toml"
 
 

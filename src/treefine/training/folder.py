@@ -147,7 +147,6 @@ def save_checkpoint(folder: Path, learner: Learner, state: TrainingState, best: 
             os.fsync(written.fileno())  # a power cut can lose the bytes but keep the rename
         new.replace(folder / FolderNames.checkpoint)
     except (OSError, SafetensorError) as error:
-        new.unlink(missing_ok=True)
         reason = error.strerror or error if isinstance(error, OSError) else error
         hint = "The previous checkpoint is unchanged. Free some disk space, then continue with --resume."
         raise TreefineError(f"Cannot write a checkpoint: {reason}.", hint=hint, path=str(folder)) from error
