@@ -99,11 +99,21 @@ def parsed_chunk(plan: Plan, chunk: Sequence[ParseInput], work: Work[Result]) ->
             return [in_parts(plan, chunk[rows[0]], work)]
         return work(plan, [chunk[row] for row in rows])
 
+    def attempt(rows: Sequence[int]) -> list[Result] | None:
+        """Return None if memory runs out, perhaps because other batches are parsed at the same time."""
+        try:
+            return parse(rows)
+        except (MemoryError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                return None
+            raise
+
     safely = partial(retry_in_halves, parse=parse, sentences=[each.sentence for each in chunk])
     groups = batches(sizes, most, longest, with_padding=plan.shape.with_padding)
     # A sentence that is too long for the encoder takes much memory: it is parsed when nothing else is.
     n_at_once = sum(sizes[rows[0]] <= longest for rows in groups) if n_threads > 1 else 0  # the groups grow
-    results = [*on_all_cores(safely, groups[:n_at_once]), *map(safely, groups[n_at_once:])]
+    attempts = [*on_all_cores(attempt, groups[:n_at_once]), *[None] * (len(groups) - n_at_once)]
+    results = [safely(rows) if parsed is None else parsed for rows, parsed in zip(groups, attempts, strict=True)]
     by_row = dict(zip(chain.from_iterable(groups), chain.from_iterable(results), strict=True))
     return [by_row[row] for row in range(len(chunk))]
 

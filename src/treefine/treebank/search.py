@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -101,24 +101,20 @@ def read_query(query: str) -> TextQuery | TreeQuery:
     pattern, without = _Clauses(in_block=has_blocks), list[_Clauses]()
     if not has_blocks:
         _clause(reader, pattern)
-    while reader.position < len(query):
+    while not reader.is_at_end:
         at = reader.position
         keyword = reader.take(_NAME) or "{"
         if keyword not in ("pattern", "match", "request", "without"):
             raise reader.fault(f"{shortened(keyword)!r} cannot start a block.", _BLOCK_HINT, at)
         if keyword == "without":
-            without.append(_Clauses(in_block=True, outer=pattern.nodes))
+            without.append(_Clauses(in_block=True))
         reader.expect("{", "{", _BLOCK_HINT)
         while reader.take("}") is None:
             _clause(reader, without[-1] if keyword == "without" else pattern)
             if reader.take(";") is None:
                 reader.expect("}", "; or }", _CLAUSE_HINT)
                 break
-    if max(len({**pattern.nodes, **each.nodes}) for each in (pattern, *without)) > _MOST_NODES:
-        raise TreefineError(f"The query has more than {_MOST_NODES} nodes.", hint="Split it into several queries.")
-    return TreeQuery(
-        tuple(pattern.nodes), pattern.in_search_order(), tuple([each.in_search_order() for each in without])
-    )
+    return _tree_query(reader, pattern, without)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,15 +223,7 @@ class _Tree:
 
     def values(self, key: str) -> Sequence[str | None]:
         if key not in self._values:
-            sentence, find = self.sentence, re.compile(rf"(?:^|\|){re.escape(key)}=([^|]*)").search
-            if key in ("1", "2"):
-                part = 0 if key == "1" else 2
-                cells = ["" if label == BLANK else label.partition(":")[part] for label in sentence.labels]
-            elif key in _COLUMNS:
-                cells = ["" if cell == BLANK and key != "form" else cell for cell in getattr(sentence, _COLUMNS[key])]
-            else:
-                cells = [match[1] if (match := find(feats)) else "" for feats in sentence.feats]
-            self._values[key] = (_ROOT_FORM if key == "form" else None, *[cell or None for cell in cells])
+            self._values[key] = (_ROOT_FORM if key == "form" else None, *_column(self.sentence, key))
         return self._values[key]
 
     def candidates(self, node: PatternNode) -> Sequence[int]:
@@ -245,6 +233,18 @@ class _Tree:
             values = self.values(condition.key)
             words = [word for word in words if condition.holds(values[word])]
         return words
+
+
+def _column(sentence: Sentence, key: str) -> Iterable[str | None]:
+    if key == "form":
+        return sentence.forms
+    if key in _COLUMNS:
+        return [None if cell == BLANK else cell for cell in getattr(sentence, _COLUMNS[key])]
+    if key in ("1", "2"):
+        part = 0 if key == "1" else 2
+        return [None if label == BLANK else label.partition(":")[part] or None for label in sentence.labels]
+    find = re.compile(rf"(?:^|\|){re.escape(key)}=([^|]*)").search
+    return [match[1] if (match := find(feats)) else None for feats in sentence.feats]
 
 
 def _choices(
@@ -306,6 +306,10 @@ class _Reader:
         place = self.position if at is None else at
         return TreefineError(f"Character {place + 1} of the query: {message}", hint=hint)
 
+    @property
+    def is_at_end(self) -> bool:
+        return self.position == len(self.source)
+
 
 @dataclass
 class _Clauses:
@@ -314,7 +318,7 @@ class _Clauses:
     in_block: bool  # a word such as V is the name of a node; otherwise it is a tag
     nodes: dict[str, tuple[WordCondition, ...]] = field(default_factory=dict)
     pairs: list[PairCondition] = field(default_factory=list)
-    outer: Mapping[str, tuple[WordCondition, ...]] = field(default_factory=dict)  # in without: the nodes of the pattern
+    compared: list[tuple[str, int, tuple[WordCondition, ...]]] = field(default_factory=list)  # the int is a position
 
     def add(self, name: str, conditions: Iterable[WordCondition] = ()) -> str:
         """Declare a node if it is new, and add conditions to it."""
@@ -322,50 +326,61 @@ class _Clauses:
         self.nodes[name] = (*self.nodes.get(name, start), *conditions)
         return name
 
-    def in_search_order(self) -> tuple[PatternNode, ...]:
+    def in_search_order(self, declared: Iterable[str]) -> tuple[PatternNode, ...]:
         """Order the nodes so that most have one candidate: dependents before heads, unconnected nodes last."""
-        earlier, left, ordered = {*self.outer}, list(self.nodes), []
+        earlier, left, ordered = set(declared), list(self.nodes), []
 
-        def ready(name: str) -> list[PairCondition]:
+        def ready_pairs(name: str) -> list[PairCondition]:
             return [each for each in self.pairs if name in each[:3:2] and {*each[:3:2]} <= {*earlier, name}]
 
-        def arcs_down(name: str, pairs: Iterable[PairCondition]) -> list[PairCondition]:
-            return [each for each in pairs if each.kind == "->" and each.left == name != each.right]
-
         def priority(name: str) -> tuple[int, ...]:
-            pairs = ready(name)
-            return (name in earlier, len(arcs_down(name, pairs)), len(pairs), -len(arcs_down(name, self.pairs)))
+            ready, pairs = ready_pairs(name), [each for each in self.pairs if name in each[:3:2]]
+            is_head = any(each.kind == "->" and each.left == name for each in ready)
+            is_leaf = not any(each.kind == "->" and each.left == name for each in pairs)
+            return (name in earlier, is_head, len(ready), bool(pairs), is_leaf, len(self.nodes[name]))
 
         while left:
             name = max(left, key=priority)
             left.remove(name)
-            pairs = ready(name)
-            below = [each.right for each in arcs_down(name, pairs)]
-            ordered.append(PatternNode(name, self.nodes[name], tuple(pairs), below[0] if below else None))
+            ready = ready_pairs(name)
             earlier.add(name)
+            below = [each.right for each in ready if each.kind == "->" and each.left == name != each.right]
+            ordered.append(PatternNode(name, self.nodes[name], tuple(ready), below[0] if below else None))
         return tuple(ordered)
+
+
+def _tree_query(reader: _Reader, pattern: _Clauses, without: Sequence[_Clauses]) -> TreeQuery:
+    """Return the query after a check that all nodes are declared and that they are few."""
+    for clauses in (pattern, *without):
+        for name, position, conditions in clauses.compared:
+            if name not in clauses.nodes and name not in pattern.nodes:
+                hint = f"Add a clause such as {name} [upos=VERB] or M -> {name}."
+                raise reader.fault(f"{shortened(name)!r} is not a node.", hint, position)
+            clauses.add(name, conditions)
+        if len({**pattern.nodes, **clauses.nodes}) > _MOST_NODES:
+            raise TreefineError(f"The query has more than {_MOST_NODES} nodes.", hint="Split it into several queries.")
+    absent = tuple([clauses.in_search_order(pattern.nodes) for clauses in without])
+    return TreeQuery(tuple(pattern.nodes), pattern.in_search_order(()), absent)
 
 
 def _clause(reader: _Reader, clauses: _Clauses) -> None:
     """Read a chain of nodes, or in a block the comparison N.lemma = M.lemma or N.lemma = "go"."""
     at = reader.position
     if clauses.in_block and (name := reader.take(_VALUE_OF_NODE)) is not None:
-        key, operator = _key(reader), reader.expect(_OPERATOR, "= or <>", _CLAUSE_HINT)
+        key = _key(reader)
+        operator = reader.expect(_OPERATOR, "= or <>", _CLAUSE_HINT)
+        there = reader.position
         other = reader.take(_VALUE_OF_NODE)
-        for each in filter(None, (name, other)):
-            if each not in clauses.nodes and each not in clauses.outer:
-                hint = f"Add a clause such as {each} [upos=VERB] or M -> {each} before it."
-                raise reader.fault(f"{shortened(each)!r} is not a node.", hint, at)
-            clauses.add(each)
-        if other is not None:
-            clauses.pairs.append(PairCondition(name, operator, other, key, _key(reader)))
+        if other is None:
+            clauses.compared.append((name, at, (_alternatives(reader, key, operator == "=", _VALUE),)))
         else:
-            clauses.add(name, (_alternatives(reader, key, operator == "=", _VALUE),))
+            clauses.compared += [(name, at, ()), (other, there, ())]
+            clauses.pairs.append(PairCondition(name, operator, other, key, _key(reader)))
         return
     if clauses.in_block:
         reader.take(_ARC_NAME)  # the name of an arc, as in e: V -> N
     left = _node(reader, clauses)
-    while (following := reader.source[reader.position :][:1]) and not (clauses.in_block and following in ";}"):
+    while not reader.is_at_end and not (clauses.in_block and reader.source[reader.position] in ";}"):
         kind = reader.take(_ORDER)
         conditions = _arrow(reader) if kind is None else ()
         right = _node(reader, clauses, conditions)
@@ -450,16 +465,20 @@ def _alternatives(reader: _Reader, key: str, is_positive: bool, bare: re.Pattern
     while True:
         at = reader.position
         if (regex := reader.take(_REGEX)) is not None:
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("error")
-                    patterns.append(re.compile(regex))
-            except (re.error, OverflowError, RecursionError, Warning) as error:
-                message = f"the regular expression is not valid: {' '.join(str(error).split())}."
-                raise reader.fault(message, "Use the syntax of Python's re module.", at) from error
+            patterns.append(_compiled(reader, regex, at))
         elif (quoted := reader.take(_STRING)) is not None:
             values.add(re.sub(r"\\(.)", r"\1", quoted))
         else:
             values.add(reader.expect(bare, "a value", _VALUE_HINT))
         if reader.take("|") is None:
             return WordCondition(key, "is" if is_positive else "is not", frozenset(values), tuple(patterns))
+
+
+def _compiled(reader: _Reader, regex: str, at: int) -> re.Pattern[str]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return re.compile(regex)
+    except (re.error, OverflowError, RecursionError, Warning) as error:
+        message = f"the regular expression is not valid: {' '.join(str(error).split())}."
+        raise reader.fault(message, "Use the syntax of Python's re module.", at) from error
