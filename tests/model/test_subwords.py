@@ -54,7 +54,7 @@ def test_any_word_has_a_piece_and_every_piece_a_row(kind, words):
     assert all(0 <= piece < len(subwords) for word in pieces for piece in word)
 
 
-@pytest.mark.parametrize("kind", [wordpiece, byte_bpe])  # a Unigram model may take "<s>" for its piece
+@every_kind
 @given(words=st.lists(st.text()), special=st.sampled_from(["[CLS]", "[SEP]", "<s>", "</s>", "<pad>", "<mask>"]))
 def test_no_text_is_mistaken_for_a_special_piece(kind, words, special):
     subwords = SUBWORDS[kind]

@@ -49,6 +49,7 @@ class Subwords:
         self.cls_id, self.sep_id, self.unk_id = ids["cls"], ids["sep"], ids["unk"]
         self.pad_id = ids.get("pad", self.unk_id)  # padding is masked anyway
         self.mask_id = ids.get("mask")
+        self._markers = {self.cls_id, self.sep_id, self.pad_id, self.mask_id} - {self.unk_id, None}
         self._n_ids = 1 + max(all_ids.values())
         parts = (tokenizer.normalizer, tokenizer.pre_tokenizer)
         self.is_byte_level = any(b'"ByteLevel"' in part.__getstate__() for part in parts if part is not None)
@@ -116,8 +117,19 @@ class Subwords:
         texts = [word.encode("utf-8", "replace").decode("utf-8") for word in words]  # half a surrogate pair becomes "?"
         if self.is_byte_level:  # RoBERTa marks the start of a word by the space before it (add_prefix_space)
             texts = [text if text.startswith(" ") else f" {text}" for text in texts]
-        found = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return [each.ids or [self.unk_id] for each in found]
+        found = [
+            each.ids or [self.unk_id] for each in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        ]
+        for place, ids in enumerate(found):
+            if not self._markers.isdisjoint(ids):
+                parts = (self._spelled(piece) if piece in self._markers else [piece] for piece in ids)
+                found[place] = list(chain.from_iterable(parts)) or [self.unk_id]
+        return found
+
+    def _spelled(self, piece: int) -> list[int]:
+        """Spell out a special piece: a Unigram model mistakes the text "<s>" for the piece of that name."""
+        ids = [self.tokenizer.token_to_id(character) for character in self.tokenizer.id_to_token(piece) or ""]
+        return [self.unk_id if part is None or part in self._markers else part for part in ids]
 
 
 _WAY_OUT = "Save it with a fast tokenizer: AutoTokenizer.from_pretrained(...).save_pretrained(...)."
