@@ -129,11 +129,11 @@ def test_only_neighbours_that_exist_can_be_replaced(open_file):
             read(2)
 
 
-def test_the_time_spent_after_the_first_change_survives_a_restart(open_file):
+def test_the_time_spent_survives_a_restart_also_if_it_was_spent_before_the_first_change(open_file):
     document = open_file()
+    document.spend(1, 2.5, 0)
     change(document, DONE, key=2)
     document.spend(1, 1.0, 3)
-    document.spend(1, 2.5, 0)
     document.spend(2, 0.5, 1)
     document.spend(99, 100.0, 100)
     document.close()

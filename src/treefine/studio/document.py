@@ -352,15 +352,15 @@ class Document:
 
     def _record(self, change: Revision) -> None:
         """Write a change to the journal, then apply it. The texts before it follow from the records before."""
-        first = [] if self._journal.has_records else [self._first_record()]
+        first = [] if self._journal.has_records else self._first_records()
         record: dict[str, Any] = {"record": "change", "id": change.id, "what": change.what, "kind": change.kind}
         record |= {"follow_up": change.is_follow_up, "replaced": [key for key, _ in change.before], "by": change.after}
         self._journal.append(*first, record | {"time": round(time.time(), 1)})
         self._apply(change)
         self._wants_saving.set()
 
-    def _first_record(self) -> dict[str, Any]:
-        """Copy the original file, and return the record before the first change."""
+    def _first_records(self) -> list[dict[str, Any]]:
+        """Copy the original file, and return the records before the first change."""
         try:
             shutil.copyfile(self.path, self._original)
             with self._original.open("r+b") as file:
@@ -370,7 +370,11 @@ class Document:
         if _hash(_content(self._original)) != self._saved_hash:
             hint = "Stop treefine annotate and start it again."
             raise StaleError(f"Another program has changed {self.path.name} since it was opened.", hint=hint)
-        return {"record": "start", "version": VERSION, "hash": self._saved_hash}
+        spent = [
+            {"record": "spent", "key": key, "seconds": seconds, "actions": actions}
+            for key, (seconds, actions) in self.spent.items()
+        ]
+        return [{"record": "start", "version": VERSION, "hash": self._saved_hash}, *spent]
 
     def _apply(self, change: Revision) -> None:
         place = self.place(change.before[0].key)

@@ -140,8 +140,9 @@ def cut_treebank(stream: BinaryIO, path: str, *, size: int = _STRETCH) -> Iterat
     """Cut a file at blank lines into stretches of about `size` bytes, which can be read in parallel."""
     line, rest = 1, b""
     while chunk := stream.read(size):
+        is_start = line == 1 and not rest
         rest += chunk
-        if line == 1 and b"\0" in rest.partition(b"\n")[0]:
+        if is_start and b"\0" in rest.partition(b"\n")[0]:
             hint = (
                 f"If it is compressed, its name must end in {COMPRESSED_NAMES}; if it is UTF-16, convert it to UTF-8."
             )
