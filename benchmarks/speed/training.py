@@ -33,7 +33,6 @@ from treefine.model.parser_model import ParserModel
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.initial import empty
-from treefine.training.data import TrainingGraphs
 from treefine.training.learner import Learner, quick_products
 from treefine.training.optimiser import Optimiser
 from treefine.training.processes import Processes
@@ -198,7 +197,7 @@ class Setting:
             refine=RefineSettings(max_steps=n_steps, stop=False),
             training=TrainingSettings(precision=precision),
         )
-        graphs = TrainingGraphs(empty(self.sentences))
+        graphs = list(empty(self.sentences))
         learner = Learner(self.model, recipe, self.sentences, graphs, Processes(self.device))
         learner.optimiser = optimiser
         return learner

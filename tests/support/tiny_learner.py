@@ -9,7 +9,6 @@ from treefine.model.attention import RelationAttention
 from treefine.model.scorer import SharedDropout
 from treefine.parsing.initial import empty
 from treefine.training import dev
-from treefine.training.data import TrainingGraphs
 from treefine.training.learner import Learner
 from treefine.training.processes import Processes
 from treefine.training.recipe import (
@@ -46,7 +45,7 @@ def recipe_for(model, *, refine=None, optimiser=None, training=None, initial=Non
 
 def learner_of(model, sentences, *, parses=None, **settings):
     recipe = recipe_for(model, **settings)
-    graphs = TrainingGraphs(empty(sentences) if parses is None else parses)
+    graphs = list(empty(sentences) if parses is None else parses)
     text = RunningText(sentences, recipe.segmenter, recipe.treebank) if model.finds_sentences else None
     return Learner(model, recipe, sentences, graphs, Processes(torch.device("cpu")), text=text)
 

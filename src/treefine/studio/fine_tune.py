@@ -15,7 +15,6 @@ from treefine.model.parser_model import ParserModel
 from treefine.parsing.parser import Parser
 from treefine.studio.learn import FineTuneRequest, LearningState, compared
 from treefine.training import recipe as recipes
-from treefine.training.data import TrainingGraphs
 from treefine.training.dev import calibrated
 from treefine.training.learner import Learner
 from treefine.training.new_model import copy_rows, row_names
@@ -55,7 +54,7 @@ class FineTuner:
             self.model.sentence_ends.requires_grad_(False)
             for layer in self.model.encoder.layers[self.model.settings.sentence_layers :]:
                 layer.requires_grad_(True)
-        graphs = TrainingGraphs(plan.initial(sentences))
+        graphs = list(plan.initial(sentences))
         self.learner = Learner(self.model, recipe, sentences, graphs, Processes(torch.device("cpu")))
         self.n_done = 0
 

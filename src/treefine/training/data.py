@@ -169,15 +169,6 @@ def fold_ranges(n_sentences: int, folds: int) -> list[range]:
     return [range(first, end) for first, end in zip(bounds, bounds[1:], strict=False)]
 
 
-class TrainingGraphs(list[Arcs]):
-    """The initial graphs G⁰ of the training sentences."""
-
-    def draw(self, rng: np.random.Generator) -> list[Arcs]:
-        """Return the graphs of an epoch: all epochs start from the same ones."""
-        rng.random(len(self))  # keeps the order in which earlier versions draw the sentences
-        return self
-
-
 def completed(recipe: Recipe, data: Data, *, is_main: bool = True) -> Recipe:
     """Return the recipe with the settings that it leaves to the treebank. Only the main model has a segmenter."""
     tags, segmenter = completed_tags(recipe.tags, data.train), recipe.segmenter

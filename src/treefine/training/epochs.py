@@ -20,7 +20,7 @@ from treefine.model.parser_model import ParserModel
 from treefine.parsing.initial import InitialParser, empty
 from treefine.parsing.parser import Parser
 from treefine.segmenter.segmenter import Segmenter
-from treefine.training.data import Data, TrainingGraphs, by_treebank
+from treefine.training.data import Data, by_treebank
 from treefine.training.dev import Accuracy, accuracy_of, calibrated, fitted_ends
 from treefine.training.distil import DistillationData
 from treefine.training.folder import (
@@ -60,7 +60,7 @@ class Progress:
 class InitialGraphs:
     """The initial graphs G⁰ of the training set and of dev, and the initial parser that is saved with the model."""
 
-    train: TrainingGraphs
+    train: Sequence[Arcs]
     dev: Sequence[Arcs]
     parser: Parser | InitialParser = empty
 

@@ -20,7 +20,7 @@ from treefine.model.vocabulary import NO_HEAD, UNSEEN, flat_arcs, inputs_of
 from treefine.parsing.batches import batches
 from treefine.parsing.plan import is_out_of_memory
 from treefine.parsing.refine import BatchStep, Tags
-from treefine.training.data import TrainingGraphs, drawn_order
+from treefine.training.data import drawn_order
 from treefine.training.distil import FIRST_TAGS, HEADS, LABELS, TargetBatch, Targets
 from treefine.training.optimiser import Optimiser
 from treefine.training.processes import Processes
@@ -130,7 +130,7 @@ class Learner:
     model: ParserModel
     recipe: Recipe
     train: Sequence[Sentence]
-    graphs: TrainingGraphs
+    graphs: Sequence[Arcs]  # the initial graph G⁰ of each sentence
     processes: Processes
     text: RunningText | None = None
     targets: Targets | None = None  # of the sentences in `train`; None without teachers
@@ -153,7 +153,7 @@ class Learner:
         rng = np.random.default_rng([settings.seed, *([self.member] if self.member else []), number])
         torch.manual_seed(int(rng.integers(2**62)) + self.processes.rank)
         texts = [] if self.text is None else self.text.batches(rng)
-        drawn = self.graphs.draw(rng)
+        rng.random(len(self.graphs))  # keeps the order in which earlier versions draw the sentences
         treebanks, longest = [sentence.treebank for sentence in self.train], self.model.settings.encoder.n_positions
         order = drawn_order(treebanks, self.inputs.lengths, self.recipe.treebank.balance, rng)
         groups = batches([self.inputs.sizes[number] for number in order], settings.batch_pieces, longest)
@@ -165,7 +165,7 @@ class Learner:
             progress = (number - 1 + done / n_batches) / settings.epochs
             try:
                 with quick_products():
-                    loss = self.learn_from(numbers, drawn, progress)
+                    loss = self.learn_from(numbers, self.graphs, progress)
                     for windows in texts[done * len(texts) // n_batches : (done + 1) * len(texts) // n_batches]:
                         self.learn_sentence_ends(windows, progress)
             except (MemoryError, RuntimeError) as error:
@@ -177,7 +177,7 @@ class Learner:
             pending = [((done + 1) / n_batches, loss)]
         yield from ((share, read()) for share, read in pending)
 
-    def learn_from(self, numbers: Sequence[int], drawn: Sequence[Arcs], progress: float) -> Callable[[], float]:
+    def learn_from(self, numbers: Sequence[int], graphs: Sequence[Arcs], progress: float) -> Callable[[], float]:
         """Train on one batch; return a function that waits for the mean loss per word and step."""
         ours = self.processes.own_part(numbers)
         sentences = [self.train[number] for number in ours]
@@ -187,7 +187,7 @@ class Learner:
             if tags is not None and gold.tags is not None:  # given tags are not predicted
                 gold = replace(gold, tags=gold.tags * (tags[..., : gold.tags.shape[-1]] == 0))
             batch = self.model.batch_of(sentences, [self.inputs.pieces[number] for number in ours])
-            steps = self.steps(batch, [drawn[number] for number in ours], tags, gold.graphs)
+            steps = self.steps(batch, [graphs[number] for number in ours], tags, gold.graphs)
         summed, n_words = torch.zeros((), device=self.processes.device), 0.0
         for _ in range(self.recipe.refine.max_steps):
             step = next(steps, None)

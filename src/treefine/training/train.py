@@ -16,7 +16,7 @@ from treefine.parsing.batches import free_memory
 from treefine.parsing.initial import empty, from_file
 from treefine.parsing.parser import Parser
 from treefine.segmenter.segmenter import Segmenter
-from treefine.training.data import Data, TrainingGraphs, fold_ranges
+from treefine.training.data import Data, fold_ranges
 from treefine.training.distil import DistillationData, Targets, compute_targets, load_teachers, unlabelled_sentences
 from treefine.training.epochs import InitialGraphs, Progress, TrainingRun, learn
 from treefine.training.folder import (
@@ -70,7 +70,7 @@ class Stages:
         initial = yield from self.initial_graphs()
         if distillation is not None:  # all sentences start from an empty graph
             sentences = (*data.train, *distillation.sentences)
-            initial = replace(initial, train=TrainingGraphs(empty(sentences)))
+            initial = replace(initial, train=list(empty(sentences)))
         yield from learn(
             replace(
                 self._inputs(recipe, data, self.folder, initial=initial),
@@ -173,7 +173,7 @@ class Stages:
             return _empty_graphs(data)
         if settings.parser == FILES:
             train, dev = self.prepared.parses
-            return InitialGraphs(TrainingGraphs(train), dev)
+            return InitialGraphs(train, dev)
         if recipe is None:
             parser = Parser.from_pretrained(expand(settings.parser), device=device)
         else:
@@ -183,7 +183,7 @@ class Stages:
             parses = yield from self._jackknifed(recipe, settings.folds)
         else:
             parses = _parsed(parser, data.train)
-        return InitialGraphs(TrainingGraphs(parses), _parsed(parser, data.dev), parser)
+        return InitialGraphs(parses, _parsed(parser, data.dev), parser)
 
     def _jackknifed(self, recipe: Recipe, folds: int) -> Generator[Progress, None, list[Arcs]]:
         """Return parses of the training set: each fold is parsed by a parser trained on the other folds."""
@@ -209,7 +209,7 @@ class Stages:
 
 
 def _empty_graphs(data: Data) -> InitialGraphs:
-    return InitialGraphs(TrainingGraphs(empty(data.train)), list(empty(data.dev)))
+    return InitialGraphs(list(empty(data.train)), list(empty(data.dev)))
 
 
 def _parsed(parser: Parser, sentences: Sequence[Sentence]) -> list[Arcs]:
