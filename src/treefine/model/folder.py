@@ -89,9 +89,12 @@ def check_weights(
     weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor], *, may_lack: frozenset[str] = frozenset(), path: str
 ) -> None:
     """Raise a ModelError that names weights that are missing, surplus, of the wrong shape, or not finite."""
-    ours, theirs = ({name: _shape(each) for name, each in some.items()} for some in (weights, wanted))
+    ours, theirs = ({name: each.shape for name, each in some.items()} for some in (weights, wanted))
     names = sorted(name for name in ours.keys() | theirs.keys() - may_lack if ours.get(name) != theirs.get(name))
-    faults = [f"{name} is {ours.get(name, 'missing')} instead of {theirs.get(name, 'no weight')}" for name in names]
+    faults = [
+        f"{name} is {_size(ours.get(name), 'missing')} instead of {_size(theirs.get(name), 'no weight')}"
+        for name in names
+    ]
     hint = "The weights do not belong to the config.json in this folder."
     if not faults:
         odd = (name for name, each in weights.items() if not each.is_floating_point() or not each.isfinite().all())
@@ -101,8 +104,8 @@ def check_weights(
         raise ModelError(f"The weights do not fit the model: {', '.join(faults[:5])}{more}.", hint=hint, path=path)
 
 
-def _shape(weight: Tensor) -> str:
-    return " × ".join(map(str, weight.shape)) or "a number"
+def _size(shape: torch.Size | None, missing: str) -> str:
+    return missing if shape is None else " × ".join(map(str, shape)) or "a number"
 
 
 SCALE = ".scale"  # the row scales of an int8 weight are stored under its name with this suffix

@@ -294,9 +294,6 @@ def refine_inputs(plan: Plan, inputs: Sequence[ParseInput], *, wants_trees: bool
         needs_trees = wants_trees or t == plan.max_steps or (t == 1 and bool(first_trees))
         return stable_scores(score_once, decoder, batch, graphs, tags, needs_trees=needs_trees, stop_above=stop_above)
 
-    def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
-        return decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
-
     def stability(scores: Scores, batch: Batch, is_same: Tensor) -> Tensor:
         labels = decoder.obeying(scores.best_labels, scores.best_heads)
         return expected_stability(scores.arcs, labels, dependents(batch.is_word), is_same)
@@ -306,7 +303,7 @@ def refine_inputs(plan: Plan, inputs: Sequence[ParseInput], *, wants_trees: bool
         batch,
         initial,
         max_steps=plan.max_steps,
-        decode=decode,
+        decode=lambda scores, batch, t: decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ()),
         tags=tags,
         predict_tags=plan.predicts_tags,
         stability=stability if stop_above < 1 else None,

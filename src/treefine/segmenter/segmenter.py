@@ -309,18 +309,15 @@ def _read_multiwords(path: Path) -> dict[str, Multiwords]:
     tables, read = read_json(path), dict[str, Multiwords]()
     try:
         for code, values in tables.items():
-            forms = {key: _words(words) for key, words in values["forms"].items()}
+            forms = {key: tuple(words) for key, words in values["forms"].items()}
             endings, beginnings = (
-                {key: (int(size), _words(words)) for key, (size, words) in values[name].items()}
+                {key: (int(size), tuple(words)) for key, (size, words) in values[name].items()}
                 for name in ("endings", "beginnings")
             )
+            several = [*forms.values(), *(words for rules in (endings, beginnings) for _, words in rules.values())]
+            if any(len(words) < 2 or _BREAK.search("".join(words)) for words in several):
+                raise ValueError
             read[code] = Multiwords(forms, endings, beginnings)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ModelError("The table of multiword tokens is damaged.", hint=_AGAIN, path=str(path)) from error
     return read
-
-
-def _words(words: list[str]) -> tuple[str, ...]:
-    if len(words) < 2 or _BREAK.search("".join(words)):
-        raise ValueError
-    return tuple(words)
