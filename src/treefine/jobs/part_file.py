@@ -121,7 +121,7 @@ def _next_step(file: BinaryIO, path: Path) -> str:
 
 
 def _last_sentence(file: BinaryIO, *, is_json: bool) -> tuple[int, int, bytes]:
-    """Return the number, offset and bytes of the last complete sentence; if there is none, empty the file."""
+    """Return the number, offset and bytes of the last complete sentence. Without one, empty the file."""
     file.seek(0)
     number = position = first = stop = 0
     start: int | None = None  # of the sentence at hand

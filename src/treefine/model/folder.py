@@ -268,7 +268,7 @@ def push_folder(folder: Path, name: str, *, is_private: bool) -> str:
 
 def _read_vocabulary(path: Path) -> Vocabulary:
     try:
-        return Vocabulary(**{name: tuple(each) for name, each in read_json(path).items() if each})  # older: other names
+        return Vocabulary(**{name: tuple(each) for name, each in read_json(path).items() if each})  # empty by default
     except (TypeError, ValueError) as error:
         raise ModelError(f"The vocabulary is damaged: {error}.", path=str(path)) from error
 

@@ -153,7 +153,7 @@ def save_checkpoint(folder: Path, learner: Learner, state: TrainingState, best: 
 
 
 def load_checkpoint(folder: Path, learner: Learner) -> tuple[TrainingState, dict[str, Tensor]] | None:
-    """Load the checkpoint into the learner; return its state and the best weights, or None if there is none."""
+    """Load the checkpoint into the learner. Return its state and the best weights, or None without a checkpoint."""
     path = folder / FolderNames.checkpoint
     if not path.exists():
         return None
