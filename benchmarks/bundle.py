@@ -95,13 +95,18 @@ def fit(parser: Parser, dev: Sequence[Sentence]) -> None:
     quick = parser.using(precision="int8")
     ends = fitted_ends(quick, dev)
     some = spaced_sample(dev, _MOST_DEV) if model.vocabulary.treebanks else dev
-    confidence = calibrated(quick.using(keep="nothing"), some)
+    confidence, drafts = calibrated(quick.using(keep="nothing"), some)
     quick = quick.using(keep="nothing")
     treebanks = {code: some for code, some in by_treebank(dev).items() if code}
-    calibration = {code: calibrated(quick, some, sentences=confidence) for code, some in treebanks.items()}
+    calibration = {code: calibrated(quick, some, sentences=confidence)[0] for code, some in treebanks.items()}
     precision = PrecisionSettings(cpu="int8", cuda="float16")
     model.settings = replace(
-        model.settings, sentence_ends=ends, confidence=confidence, calibration=calibration, precision=precision
+        model.settings,
+        sentence_ends=ends,
+        confidence=confidence,
+        draft_confidence=drafts,
+        calibration=calibration,
+        precision=precision,
     )
 
 

@@ -18,6 +18,7 @@ from treefine.errors import ConfigError, ModelError
 Column = Literal["upos", "xpos", "feats", "lemma"]
 COLUMNS: tuple[Column, ...] = get_args(Column)
 TagChoice = Literal["given", "predicted", "none"]
+Speed = Literal["default", "fast"]
 Precision = Literal["float32", "float16", "bfloat16", "int8"]
 BATCH_PIECES = 4000  # batch size for parsing, padding included
 MOST_WORDS = 2000  # a longer sentence is parsed in parts: its scores need more than 130 MiB, growing with the square
@@ -199,6 +200,11 @@ class RelationSettings:
     none: Literal["learned", "zero"] = "learned"  # embedding of the relation of two pieces without an arc
     two_cycles: Literal["kept", "erased"] = "kept"  # arcs of two words that are each other's head
     decided: bool = False  # arcs that a person decided have relations of their own, apart from those of predicted arcs
+    first_layer: int = 0  # the first layer that reads the graph; those before it run once for all steps
+
+    def is_read_by(self, layer: int) -> bool:
+        """Return whether a layer, counted from 0, reads the graph."""
+        return self.graph != "none" and layer >= self.first_layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +259,9 @@ class ScorerSettings(Checked):
     slope: Rate = 0.1  # negative slope of LeakyReLU
 
 
+DRAFT_SCORER = ScorerSettings(arc_width=128, label_width=64)  # a full one costs as much as a layer
+
+
 @dataclass(frozen=True, slots=True)
 class DecodeSettings:
     """Decoding of graphs and trees from scores (Sec. 3.2.2)."""
@@ -305,11 +314,17 @@ class ModelSettings(Checked):
     scorer: ScorerSettings = field(default_factory=ScorerSettings)
     decode: DecodeSettings = field(default_factory=DecodeSettings)
     confidence: ConfidenceSettings = field(default_factory=ConfidenceSettings)
+    draft_confidence: tuple[ConfidenceSettings, ...] = ()  # of each stage before the last
     precision: PrecisionSettings = field(default_factory=PrecisionSettings)
     sentence_ends: SentenceEndSettings = field(default_factory=SentenceEndSettings)
+    stages: tuple[
+        int, ...
+    ] = ()  # the layer at which each of the first steps ends, the last one included; see `stage_ends`
+    draft: ScorerSettings = DRAFT_SCORER  # of the stages before the last
     sentence_layers: int = 0  # layers of the encoder that find the sentences of running text; 0: it does not find them
     max_steps: int = 0  # T during training; 0: unknown
     stop_above: Share = 1.0  # stop refining when the mean word confidence is above this; 1: only if converged
+    fast_stop_above: Share = 1.0  # the same for the option speed="fast"
     languages: tuple[str, ...] = ()  # codes such as "en", from the names of the training files; empty: unknown
     main_treebanks: tuple[str, ...] = ()  # of a model of several: the treebank that each language stands for
     calibration: dict[str, ConfidenceSettings] = field(default_factory=dict)  # for each treebank of a model of several
@@ -318,6 +333,26 @@ class ModelSettings(Checked):
         if not 0 <= self.sentence_layers <= self.encoder.n_layers:
             most = self.encoder.n_layers
             yield f"sentence_layers = {self.sentence_layers}; this encoder can have at most {most}"
+        ends = self.stage_ends
+        if list(ends) != sorted({*ends}) or ends[0] < 1 or ends[-1] != self.encoder.n_layers:
+            yield f"stages = {list(ends)}; they must increase and end at the last layer, {self.encoder.n_layers}"
+        if not 0 <= self.relations.first_layer <= ends[0]:
+            yield f"relations.first_layer = {self.relations.first_layer}; it must be at most {ends[0]}, the first stage"
+
+    @property
+    def stage_ends(self) -> tuple[int, ...]:
+        """The number of layers after each stage. By default there is one stage: each step runs all layers."""
+        return self.stages or (self.encoder.n_layers,)
+
+    @property
+    def drafts(self) -> bool:
+        """Whether the first step reads no graph, so that it can only draft one."""
+        return self.reads_graph and self.relations.first_layer == self.stage_ends[0] < self.encoder.n_layers
+
+    @property
+    def reads_predicted_tags(self) -> bool:
+        """Whether later steps read the tags of the first step, which they can only do from the first layer on."""
+        return self.relations.first_layer == 0
 
     @property
     def reads_graph(self) -> bool:

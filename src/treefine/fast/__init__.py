@@ -35,8 +35,6 @@ _CPU_PADDING = 4  # times as many with padding; a CPU pads only word scores, whi
 _CHUNK_BATCHES = 16  # more would hardly save padding
 _CPU_WEIGHTS = 128_000_000  # the same for a transformer on a CPU: its weights, times the batches in a chunk
 _PADDED_TO = 4  # row lengths are multiples of this, so that more sentences have equal length and attend together
-_WINDOWS_AT_ONCE = 8  # of a sentence that is too long for the encoder
-_WINDOWS_ON_CPU = 1  # the same on a CPU, because of its small cache
 
 
 class BatchShape(NamedTuple):
@@ -45,18 +43,17 @@ class BatchShape(NamedTuple):
     most_pieces: int  # in a batch
     with_padding: int | None  # the limit with padding, if `most_pieces` does not count padding; else None
     padded_to: int  # row lengths are multiples of this
-    windows_at_once: int  # how many windows of one long sentence are encoded together
     chunk_batches: int  # whose sentences are sorted by length, and whose results come together
 
 
 def batch_shape(model: ParserModel, device: torch.device, batch_pieces: int) -> BatchShape:
     """Choose the shape of batches: `batch_pieces` pieces, or fewer if that is faster."""
     if device.type != "cpu":
-        return BatchShape(batch_pieces, None, 1, _WINDOWS_AT_ONCE, _CHUNK_BATCHES)
+        return BatchShape(batch_pieces, None, 1, _CHUNK_BATCHES)
     most, shape = min(batch_pieces, _CPU_PIECES), model.settings.encoder
     n_weights = shape.n_layers * shape.width * (4 * shape.width + 2 * shape.inner_width)
     n_batches = min(max(_CPU_WEIGHTS // n_weights, 2), _CHUNK_BATCHES)
-    return BatchShape(most, _CPU_PADDING * most, _PADDED_TO, _WINDOWS_ON_CPU, n_batches)
+    return BatchShape(most, _CPU_PADDING * most, _PADDED_TO, n_batches)
 
 
 def parsing_model(model: ParserModel, device: torch.device, precision: Precision) -> ParserModel:

@@ -247,20 +247,20 @@ class PackedStep(nn.Module):
 
     def _stepped(self, inputs: PackedInputs, room: Room, n_searched: int) -> StepResult:
         scorer = self.scorer
-        vectors = self.encoder.of_buffer(inputs, room).float()[None]  # [1, word, width]
+        vectors = self.encoder.of_buffer(inputs, room).float()  # [word, width]
         in_sentence = torch.arange(room.longest, device=vectors.device)
         is_word: Bool[Tensor, "sentence word"] = in_sentence < inputs.n_words[:, None]
         places = torch.where(is_word, inputs.word_starts[:, None] + in_sentence, 0)  # [sentence, word]
 
-        dep, head = (with_one(scorer.arc_dep(vectors)) @ scorer.arc_weight)[0], scorer.arc_head(vectors)[0]
+        dep, head = with_one(scorer.arc_dep(vectors)) @ scorer.arc_weight, scorer.arc_head(vectors)
         arcs = dep[places] @ head[places].transpose(1, 2)  # [sentence, dep, head]
         is_self = torch.eye(room.longest, dtype=torch.bool, device=arcs.device)
         arcs = arcs.masked_fill(~is_word[:, None] | is_self, -math.inf)
         best = arcs.argmax(-1)[inputs.sentences, inputs.numbers]  # [word]
         heads = torch.where(inputs.forced >= 0, inputs.forced, best)
 
-        label_head = with_one(scorer.label_head(vectors))[:, inputs.in_buffer(heads)]
-        labels = label_scores(with_one(scorer.label_dep(vectors)), label_head, scorer.label_weight)[0]
+        label_head = with_one(scorer.label_head(vectors))[inputs.in_buffer(heads)]
+        labels = label_scores(with_one(scorer.label_dep(vectors)), label_head, scorer.label_weight)
         labels = self.decoder.obeying(labels, heads)
         best_labels = labels.argmax(-1)
 
@@ -269,8 +269,7 @@ class PackedStep(nn.Module):
         of_sentence = is_same[places] | ~is_dependent  # [sentence, word]
         tags, has_new_tags = inputs.tags, None
         if self.tagger is not None:
-            of_tags = tuple(each[0] for each in self.tagger(vectors))
-            best = torch.stack([best_tag(each) + 1 for each in of_tags], dim=-1)
+            best = torch.stack([best_tag(each) + 1 for each in self.tagger(vectors)], dim=-1)
             tags = F.pad(best, (0, inputs.tags.shape[-1] - best.shape[-1]))  # the last columns are not predicted
             has_new_tags = inputs.lacks_tags > 0
         stability = expected_stability(arcs, labels[places], is_dependent, of_sentence)

@@ -1,7 +1,6 @@
-"""Encode rows of pieces laid end to end, for parsing on a CPU, in float32 or with int8 matrix products.
+"""Encode for parsing on a CPU, in float32 or with int8 matrix products.
 
-Only attention looks beyond a single piece, so rows need no padding to the length of the longest row. Rows of equal
-length attend together, as a block; everything else is computed over all pieces at once.
+Rows of equal length attend together, as a block; everything else is computed over all pieces at once.
 
 Int8 is several times as fast on a CPU with int8 instructions. Weights are quantised by row, as `model.folder.rounded`
 stores them, and inputs by piece. See docs/design.md, 'Int8 on a CPU'.
@@ -11,20 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Int8
+from jaxtyping import Float, Int, Int8, Shaped
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.errors import ModelError
 from treefine.fast import view_of
 from treefine.model.attention import NONE, Attend, Layer, RelationRows, Relations, Vectors
-from treefine.model.batch import Graphs, PieceInputs, TagIds, WordVectors, padded_length
+from treefine.model.batch import Encoded, Graphs, PieceInputs, TagIds
 from treefine.model.encoder import TransformerEncoder
 from treefine.model.folder import LARGEST
 
@@ -35,99 +34,79 @@ class FlatEncoder(TransformerEncoder):
     """`TransformerEncoder` for parsing on a CPU; its layers may be those of `int8_encoder`."""
 
     def forward(
-        self, inputs: PieceInputs, tags: TagIds | None, graphs: Graphs | None, *, rows_at_once: int | None = None
-    ) -> WordVectors:
-        """Return the vector of each word's first piece, without gradients."""
+        self,
+        inputs: PieceInputs,
+        tags: TagIds | None,
+        graphs: Graphs | None,
+        layers: range | None = None,
+        before: Encoded | None = None,
+    ) -> Encoded:
+        """Return the vectors of the pieces, without gradients."""
         if torch.is_grad_enabled() or self.dropout.training:
             hint = "Call it under torch.no_grad() and in eval mode; train with the model itself."
             raise ModelError("This encoder is only for parsing and cannot be trained.", hint=hint)
-        relations = self.relate(inputs, graphs)
-        encoded, starts, n_pieces = [], torch.zeros(len(inputs.row_lengths), dtype=torch.long), 0
         with torch.autocast("cpu", enabled=False):  # even if the caller enabled it
-            for chunk in inputs.row_chunks(rows_at_once):
-                rows = FlatRows.of(inputs, chunk)
-                words, piece_tags = rows.take(inputs.words), None
-                if tags is not None:
-                    piece_tags = tags[inputs.sentences[rows.rows], words.clamp(min=0)] * (words > 0)[:, None]
-                x = self.embed(rows.take(inputs.pieces), words, rows.places, piece_tags)
-                biases = [self.bias(inputs.is_piece[block.rows, : block.length], x.dtype) for block in rows.blocks]
-                attend = FlatAttention(rows, biases, relations)
-                for layer in self.layers:
-                    x = layer(x, attend)
-                encoded.append(x)
-                starts[chunk] = rows.starts[chunk] + n_pieces
-                n_pieces += len(x)
-        return torch.cat(encoded)[starts[inputs.word_rows] + inputs.word_pieces]
+            return super().forward(inputs, tags, graphs, layers, before)
+
+    def attention(self, inputs: PieceInputs, relations: Relations | None, dtype: torch.dtype) -> Attend:
+        """Return the attention function for these rows."""
+        blocks = blocks_of(inputs.row_sizes)
+        biases = [self.bias(block.of(inputs.is_piece), dtype) for block in blocks]
+        return FlatAttention(blocks, biases, inputs.places, relations)
 
 
 class Block(NamedTuple):
-    """Rows of equal length."""
+    """Consecutive rows of equal size."""
 
-    rows: Int[np.ndarray, " row"]  # their numbers among the inputs' rows
     start: int  # their first piece
-    length: int  # of each row, padding included
+    n_rows: int
+    size: int  # of each row, padding included
 
-    def of(self, x: Float[Tensor, "piece attn width"]) -> Float[Tensor, "row attn place width"]:
+    def of(self, x: Shaped[Tensor, "piece ..."]) -> Shaped[Tensor, "row place ..."]:
         """Return the pieces of the block as rows."""
-        shape = (len(self.rows), self.length, *x.shape[1:])
-        return x[self.start : self.start + len(self.rows) * self.length].view(shape).transpose(1, 2)
+        return x[self.start : self.start + self.n_rows * self.size].view(self.n_rows, self.size, *x.shape[1:])
+
+    def of_heads(self, x: Vectors) -> Float[Tensor, "row attn place width"]:
+        """Return the vectors of the block by row and attention head."""
+        return self.of(x).transpose(1, 2)
 
 
-@dataclass(frozen=True)
-class FlatRows:
-    """The layout of some rows that are laid end to end, shorter rows first."""
-
-    index: Int[Tensor, " piece"]  # the index of each piece in the padded inputs
-    rows: Int[Tensor, " piece"]  # the row of each piece …
-    places: Int[Tensor, " piece"]  # … and its place in that row
-    starts: Int[Tensor, " row"]  # the first piece of each of the inputs' rows; valid only for the chosen rows
-    blocks: tuple[Block, ...]
-
-    @classmethod
-    def of(cls, inputs: PieceInputs, chosen: slice) -> FlatRows:
-        """Lay out the chosen rows. The length of a row depends on its own pieces, not on the longest row."""
-        width = inputs.pieces.shape[1]
-        numbers = range(len(inputs.row_lengths))[chosen]
-        lengths = np.array([padded_length(inputs.row_lengths[n], inputs.padded_to, width) for n in numbers])
-        order = np.argsort(lengths, kind="stable")
-        rows, lengths = np.array(numbers)[order], lengths[order]
-        ends = np.cumsum(lengths)
-        row_of = np.repeat(rows, lengths)
-        places = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
-        starts = np.zeros(len(inputs.row_lengths), dtype=np.int64)
-        starts[rows] = ends - lengths
-        firsts = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(rows)]
-        blocks = tuple(
-            Block(rows[first:last], int(starts[rows[first]]), int(lengths[first]))
-            for first, last in zip(firsts, firsts[1:], strict=False)
-        )
-        arrays = {"index": row_of * width + places, "rows": row_of, "places": places, "starts": starts}
-        return cls(**{name: torch.from_numpy(array) for name, array in arrays.items()}, blocks=blocks)
-
-    def take(self, padded: Int[Tensor, "row place"]) -> Int[Tensor, " piece"]:
-        """Return the values of the pieces from a padded tensor."""
-        return padded.flatten()[self.index]
+def blocks_of(row_sizes: Sequence[int]) -> list[Block]:
+    """Return the blocks of rows of these sizes. There are few if similar sizes follow each other."""
+    blocks, start = [], 0
+    for size, group in groupby(row_sizes):
+        blocks.append(Block(start, len(list(group)), size))
+        start += blocks[-1].n_rows * size
+    return blocks
 
 
 class FlatAttention:
     """Attention within rows laid end to end: torch's attention, block by block, with corrections for the arcs."""
 
-    def __init__(self, rows: FlatRows, biases: Sequence[Float[Tensor, "_ _ _ _"]], relations: Relations | None) -> None:
-        """Prepare attention with the bias of each block; `relations` are those of the padded inputs."""
-        self.rows, self.biases, self.has_relations = rows, biases, relations is not None
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        biases: Sequence[Float[Tensor, "row _ _ place"]],
+        places: Int[Tensor, " piece"],
+        relations: Relations | None,
+    ) -> None:
+        """Prepare attention with the bias of each block."""
+        self.blocks, self.biases, self.relations = blocks, biases, relations
         if relations is None:
             return
-        above, self.up, self.down = (rows.take(each) for each in (relations.above, relations.up, relations.down))
-        self.above = rows.starts[rows.rows] + above  # an index among all pieces
-        self.has_graph = relations.has_graph[rows.rows].float()[:, None, None]  # [piece, 1, 1]
-        lengths = np.repeat([each.length for each in rows.blocks], [len(each.rows) for each in rows.blocks])
-        before = np.repeat(np.cumsum(lengths**2) - lengths**2, lengths)  # the cells of earlier rows
-        first, length = torch.from_numpy(before), torch.from_numpy(np.repeat(lengths, lengths))
+        self.has_graph = relations.has_graph.float()[:, None, None]  # [piece, 1, 1]
+        sizes = np.repeat([each.size for each in blocks], [each.n_rows for each in blocks])
+        before = np.repeat(np.cumsum(sizes**2) - sizes**2, sizes)  # the cells of earlier rows
+        first, size, above = (
+            torch.from_numpy(before),
+            torch.from_numpy(np.repeat(sizes, sizes)),
+            places[relations.above],
+        )
         # The cell of each piece as query with the piece above it, then that of the reverse, in the bias of all pairs.
-        self.cells = torch.cat([first + rows.places * length + above, first + above * length + rows.places])
+        self.cells = torch.cat([first + places * size + above, first + above * size + places])
         pairs = [
-            each.expand(-1, -1, block.length, -1).transpose(0, 1).flatten(1)
-            for each, block in zip(biases, rows.blocks, strict=True)
+            each.expand(-1, -1, block.size, -1).transpose(0, 1).flatten(1)
+            for each, block in zip(biases, blocks, strict=True)
         ]
         self.bias = torch.cat(pairs, dim=1)  # [attention head, or 1 for all; cell]
 
@@ -136,36 +115,42 @@ class FlatAttention:
     ) -> Vectors:
         """Return the new value of each piece, without gradients."""
         assert not dropout
-        if rows is not None and self.has_relations:
-            return self._with_graph(query, key, value, rows)
+        if rows is not None and self.relations is not None:
+            return self._with_graph(query, key, value, rows, self.relations)
         found = [
-            F.scaled_dot_product_attention(block.of(query), block.of(key), block.of(value), attn_mask=bias)
-            for block, bias in zip(self.rows.blocks, self.biases, strict=True)
+            F.scaled_dot_product_attention(
+                block.of_heads(query), block.of_heads(key), block.of_heads(value), attn_mask=bias
+            )
+            for block, bias in zip(self.blocks, self.biases, strict=True)
         ]
         return _laid([each.transpose(1, 2) for each in found])
 
-    def _with_graph(self, query: Vectors, key: Vectors, value: Vectors, rows: RelationRows) -> Vectors:
+    def _with_graph(
+        self, query: Vectors, key: Vectors, value: Vectors, rows: RelationRows, relations: Relations
+    ) -> Vectors:
         """Attend with a graph: add the score terms of the arcs to the mask of torch's attention.
 
         torch's attention never stores the weights of all pairs. The relation values need two weights per piece, which
         are recomputed from the log-sums that it returns.
         """
         n_attn, width = query.shape[1:]
-        above, cells = self.above, self.cells.expand(n_attn, -1)
+        above, cells = relations.above, self.cells.expand(n_attn, -1)
         key_shares, value_shares = rows.keys - rows.keys[NONE], rows.values - rows.values[NONE]
         query_above, key_above = query.index_select(0, above), key.index_select(0, above)
 
         # All products reuse one buffer: allocating memory takes longer than multiplying.
         product = torch.empty_like(query_above)
-        up = torch.mul(query, F.embedding(self.up, key_shares)[:, None], out=product).sum(-1)  # [piece, attn]
-        down = torch.mul(query_above, F.embedding(self.down, key_shares)[:, None], out=product).sum(-1)
+        up = torch.mul(query, F.embedding(relations.up, key_shares)[:, None], out=product).sum(-1)  # [piece, attn]
+        down = torch.mul(query_above, F.embedding(relations.down, key_shares)[:, None], out=product).sum(-1)
         shares = self.bias.expand(n_attn, -1).clone().scatter_add_(1, cells, torch.cat([up, down]).T)
         attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
         parts, sums, first = [], [], 0  # the new values, and the logarithms of the softmax denominators
-        for block in self.rows.blocks:
-            last = first + len(block.rows) * block.length**2
-            mask = shares[:, first:last].view(-1, len(block.rows), block.length, block.length).transpose(0, 1)
-            attended, log_sum = attention(block.of(query), block.of(key), block.of(value), attn_mask=mask)
+        for block in self.blocks:
+            last = first + block.n_rows * block.size**2
+            mask = shares[:, first:last].view(-1, block.n_rows, block.size, block.size).transpose(0, 1)
+            attended, log_sum = attention(
+                block.of_heads(query), block.of_heads(key), block.of_heads(value), attn_mask=mask
+            )
             parts.append(attended.transpose(1, 2))
             sums.append(log_sum.transpose(1, 2))
             first = last
@@ -175,10 +160,10 @@ class FlatAttention:
         up = key_above.mul_(query).sum(-1).mul_(1 / math.sqrt(width)).add_(up_share).sub_(log_sums).exp_()
         down = query_above.mul_(key).sum(-1).mul_(1 / math.sqrt(width)).add_(down_share)
         down = down.sub_(log_sums.index_select(0, above)).exp_()
-        below = torch.mul(down[..., None], F.embedding(self.down, value_shares)[:, None], out=product)
+        below = torch.mul(down[..., None], F.embedding(relations.down, value_shares)[:, None], out=product)
         flat = found.view(len(found), -1)  # [piece, attn and width]
         flat.scatter_add_(0, above[:, None].expand_as(flat), below.view_as(flat))
-        found.addcmul_(up[..., None], F.embedding(self.up, value_shares)[:, None])
+        found.addcmul_(up[..., None], F.embedding(relations.up, value_shares)[:, None])
         return found.add_(self.has_graph * rows.values[NONE])
 
 

@@ -148,7 +148,8 @@ MOST_HELD = 1 << 15  # sentences that may wait for a full buffer or for earlier 
 def can_run(plan: Plan) -> bool:
     """Return whether the engine supports this plan. Some sentences bypass it in any case (`stream_sentences`)."""
     has_argmax = plan.model.settings.decode.first_graph == "argmax" and not plan.decoder.is_projective
-    return isinstance(plan.model.encoder, PackedEncoder) and has_argmax
+    has_stages = len(plan.model.settings.stage_ends) > 1 or plan.model.settings.relations.first_layer > 0
+    return isinstance(plan.model.encoder, PackedEncoder) and has_argmax and not has_stages
 
 
 class Engine:
@@ -177,8 +178,6 @@ class Engine:
                 return
             for lane in lanes:
                 lane.close()
-            encoder = self.step.encoder  # sentences that bypass the engine get the same vectors as in its buffers
-            encoder.rooms = [room.halved() for room in encoder.rooms]
             self.lanes = [Lane(self, lane.room.halved()) for lane in lanes]
             if not self._has_warned:
                 self._has_warned = True

@@ -20,6 +20,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from treefine.model.attention import NONE, PaddedAttention, RelationRows, Relations, Vectors
+from treefine.model.batch import PieceInputs
+from treefine.model.encoder import TransformerEncoder
 
 QUERIES, KEYS = 32, 32  # block size; it does not depend on the batch, so neither does any result
 WARPS = 2  # one per 16 queries, the tile height of the hardware; twice as many in float32
@@ -35,24 +37,14 @@ class Rows:
 
     starts: Int[Tensor, " row"]
     lengths: Int[Tensor, " row"]
+    places: Int[Tensor, " piece"]  # of each piece in its row
     longest: int  # an upper bound on the lengths, known on the host
     by_distance: Float[Tensor, "attn distance"] | None = None  # bias for distances -reach … reach (MPNet)
-
-    @classmethod
-    def padded(cls, is_piece: Bool[Tensor, "row piece"], by_distance: Tensor | None = None) -> Rows:
-        """Return rows of equal size, in which padding follows the pieces."""
-        n_rows, n_pieces = is_piece.shape
-        starts = torch.arange(0, n_rows * n_pieces, max(1, n_pieces), device=is_piece.device)[:n_rows]
-        by_distance = None if by_distance is None else by_distance.contiguous()
-        return cls(starts, is_piece.sum(1), n_pieces, by_distance)
 
 
 @dataclass(frozen=True)
 class FusedAttention:
-    """Attention within rows of pieces: one kernel on a GPU; elsewhere the padded reference implementation.
-
-    The pieces may be laid end to end or padded; the relations have the same layout as the pieces.
-    """
+    """Attention within rows of pieces: one kernel on a GPU; elsewhere the padded reference implementation."""
 
     rows: Rows
     relations: Relations | None
@@ -60,39 +52,47 @@ class FusedAttention:
     def __call__(
         self, query: Vectors, key: Vectors, value: Vectors, tables: RelationRows | None, dropout: float = 0.0
     ) -> Vectors:
-        """Return the new value of each piece. Padding, which is never read, gets zeros."""
-        flat = [each.flatten(0, -3) for each in (query, key, value)]  # [piece, attn, width]
+        """Return the new value of each piece. Pieces outside all rows, which are never read, get zeros."""
         if not is_available(query.device):
-            return self._padded(flat, tables).view_as(query)
+            return self._padded(query, key, value, tables)
         graph = None
         if self.relations is not None and tables is not None:
-            above, up, down = (
-                each.flatten() for each in (self.relations.above, self.relations.up, self.relations.down)
-            )
-            graph = RowRelations(above, up, down, self.relations.has_graph, *(each.to(query.dtype) for each in tables))
-        return attend_rows(*flat, rows=self.rows, relations=graph, dropout=dropout).view_as(query)
+            above, up, down, has_graph = vars(self.relations).values()
+            starts = torch.arange(len(above), device=above.device) - self.rows.places  # of each piece's row
+            rows = (each.to(query.dtype) for each in tables)
+            graph = RowRelations(above - starts, up, down, has_graph[self.rows.starts], *rows)
+        return attend_rows(query, key, value, rows=self.rows, relations=graph, dropout=dropout)
 
-    def _padded(self, flat: Sequence[Vectors], tables: RelationRows | None) -> Vectors:
-        rows, relations, query = self.rows, self.relations, flat[0]
-        places = torch.arange(rows.longest, device=query.device)
-        is_piece: Bool[Tensor, "row place"] = places < rows.lengths[:, None]
-        index = torch.where(is_piece, rows.starts[:, None] + places, 0)
-        is_masked = ~is_piece & is_piece.any(1, keepdim=True)  # an empty row masks nothing, to avoid NaN
-        bias = torch.zeros(is_piece.shape, dtype=query.dtype, device=query.device).masked_fill(is_masked, -math.inf)
+    def _padded(self, query: Vectors, key: Vectors, value: Vectors, tables: RelationRows | None) -> Vectors:
+        rows, result = self.rows, torch.zeros_like(query, memory_format=torch.contiguous_format)
+        is_used = rows.lengths > 0
+        starts, lengths = rows.starts[is_used], rows.lengths[is_used]
+        row = torch.repeat_interleave(torch.arange(len(starts), device=query.device), lengths)
+        places = torch.arange(len(row), device=query.device) - (torch.cumsum(lengths, 0) - lengths)[row]
+        index = starts[row] + places  # of the pieces in rows
+        is_piece = torch.arange(rows.longest, device=query.device) < lengths[:, None]
+        bias = torch.zeros(is_piece.shape, dtype=query.dtype, device=query.device).masked_fill(~is_piece, -math.inf)
         bias = bias[:, None, None]  # [row, 1, 1, place]
         if rows.by_distance is not None:
-            distance = places[None] - places[:, None] + rows.by_distance.shape[1] // 2  # [query, key], from 0
+            order = torch.arange(rows.longest, device=query.device)
+            distance = order[None] - order[:, None] + rows.by_distance.shape[1] // 2  # [query, key], from 0
             bias = bias + rows.by_distance[:, distance][None]
-        query_rows, key_rows, value_rows = (each[index] for each in flat)  # [row, place, attn, width]
-        of_places = None
+        relations = self.relations
         if relations is not None:
-            above, up, down = (each.flatten()[index] for each in (relations.above, relations.up, relations.down))
-            above = torch.where(is_piece, above, places)
-            of_places = Relations(above, up * is_piece, down * is_piece, relations.has_graph)
-        attended = PaddedAttention(bias, of_places)(query_rows, key_rows, value_rows, tables)
-        result = torch.zeros_like(query, memory_format=torch.contiguous_format)
-        result[index[is_piece]] = attended[is_piece]
+            number = torch.zeros(len(query), dtype=torch.long, device=query.device)
+            number[index] = torch.arange(len(index), device=query.device)
+            above, up, down, has_graph = (each[index] for each in vars(relations).values())
+            relations = Relations(number[above], up, down, has_graph)
+        attend = PaddedAttention(torch.cumsum(lengths, 0) - lengths, row, places, bias, relations)
+        result[index] = attend(query[index], key[index], value[index], tables)
         return result
+
+
+def fused_attention(encoder: TransformerEncoder, inputs: PieceInputs, relations: Relations | None) -> FusedAttention:
+    """Return the attention function for the rows of a batch."""
+    by_distance = None if encoder.buckets is None else encoder.bias_by_distance(max(inputs.row_sizes)).contiguous()
+    lengths = torch.zeros_like(inputs.starts).index_add_(0, inputs.rows, inputs.is_piece.long())
+    return FusedAttention(Rows(inputs.starts, lengths, inputs.places, max(inputs.row_sizes), by_distance), relations)
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.fast import view_of
-from treefine.fast.fused_attention import FusedAttention, Rows, is_available
+from treefine.fast.fused_attention import fused_attention, is_available
 from treefine.model.attention import Attend, Layer, Relations
+from treefine.model.batch import PieceInputs
 from treefine.model.encoder import TransformerEncoder
 
 Activation = Callable[[Tensor], Tensor]
@@ -27,18 +28,17 @@ def training_encoder(encoder: TransformerEncoder) -> TrainingEncoder:
 class TrainingEncoder(TransformerEncoder):
     """`TransformerEncoder` with fused attention if the device supports it."""
 
-    def attention(self, is_piece: Bool[Tensor, "row piece"], relations: Relations | None, dtype: torch.dtype) -> Attend:
+    def attention(self, inputs: PieceInputs, relations: Relations | None, dtype: torch.dtype) -> Attend:
         """Return the attention function for these rows."""
-        if relations is None or not is_available(is_piece.device):
-            return super().attention(is_piece, relations, dtype)
-        by_distance = None if self.buckets is None else self.bias_by_distance(is_piece.shape[1])
-        return FusedAttention(Rows.padded(is_piece, by_distance), relations)
+        if relations is None or not is_available(inputs.pieces.device):
+            return super().attention(inputs, relations, dtype)
+        return fused_attention(self, inputs, relations)
 
 
 class RecomputingLayer(Layer):
     """`Layer` that recomputes its activation in the backward pass."""
 
-    def forward(self, x: Float[Tensor, "*row piece width"], attend: Attend) -> Float[Tensor, "*row piece width"]:
+    def forward(self, x: Float[Tensor, "piece width"], attend: Attend) -> Float[Tensor, "piece width"]:
         """Return the output of the layer."""
         if not self.dropout.training:
             return super().forward(x, attend)

@@ -17,21 +17,17 @@ from treefine.model.batch import ARC, HEAD, LABEL, Graphs, PieceInputs
 
 _ACTIVATIONS = {"gelu": nn.GELU(), "gelu_new": nn.GELU(approximate="tanh"), "relu": nn.ReLU()}
 NONE = 0
-Ids = Int[Tensor, "*row piece"]  # of relations or of pieces
+Ids = Int[Tensor, " piece"]  # of relations or of pieces
 
 
 @dataclass(frozen=True)
 class Relations:
     """The graph as attention reads it. A piece has at most one piece above it, so two ids per piece are enough."""
 
-    above: Ids  # the index in its row of the piece above each piece, or its own index
+    above: Ids  # the number of the piece above each piece, or its own number
     up: Ids  # the relation of a piece, as query, to the piece above it, or NONE
     down: Ids  # the relation of the piece above it, as query, to the piece
-    has_graph: Bool[Tensor, " rows"]  # a row without a graph is encoded as in the plain encoder
-
-    def __getitem__(self, rows: slice) -> Relations:
-        """Return the relations of some rows."""
-        return Relations(self.above[rows], self.up[rows], self.down[rows], self.has_graph[rows])
+    has_graph: Bool[Tensor, " piece"]  # a row without a graph is encoded as in the plain encoder
 
 
 def n_kinds_of(n_labels: int, settings: RelationSettings) -> int:
@@ -51,19 +47,14 @@ def relate(inputs: PieceInputs, graphs: Graphs, n_labels: int, settings: Relatio
     of its word. A model that reads labels ignores an arc with an unknown label, unless its head is decided. A word
     whose label is decided but that has no head is related to itself.
     """
-    n_kinds = n_kinds_of(n_labels, settings)
-    n_rows, n_pieces = inputs.pieces.shape
-    device = inputs.pieces.device
-    places = torch.arange(n_pieces, device=device).expand(n_rows, n_pieces)
-    words = inputs.words.clamp(min=0)  # [row, piece]
-    n_words = graphs.heads.shape[1]
-    first_piece = torch.full((n_rows, n_words + 1), -1, device=device)  # of each word; -1: in another window
+    n_kinds, places = n_kinds_of(n_labels, settings), torch.arange(len(inputs.pieces), device=inputs.pieces.device)
+    words, n_words = inputs.words.clamp(min=0), graphs.heads.shape[1]
+    first_piece = torch.full((len(inputs.starts), n_words + 1), -1, device=places.device)  # -1: in another window
     # Other pieces are written to an extra column that is never read: boolean indexing would make the host wait.
-    first_piece.scatter_(1, torch.where(inputs.is_first, inputs.words, n_words), places)
+    first_piece[inputs.rows, torch.where(inputs.is_first, inputs.words, n_words)] = places
 
-    heads = graphs.heads[inputs.sentences].gather(1, words)  # [row, piece]
-    labels = graphs.labels[inputs.sentences].gather(1, words)
-    has_graph = (graphs.heads >= 0).any(1)[inputs.sentences]  # [row]
+    heads, labels = (table[inputs.sentences, words] for table in (graphs.heads, graphs.labels))
+    has_graph = graphs.are_read[inputs.sentences]
     is_arc = inputs.is_first & (heads >= 0)
     kinds = torch.zeros_like(labels)
     if settings.graph == "labelled":
@@ -71,18 +62,17 @@ def relate(inputs: PieceInputs, graphs: Graphs, n_labels: int, settings: Relatio
         kinds = labels
     is_self = torch.zeros_like(is_arc)
     if settings.decided and graphs.decided is not None:
-        decided = graphs.decided[inputs.sentences].gather(1, words)
-        has_graph = has_graph | (graphs.decided > 0).any(1)[inputs.sentences]
+        decided = graphs.decided[inputs.sentences, words]
         kinds = decided_kinds(decided, labels, n_labels, settings)
         is_arc = is_arc | (inputs.is_first & (heads >= 0) & ((decided == ARC) | (decided == HEAD)))
         if settings.graph == "labelled":
             is_self = inputs.is_first & (decided == LABEL) & (heads < 0) & (labels >= 0)
-    is_rest = (inputs.words > 0) & ~inputs.is_first & has_graph[:, None]
+    is_rest = (inputs.words > 0) & ~inputs.is_first & has_graph
     kinds = torch.where(is_rest, n_kinds - 1, kinds)
-    above = first_piece.gather(1, torch.where(is_arc, heads, words))  # [row, piece]
+    above = first_piece[inputs.rows, torch.where(is_arc, heads, words)]
     is_related = ((is_arc | is_rest) & (above >= 0) & (above != places)) | is_self
     above = torch.where(is_related, above, places)
-    is_mutual = is_related & (above.gather(1, above) == places)
+    is_mutual = is_related & (above[above] == places)
     up, down = relation_ids(kinds, is_related, is_mutual, n_kinds, settings)
     up = torch.where(is_self, kinds + 1 + n_kinds, up)  # no cycle of two words, although it looks like one
     return Relations(above, up, down, has_graph)
@@ -104,8 +94,8 @@ def decided_kinds(decided: Ids, labels: Ids, n_labels: int, settings: RelationSe
 
 def relation_ids(
     kinds: Ids,
-    is_related: Bool[Tensor, "*row piece"],
-    is_mutual: Bool[Tensor, "*row piece"],
+    is_related: Bool[Tensor, " piece"],
+    is_mutual: Bool[Tensor, " piece"],
     n_kinds: int,
     settings: RelationSettings,
 ) -> tuple[Ids, Ids]:
@@ -149,17 +139,20 @@ class RelationTables(nn.Module):
         return RelationRows(tables[0] * self.scale, tables[1])
 
 
-Vectors = Float[Tensor, "*row piece attn width"]  # of the pieces, by attention head
-# How the pieces of a batch attend to each other: from query, key, value, each [*row, piece, attn, width], rows of the
-# layer and the rate of dropout to new values. `PaddedAttention` has rows of equal length; `fast` has faster layouts.
+Vectors = Float[Tensor, "piece attn width"]  # of the pieces, by attention head
+# How the pieces of a batch attend to each other: from query, key, value, rows of the layer and the rate of dropout to
+# new values. `PaddedAttention` is the reference; `fast` has faster ones.
 Attend = Callable[[Vectors, Vectors, Vectors, RelationRows | None, float], Vectors]
 
 
 @dataclass(frozen=True)
 class PaddedAttention:
-    """Attention within padded rows of pieces, with or without a graph."""
+    """Attention within rows of pieces, with or without a graph: the reference, which pads the rows to equal length."""
 
-    bias: Float[Tensor, "row _ _ piece"]  # added to the scores: -inf for padding; MPNet adds a bias by distance
+    starts: Int[Tensor, " row"]  # the first piece of each row
+    rows: Ids  # the row of each piece …
+    places: Ids  # … and its place in it
+    bias: Float[Tensor, "row _ _ place"]  # added to the scores: -inf for padding; MPNet adds a bias by distance
     relations: Relations | None
 
     def __call__(
@@ -171,31 +164,35 @@ class PaddedAttention:
         matrix: the piece as query with the piece above it as key, and the reverse. See docs/design.md, 'Why NONE
         cancels in attention'.
         """
-        query, key, value = (each.transpose(1, 2) for each in (query, key, value))  # [row, attn, piece, width]
-        relations = self.relations
-        if relations is None or rows is None:
-            attended = F.scaled_dot_product_attention(query, key, value, attn_mask=self.bias, dropout_p=dropout)
-            return attended.transpose(1, 2)
-        n_attention_heads, n_pieces, width = query.shape[1:]
+        n_places, width = self.bias.shape[-1], query.shape[-1]
+        index = torch.zeros(len(self.starts), n_places, dtype=torch.long, device=query.device)
+        index[self.rows, self.places] = torch.arange(len(query), device=query.device)
+        queries, keys, values = (
+            each[index].transpose(1, 2) for each in (query, key, value)
+        )  # [row, attn, place, width]
+        if self.relations is None or rows is None:
+            attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=self.bias, dropout_p=dropout)
+            return attended[self.rows, :, self.places]
+        above, up_ids, down_ids = self.relations.above, self.relations.up, self.relations.down
         key_shares, value_shares = rows.keys - rows.keys[NONE], rows.values - rows.values[NONE]
         # F.embedding, not rows[ids]: nearly all ids are NONE, and the gradient of indexing adds equal ids one by one.
-        above = relations.above[:, None].expand(query.shape[:3])  # [row, attn, piece]
-        places = torch.arange(n_pieces, device=query.device)
-        cells = torch.cat([places * n_pieces + above, above * n_pieces + places], dim=2)  # [row, attn, up and down]
-
-        up = (query * F.embedding(relations.up, key_shares)[:, None]).sum(-1)  # [row, attn, piece]
-        query_above = query.gather(2, above[..., None].expand_as(query))
-        down = (query_above * F.embedding(relations.down, key_shares)[:, None]).sum(-1)
-        scores = query / math.sqrt(width) @ key.transpose(-1, -2)  # [row, attn, piece, piece]
-        shares = torch.cat([up, down], dim=2).to(scores.dtype)  # the scores may be in bfloat16
-        scores.view(len(query), n_attention_heads, -1).scatter_add_(2, cells, shares)
+        up = (query * F.embedding(up_ids, key_shares)[:, None]).sum(-1)  # [piece, attn]
+        down = (query[above] * F.embedding(down_ids, key_shares)[:, None]).sum(-1)
+        n_attn, above_places = query.shape[1], self.places[above]
+        pieces, attn = torch.arange(n_attn, device=query.device), self.rows[:, None]
+        to_above = (attn, pieces, self.places[:, None], above_places[:, None])  # the cells [row, attn, query, key] …
+        from_above = (attn, pieces, above_places[:, None], self.places[:, None])  # … of [piece, attn]
+        scores = queries / math.sqrt(width) @ keys.transpose(-1, -2)
+        scores = scores.index_put(to_above, up.to(scores.dtype), accumulate=True)
+        scores = scores.index_put(from_above, down.to(scores.dtype), accumulate=True)
         weights = F.dropout((scores + self.bias).softmax(-1), dropout)
-
-        up, down = weights.flatten(2).gather(2, cells).chunk(2, dim=2)
-        down_weights = torch.zeros_like(weights).flatten(2).scatter(2, cells[:, :, n_pieces:], down).view_as(weights)
-        none = relations.has_graph[:, None, None, None] * rows.values[NONE]
-        attended = weights @ (value + none) + down_weights @ F.embedding(relations.down, value_shares)[:, None]
-        return (attended + up[..., None] * F.embedding(relations.up, value_shares)[:, None]).transpose(1, 2)
+        has_graph = self.relations.has_graph[index][:, None, :, None]
+        attended = weights @ (values + has_graph * rows.values[NONE])
+        attended = attended[self.rows, :, self.places]
+        up, down = weights[to_above], weights[from_above]
+        below = down[..., None] * F.embedding(down_ids, value_shares)[:, None]
+        attended = attended + up[..., None] * F.embedding(up_ids, value_shares)[:, None]
+        return attended.index_add(0, above, below.to(attended.dtype))
 
 
 class RelationAttention(nn.Module):
@@ -211,7 +208,7 @@ class RelationAttention(nn.Module):
         self.output = nn.Linear(width, width)
         self.relations = tables
 
-    def forward(self, x: Float[Tensor, "*row piece width"], attend: Attend) -> Float[Tensor, "*row piece width"]:
+    def forward(self, x: Float[Tensor, "piece width"], attend: Attend) -> Float[Tensor, "piece width"]:
         """Return the attention output, before the residual connection and the norm."""
         if torch.is_autocast_enabled(x.device.type):  # otherwise autocast casts x three times and keeps each copy
             x = x.to(torch.get_autocast_dtype(x.device.type))
@@ -227,10 +224,12 @@ class RelationAttention(nn.Module):
 class Layer(nn.Module):
     """One transformer layer: attention, then a feed-forward network, each with a residual connection and a norm."""
 
-    def __init__(self, settings: TransformerSettings, relations: RelationSettings, n_labels: int) -> None:
+    def __init__(
+        self, settings: TransformerSettings, relations: RelationSettings, n_labels: int, *, reads_graph: bool
+    ) -> None:
         super().__init__()
         tables = None
-        if relations.graph != "none":
+        if reads_graph:
             width = settings.width // settings.n_attention_heads
             tables = RelationTables(n_labels, width, relations)
         self.attention = RelationAttention(
@@ -243,7 +242,7 @@ class Layer(nn.Module):
         self.activation = _ACTIVATIONS[settings.activation]
         self.dropout = nn.Dropout(settings.dropout)
 
-    def forward(self, x: Float[Tensor, "*row piece width"], attend: Attend) -> Float[Tensor, "*row piece width"]:
+    def forward(self, x: Float[Tensor, "piece width"], attend: Attend) -> Float[Tensor, "piece width"]:
         """Return the output of the layer."""
         x = self.attention_norm(x + self.dropout(self.attention(x, attend)))
         output: Tensor = self.outer_norm(x + self.dropout(self.outer(self.activation(self.inner(x)))))

@@ -1,4 +1,4 @@
-"""Sentences and graphs as padded tensors."""
+"""Sentences and graphs as tensors: pieces and word vectors are laid end to end, and words are padded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary, flat_arcs
 from treefine.treebank.graph import Arcs
 
 TagIds = Int[Tensor, "batch word column"]  # and other numbers that the encoder reads of each word
-WordVectors = Float[Tensor, "batch word width"]
+PieceVectors = Float[Tensor, "piece width"]
+WordVectors = Float[Tensor, "word width"]  # without padding; ROOT is the first word of each sentence
 _Value = TypeVar("_Value", bound="OnDevice")
 
 
@@ -173,7 +174,6 @@ class Graphs(OnDevice):
 
     heads: Int[Tensor, "batch word"]
     labels: Int[Tensor, "batch word"]  # UNSEEN for a label that the model does not know, and for a word without a head
-    has_any: bool | None = None  # whether any sentence has a graph; None if `heads` must be searched
     decided: Int[Tensor, "batch word"] | None = None  # NOTHING, ARC, HEAD or LABEL; None if nothing is decided
 
     @classmethod
@@ -182,14 +182,18 @@ class Graphs(OnDevice):
         lengths = [len(each.heads) for each in arcs]
         heads, labels = flat_arcs(arcs, vocabulary)
         padded_heads, padded_labels = padded(heads, lengths, NO_HEAD), padded(labels, lengths, UNSEEN)
-        has_graph = {any(head is not None for head in each.heads) for each in arcs}
-        has_any = has_graph.pop() if len(has_graph) == 1 else None
-        return cls(torch.from_numpy(padded_heads), torch.from_numpy(padded_labels), has_any)
+        return cls(torch.from_numpy(padded_heads), torch.from_numpy(padded_labels))
+
+    @property
+    def are_read(self) -> Bool[Tensor, " batch"]:
+        """Whether there is anything to read in each sentence: an arc, or a decided label."""
+        has_arc = (self.heads >= 0).any(1)
+        return has_arc if self.decided is None else has_arc | (self.decided > 0).any(1)
 
     def select(self, rows: Int[Tensor, " row"], n_words: int) -> Graphs:
         """Return some of the graphs, cut to `n_words`, ROOT included."""
         decided = None if self.decided is None else self.decided[rows, :n_words]
-        return Graphs(self.heads[rows, :n_words], self.labels[rows, :n_words], self.has_any, decided)
+        return Graphs(self.heads[rows, :n_words], self.labels[rows, :n_words], decided)
 
     def same_words(self, other: Graphs) -> Bool[Tensor, "batch word"]:
         """Return whether each word has the same head and label in both."""
@@ -206,18 +210,22 @@ class Graphs(OnDevice):
 
 @dataclass(frozen=True)
 class PieceInputs(OnDevice):
-    """Rows of pieces: CLS, ROOT, the pieces of the words, SEP. A long sentence has several rows, one per window."""
+    """Rows of pieces, laid end to end: CLS, ROOT, the pieces of the words, SEP, and perhaps some padding.
 
-    pieces: Int[Tensor, "row piece"]
-    words: Int[Tensor, "row piece"]  # the word of each piece, 0 for ROOT; -1 for CLS, SEP and padding
-    is_first: Bool[Tensor, "row piece"]  # the first piece of each word and of ROOT, which represents it (Sec. 5.3)
-    is_piece: Bool[Tensor, "row piece"]  # false for padding
-    sentences: Int[Tensor, " row"]  # the sentence of each row
-    word_rows: Int[Tensor, "batch word"]  # where each word's vector is read: the row …
-    word_pieces: Int[Tensor, "batch word"]  # … and the piece in it
-    row_lengths: tuple[int, ...]
+    A long sentence has several rows, one per window.
+    """
+
+    pieces: Int[Tensor, " piece"]
+    words: Int[Tensor, " piece"]  # the word of each piece in its sentence, 0 for ROOT; -1 for CLS, SEP and padding
+    is_first: Bool[Tensor, " piece"]  # the first piece of each word and of ROOT, which represents it (Sec. 5.3)
+    is_piece: Bool[Tensor, " piece"]  # false for padding
+    places: Int[Tensor, " piece"]  # of each piece in its row
+    rows: Int[Tensor, " piece"]  # the row of each piece …
+    sentences: Int[Tensor, " piece"]  # … and its sentence
+    starts: Int[Tensor, " row"]  # the first piece of each row
+    first_pieces: Int[Tensor, " word"]  # where the vector of each word of each sentence is read, ROOT included
+    row_sizes: tuple[int, ...]  # the number of pieces of each row, with padding
     row_counts: tuple[int, ...]  # the number of rows of each sentence
-    padded_to: int = 1  # the row length is a multiple of this, except at the maximum length
 
     @classmethod
     def of(
@@ -230,87 +238,81 @@ class PieceInputs(OnDevice):
         n_positions: int,
         padded_to: int = 1,
     ) -> PieceInputs:
-        """Return the inputs for sentences that are given as the pieces of their words."""
+        """Return the inputs for sentences that are given as the pieces of their words.
+
+        The size of a row is a multiple of `padded_to`, except at the maximum length.
+        """
         room, most = n_positions - N_SPECIALS, most_pieces_of_word(n_positions)
-        rows: list[list[int]] = []
-        words: list[list[int]] = []
-        row_counts, places = [], []
+        pieces, words, first_pieces = list[int](), list[int](), list[int]()
+        lengths, row_counts = list[int](), list[int]()
         for sentence in sentences:
             counts = [min(len(pieces), most) for pieces in sentence]
             cut = windows(counts, room)
             owner = owners(counts, cut)
-            places.append([(len(rows), ROOT_PIECE)])  # the row and the piece of each word
+            first_pieces.append(len(pieces) + ROOT_PIECE)
             for number, window in enumerate(cut):
-                row, word_of = [cls_id, pad_id], [-1, 0]
+                start = len(pieces)
+                pieces += (cls_id, pad_id)
+                words += (-1, 0)
                 for word in window:
                     if owner[word] == number:
-                        places[-1].append((len(rows), len(row)))
-                    row += sentence[word][:most]
-                    word_of += [word + 1] * counts[word]
-                rows.append([*row, sep_id])
-                words.append([*word_of, -1])
+                        first_pieces.append(len(pieces))
+                    pieces += sentence[word][:most]
+                    words += [word + 1] * counts[word]
+                lengths.append(len(pieces) + 1 - start)
+                n_unused = padded_length(lengths[-1], padded_to, n_positions) - lengths[-1]
+                pieces += [sep_id, *[pad_id] * n_unused]
+                words += [-1] * (1 + n_unused)
             row_counts.append(len(cut))
-        lengths = tuple(map(len, rows))
-        shape = (len(rows), padded_length(max(lengths, default=0), padded_to, n_positions))
-        pieces, word_of_piece = np.full(shape, pad_id), np.full(shape, -1)
-        for number, (row, word_of) in enumerate(zip(rows, words, strict=True)):
-            pieces[number, : len(row)] = row
-            word_of_piece[number, : len(row)] = word_of
-        is_first = word_of_piece >= 0
-        is_first[:, 1:] &= word_of_piece[:, 1:] != word_of_piece[:, :-1]
-        word_places = np.zeros((len(sentences), max(map(len, places), default=0), 2), dtype=np.int64)
-        for number, place in enumerate(places):
-            word_places[number, : len(place)] = place
-            word_places[number, len(place) :] = place[0]  # padding reads ROOT of its own sentence
-        return cls(
-            torch.from_numpy(pieces),
-            torch.from_numpy(word_of_piece),
-            torch.from_numpy(is_first),
-            torch.from_numpy(np.arange(shape[1])[None] < np.array(lengths, dtype=np.int64)[:, None]),
-            torch.from_numpy(np.repeat(np.arange(len(sentences)), row_counts)),
-            torch.from_numpy(word_places[..., 0]),
-            torch.from_numpy(word_places[..., 1]),
-            lengths,
-            tuple(row_counts),
-            padded_to,
+        sizes = np.array([padded_length(length, padded_to, n_positions) for length in lengths], dtype=np.int64)
+        starts, rows = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
+        places, word_of_piece = np.arange(len(pieces)) - starts[rows], np.array(words, dtype=np.int64)
+        arrays = (
+            np.array(pieces, dtype=np.int64),
+            word_of_piece,
+            (word_of_piece >= 0) & (word_of_piece != np.concatenate([[-1], word_of_piece[:-1]])),
+            places < np.array(lengths)[rows],
+            places,
+            rows,
+            np.repeat(np.arange(len(row_counts)), row_counts)[rows],
+            starts,
+            np.array(first_pieces, dtype=np.int64),
         )
+        return cls(*map(torch.from_numpy, arrays), row_sizes=tuple(sizes.tolist()), row_counts=tuple(row_counts))
 
-    def select(self, sentences: Sequence[int], n_words: int) -> PieceInputs:
-        """Return the inputs of some sentences, cut to `n_words`, ROOT included, and to their longest row of pieces."""
-        starts = np.cumsum([0, *self.row_counts])
-        kept = [row for number in sentences for row in range(starts[number], starts[number + 1])]
-        row_counts = tuple(self.row_counts[number] for number in sentences)
-        lengths = tuple(self.row_lengths[row] for row in kept)
+    def select(
+        self, sentences: Sequence[int], words: Int[Tensor, " word"]
+    ) -> tuple[PieceInputs, Int[Tensor, " piece"]]:
+        """Return the inputs of some sentences, whose words have these numbers, and the index of their pieces."""
+        row_starts, sizes = np.cumsum([0, *self.row_counts]), np.array(self.row_sizes)
+        kept = np.concatenate([np.arange(row_starts[number], row_starts[number + 1]) for number in sentences])
+        row_counts, of_row = [self.row_counts[number] for number in sentences], sizes[kept]
+        starts, new_starts = (np.cumsum(sizes) - sizes)[kept], np.cumsum(of_row) - of_row
+        numbers = np.repeat(np.arange(len(kept)), of_row)
         device = self.pieces.device
-        rows, width = to_device(kept, device), padded_length(max(lengths), self.padded_to, self.pieces.shape[1])
-        chosen = to_device(sentences, device)
-        new_starts = np.cumsum([0, *row_counts])[:-1]
-        shift = to_device([int(new_starts[i] - starts[number]) for i, number in enumerate(sentences)], device)
-        return PieceInputs(
-            self.pieces[rows, :width],
-            self.words[rows, :width],
-            self.is_first[rows, :width],
-            self.is_piece[rows, :width],
-            to_device(torch.from_numpy(np.repeat(np.arange(len(sentences)), row_counts)), device),
-            self.word_rows[chosen, :n_words] + shift[:, None],
-            self.word_pieces[chosen, :n_words],
-            lengths,
-            row_counts,
-            self.padded_to,
+        index = to_device(torch.from_numpy(np.arange(of_row.sum()) + (starts - new_starts)[numbers]), device)
+        place = torch.zeros_like(self.pieces).index_put_((index,), torch.arange(len(index), device=device))
+        of_sentence = np.repeat(np.arange(len(sentences)), row_counts)
+        selected = PieceInputs(
+            self.pieces[index],
+            self.words[index],
+            self.is_first[index],
+            self.is_piece[index],
+            self.places[index],
+            to_device(torch.from_numpy(numbers), device),
+            to_device(torch.from_numpy(of_sentence[numbers]), device),
+            to_device(torch.from_numpy(new_starts), device),
+            place[self.first_pieces[words]],
+            tuple(of_row.tolist()),
+            tuple(row_counts),
         )
+        return selected, index
 
-    def row_chunks(self, rows_at_once: int | None) -> list[slice]:
-        """Return slices of `rows_at_once` rows, or one slice of all rows if it is None."""
-        n_rows = len(self.row_lengths)
-        step = rows_at_once or n_rows
-        return [slice(start, start + step) for start in range(0, n_rows, step)]
-
-    def piece_tags(self, tags: TagIds | None, rows: slice) -> Int[Tensor, "row piece column"] | None:
-        """Return the tags of each piece's word, for some rows; 0 for pieces that belong to no word."""
-        if tags is None:
-            return None
-        words = self.words[rows]
-        return tags[self.sentences[rows, None], words.clamp(min=0)] * (words > 0)[..., None]
+    def of_words(self, of_words: Int[Tensor, "batch word *column"]) -> Int[Tensor, piece * column]:
+        """Return what each piece has from its word: 0 for ROOT and for pieces that belong to no word."""
+        found = of_words[self.sentences, self.words.clamp(min=0)]
+        is_of_word = self.words > 0
+        return found * is_of_word.view(-1, *[1] * (found.dim() - 1))
 
 
 def padded_length(n_pieces: int, padded_to: int, longest: int) -> int:
@@ -324,20 +326,36 @@ def most_pieces_of_word(n_positions: int) -> int:
 
 
 @dataclass(frozen=True)
+class Encoded(OnDevice):
+    """The vectors of the pieces of a batch, which the next step continues from."""
+
+    lower: PieceVectors  # after the layers that read no graph
+    last: PieceVectors  # after the last layer so far
+    n_layers: int  # that the last step ran
+
+    def select(self, index: Int[Tensor, " piece"]) -> Encoded:
+        """Return the vectors of some pieces."""
+        return Encoded(self.lower[index], self.last[index], self.n_layers)
+
+
+@dataclass(frozen=True)
 class Batch(OnDevice):
-    """Sentences that are scored together."""
+    """Sentences that are scored together. Their words are counted with ROOT."""
 
     inputs: PieceInputs
     lengths: tuple[int, ...]  # the number of words of each sentence, without ROOT
     is_word: Bool[Tensor, "batch word"]  # true for words and ROOT, false for padding
+    places: Int[Tensor, " word"]  # of the words in a padded table of words, flattened
+    roots: Int[Tensor, " word"]  # the number of the ROOT of each word's sentence among the words
     allowed: Allowed | None = None  # set if the user fixed or forbade something in a sentence
     evidence: Evidence | None = None  # set if other parsers' arcs add to the scores
+    encoded: Encoded | None = None  # after a step
 
     @classmethod
     def of(cls, inputs: PieceInputs, lengths: Sequence[int]) -> Batch:
         """Return a batch of these inputs."""
-        is_word = torch.arange(max(lengths) + 1)[None] <= torch.tensor(list(lengths))[:, None]
-        return cls(inputs, tuple(lengths), is_word)
+        is_word, places, roots = map(torch.from_numpy, _word_layout(lengths))
+        return cls(inputs, tuple(lengths), is_word, places, roots)
 
     def __len__(self) -> int:
         """Return the number of sentences."""
@@ -348,17 +366,23 @@ class Batch(OnDevice):
         """The length of the longest sentence in words, ROOT included."""
         return max(self.lengths) + 1
 
-    @property
-    def word_places(self) -> Int[Tensor, " place"] | None:
-        """The flat indices of words and ROOT in the padded batch, computed on the host; None if there is no padding."""
-        is_word = np.arange(max(self.lengths) + 1) <= np.array(self.lengths)[:, None]
-        return None if is_word.all() else torch.from_numpy(np.flatnonzero(is_word))
-
     def select(self, sentences: Sequence[int]) -> Batch:
         """Return some of the sentences, without needless padding."""
-        lengths = tuple(self.lengths[number] for number in sentences)
-        rows = to_device(sentences, self.is_word.device)
-        n_words = max(lengths) + 1
+        lengths, device = tuple(self.lengths[number] for number in sentences), self.is_word.device
+        rows, n_words = to_device(sentences, device), max(lengths) + 1
         allowed = None if self.allowed is None else self.allowed.select(rows, n_words)
         evidence = None if self.evidence is None else self.evidence.select(rows, n_words)
-        return Batch(self.inputs.select(sentences, n_words), lengths, self.is_word[rows, :n_words], allowed, evidence)
+        n_words_of, new_lengths = np.array(self.lengths) + 1, np.array(lengths) + 1
+        shift = (np.cumsum(n_words_of) - n_words_of)[list(sentences)] - (np.cumsum(new_lengths) - new_lengths)
+        words = np.arange(new_lengths.sum()) + np.repeat(shift, new_lengths)
+        inputs, index = self.inputs.select(sentences, to_device(torch.from_numpy(words), device))
+        encoded = None if self.encoded is None else self.encoded.select(index)
+        is_word, places, roots = (to_device(torch.from_numpy(each), device) for each in _word_layout(lengths))
+        return Batch(inputs, lengths, is_word, places, roots, allowed, evidence, encoded)
+
+
+def _word_layout(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return `Batch.is_word`, `places` and `roots` for sentences of these lengths, without ROOT."""
+    n_words = np.array(lengths) + 1
+    is_word = np.arange(n_words.max()) < n_words[:, None]
+    return is_word, np.flatnonzero(is_word), np.repeat(np.cumsum(n_words) - n_words, n_words)

@@ -16,7 +16,14 @@ import torch
 from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import ByteLevel
 
-from treefine.config import DecodeSettings, ModelSettings, RelationSettings, ScorerSettings, TagSettings
+from treefine.config import (
+    DRAFT_SCORER,
+    DecodeSettings,
+    ModelSettings,
+    RelationSettings,
+    ScorerSettings,
+    TagSettings,
+)
 from treefine.errors import ConfigError, ModelError
 from treefine.model.folder import fetch, from_four_bits, in_four_bits
 from treefine.model.hf_weights import fill, load_encoder
@@ -69,6 +76,8 @@ def create_parser_model(
     tags: TagSettings | None = None,
     scorer: ScorerSettings | None = None,
     decode: DecodeSettings | None = None,
+    stages: tuple[int, ...] = (),
+    draft: ScorerSettings = DRAFT_SCORER,
     sentence_layers: int = 0,
     pieces: PieceChoice | None = None,
     fewest: int = 1,
@@ -99,6 +108,8 @@ def create_parser_model(
         tags or TagSettings(),
         scorer or ScorerSettings(),
         decode or DecodeSettings(root_label_of(sentences)),
+        stages=stages,
+        draft=draft,
         sentence_layers=sentence_layers,
     )
     model = random_model(settings, sentences, subwords, fewest=fewest, seed=seed)

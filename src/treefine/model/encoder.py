@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import torch
@@ -12,13 +11,13 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.config import RelationSettings, TransformerSettings
 from treefine.model.attention import Attend, Layer, PaddedAttention, Relations, relate
-from treefine.model.batch import Graphs, PieceInputs, TagIds, WordVectors
+from treefine.model.batch import Encoded, Graphs, PieceInputs, PieceVectors, TagIds
 
 _FARTHEST = 128  # in pieces; MPNet does not distinguish larger distances
 
 
 class TransformerEncoder(nn.Module):
-    """A transformer from pieces, their tags and a graph to one vector per word.
+    """A transformer from pieces, their tags and a graph to one vector per piece.
 
     Without a graph and tags it equals the pretrained encoder, except that ROOT has its own vector. The families differ
     in their weight names (`hf_weights`), in ELECTRA's narrow embeddings, and in MPNet's bias by relative distance.
@@ -48,57 +47,62 @@ class TransformerEncoder(nn.Module):
         self.widen = nn.Linear(settings.embedding_width, settings.width) if is_narrow else None
         has_buckets = settings.n_buckets > 0
         self.buckets = embedding(settings.n_buckets, settings.n_attention_heads) if has_buckets else None
-        self.layers = nn.ModuleList(Layer(settings, relations, n_labels) for _ in range(settings.n_layers))
+        self.layers = nn.ModuleList(
+            Layer(settings, relations, n_labels, reads_graph=relations.is_read_by(number))
+            for number in range(settings.n_layers)
+        )
         self.dropout = nn.Dropout(settings.dropout)
         if not self.root.is_meta:
             self.apply(_initialise)
             nn.init.normal_(self.root, std=0.02)
 
     def forward(
-        self, inputs: PieceInputs, tags: TagIds | None, graphs: Graphs | None, *, rows_at_once: int | None = None
-    ) -> WordVectors:
-        """Return the vector of each word's first piece (Sec. 5.3), from the window that has the most context for it.
+        self,
+        inputs: PieceInputs,
+        tags: TagIds | None,
+        graphs: Graphs | None,
+        layers: range | None = None,
+        before: Encoded | None = None,
+    ) -> Encoded:
+        """Return the vectors of the pieces after some layers, by default all of them.
 
-        `rows_at_once` limits how many rows are encoded together, which bounds the memory.
+        Layers that do not start at the first continue from the vectors `before`.
         """
-        relations = self.relate(inputs, graphs)
-        encoded = []
-        for rows in inputs.row_chunks(rows_at_once):
-            places = torch.arange(inputs.pieces.shape[1], device=inputs.pieces.device)
-            x = self.embed(inputs.pieces[rows], inputs.words[rows], places, inputs.piece_tags(tags, rows))
-            attend = self.attention(inputs.is_piece[rows], None if relations is None else relations[rows], x.dtype)
-            for layer in self.layers:
-                x = layer(x, attend)
-            encoded.append(x)
-        return torch.cat(encoded)[inputs.word_rows, inputs.word_pieces]
-
-    def shallow(self, n_layers: int) -> nn.Module:
-        """Return an encoder of the first layers, which shares their weights."""
-        view = copy.copy(self)
-        view._modules = {**self._modules, "layers": self.layers[:n_layers]}
-        return view
+        layers, first = layers or range(len(self.layers)), self.relation_settings.first_layer
+        relations = self.relate(inputs, graphs) if layers.stop > first else None
+        if layers.start == 0 or before is None:
+            x = lower = self.embed(inputs, tags)
+        else:
+            x, lower = before.lower if layers.start == first else before.last, before.lower
+        attend = self.attention(inputs, relations, x.dtype)
+        for number in layers:
+            x = self.layers[number](x, attend)
+            if number < first:
+                lower = x
+        return Encoded(lower, x, len(layers))
 
     def relate(self, inputs: PieceInputs, graphs: Graphs | None) -> Relations | None:
         """Return the relations that attention reads; None if no sentence has a graph or the model reads none."""
-        if graphs is None or self.relation_settings.graph == "none":
+        if graphs is None or self.relation_settings.graph == "none" or not graphs.are_read.any():
             return None
-        has_any = bool((graphs.heads >= 0).any()) if graphs.has_any is None else graphs.has_any
-        return relate(inputs, graphs, self.n_labels, self.relation_settings) if has_any else None
+        return relate(inputs, graphs, self.n_labels, self.relation_settings)
 
-    def embed(
+    def embed(self, inputs: PieceInputs, tags: TagIds | None) -> PieceVectors:
+        """Return one vector per piece, from its position, form and tags (Eq. 3)."""
+        of_pieces = None if tags is None else inputs.of_words(tags)
+        return self.embed_pieces(inputs.pieces, inputs.words, inputs.places, of_pieces)
+
+    def embed_pieces(
         self,
-        pieces: Int[Tensor, "*row piece"],
-        words: Int[Tensor, "*row piece"],
+        pieces: Int[Tensor, " piece"],
+        words: Int[Tensor, " piece"],
         places: Int[Tensor, " piece"],
-        tags: Int[Tensor, "*row piece column"] | None,
-    ) -> Float[Tensor, "*row piece width"]:
-        """Return one vector per piece, from its position, form and tags (Eq. 3).
-
-        `words` holds the number of each piece's word: 0 for ROOT, negative for CLS, SEP and padding.
-        """
-        x = torch.where((words == 0)[..., None], self.root, self.pieces(pieces))
+        tags: Int[Tensor, "piece column"] | None,
+    ) -> PieceVectors:
+        """Return the embedding of pieces with these words: 0 is ROOT, negative is CLS, SEP or padding."""
+        x = torch.where((words == 0)[:, None], self.root, self.pieces(pieces))
         if self.double_specials:
-            x = x * torch.where(words < 0, 2, 1)[..., None]
+            x = x * torch.where(words < 0, 2, 1)[:, None]
         if tags is not None:
             for table, column in zip(self.tags, tags.unbind(-1), strict=False):  # only running text has the last one
                 if table.n_tags:  # a column without vectors is not read
@@ -107,19 +111,21 @@ class TransformerEncoder(nn.Module):
         embedded: Tensor = x if self.widen is None else self.widen(x)
         return embedded
 
-    def attention(self, is_piece: Bool[Tensor, "row piece"], relations: Relations | None, dtype: torch.dtype) -> Attend:
+    def attention(self, inputs: PieceInputs, relations: Relations | None, dtype: torch.dtype) -> Attend:
         """Return the attention function for these rows."""
-        return PaddedAttention(self.bias(is_piece, dtype), relations)
+        is_piece = torch.zeros(len(inputs.starts), max(inputs.row_sizes), dtype=torch.bool, device=inputs.rows.device)
+        is_piece[inputs.rows, inputs.places] = inputs.is_piece
+        return PaddedAttention(inputs.starts, inputs.rows, inputs.places, self.bias(is_piece, dtype), relations)
 
-    def bias(self, is_piece: Bool[Tensor, "row piece"], dtype: torch.dtype) -> Float[Tensor, "row _ _ piece"]:
+    def bias(self, is_piece: Bool[Tensor, "row place"], dtype: torch.dtype) -> Float[Tensor, "row _ _ place"]:
         """Return the bias on the attention scores: -inf masks padding, and MPNet adds a bias by distance."""
         bias = torch.zeros(is_piece.shape, dtype=dtype, device=is_piece.device)
-        bias = bias.masked_fill(~is_piece, -math.inf)[:, None, None]  # [row, 1, 1, piece]
+        bias = bias.masked_fill(~is_piece, -math.inf)[:, None, None]  # [row, 1, 1, place]
         if self.buckets is not None:
-            n_pieces = is_piece.shape[1]
-            places = torch.arange(n_pieces, device=is_piece.device)
-            distance = places[None] - places[:, None] + n_pieces - 1  # [query, key], from 0
-            bias = bias + self.bias_by_distance(n_pieces)[:, distance][None]
+            n_places = is_piece.shape[1]
+            places = torch.arange(n_places, device=is_piece.device)
+            distance = places[None] - places[:, None] + n_places - 1  # [query, key], from 0
+            bias = bias + self.bias_by_distance(n_places)[:, distance][None]
         return bias
 
     def bias_by_distance(self, n_pieces: int) -> Float[Tensor, "attn distance"]:

@@ -12,9 +12,18 @@ from torch import Tensor, nn
 
 from treefine.config import Column, ModelSettings
 from treefine.errors import ConfigError
-from treefine.model.batch import N_SPECIALS, Batch, Graphs, PieceInputs, TagIds, most_pieces_of_word, padded
+from treefine.model.batch import (
+    N_SPECIALS,
+    Batch,
+    Encoded,
+    Graphs,
+    PieceInputs,
+    TagIds,
+    most_pieces_of_word,
+    padded,
+)
 from treefine.model.encoder import TransformerEncoder
-from treefine.model.scorer import BiaffineScorer, Scores, Tagger
+from treefine.model.scorer import BiaffineScorer, Scores, Tagger, padded_words
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import N_CASES, Vocabulary, flat_tags, inputs_of
 from treefine.treebank.raw_text import N_GAPS, GapToken, gap_kinds
@@ -53,19 +62,35 @@ class ParserModel(nn.Module):
             )
         n_tags = tuple(0 if name in settings.tags.given else n for name, n in zip(columns, n_tags, strict=True))
         self.tagger = Tagger(self.encoder.width, n_tags, settings.scorer.dropout) if predicts else None
+        # Each stage before the last has a scorer and a tagger of its own.
+        early = settings.stages[:-1]
+        self.draft_scorers = nn.ModuleList(BiaffineScorer(self.encoder.width, n_labels, settings.draft) for _ in early)
+        taggers = (Tagger(self.encoder.width, n_tags, settings.draft.dropout) for _ in early if predicts)
+        self.draft_taggers = nn.ModuleList(taggers)
         self.finds_sentences = settings.sentence_layers > 0  # of running text
         self.sentence_ends = nn.Linear(self.encoder.width, 1) if self.finds_sentences else None
 
     def forward(
-        self, batch: Batch, graphs: Graphs | None = None, tags: TagIds | None = None, *, rows_at_once: int | None = None
-    ) -> Scores:
-        """Return the scores of a batch: RNGTr's with graphs, SynTr's without. `tags` are the tags to read, if any."""
-        words = self.encoder(batch.inputs, tags, graphs, rows_at_once=rows_at_once)
+        self, batch: Batch, graphs: Graphs | None = None, tags: TagIds | None = None, *, stage: int | None = None
+    ) -> tuple[Scores, Encoded]:
+        """Return the scores of a batch, RNGTr's with graphs, SynTr's without, and the vectors for the next step.
+
+        `tags` are the tags to read, if any. A `stage` of the settings, counted from 0, continues from `batch.encoded`;
+        without one, all layers run.
+        """
+        ends = self.settings.stage_ends
+        last, start = len(ends) - 1, 0
+        stage = last if stage is None else stage
+        if batch.encoded is not None:
+            start = ends[stage - 1] if stage <= last else self.settings.relations.first_layer
+        stage = min(stage, last)
+        encoded = self.encoder(batch.inputs, tags, graphs, range(start, ends[stage]), batch.encoded)
+        words = encoded.last[batch.inputs.first_pieces]
         with torch.autocast(words.device.type, enabled=False):  # the encoder may run in bfloat16, the scorer never
-            words = words.float()
-            parses_on_cpu = words.device.type == "cpu" and not torch.is_grad_enabled()
-            scores: Scores = self.scorer(words, batch.is_word, batch.word_places if parses_on_cpu else None)
-            return scores if self.tagger is None else replace(scores, tags=self.tagger(words))
+            scorer = self.scorer if stage == last else self.draft_scorers[stage]
+            scores: Scores = scorer(words.float(), batch)
+        is_early = stage < last and self.tagger is not None
+        return replace(scores, stage=stage, tagger=self.draft_taggers[stage] if is_early else self.tagger), encoded
 
     def n_pieces(self, sentence: Sentence, pieces: Sequence[Sequence[int]] | None = None) -> int:
         """Return how many pieces of a sentence are read, CLS, ROOT and SEP included."""
@@ -130,9 +155,10 @@ class ParserModel(nn.Module):
     def sentence_end_logits(self, batch: Batch, tags: TagIds) -> Float[Tensor, "batch word"]:
         """Return the score of each token of a `text_batch` for ending a sentence. Column 0 is ROOT."""
         assert self.sentence_ends is not None
-        words = self.encoder.shallow(self.settings.sentence_layers)(batch.inputs, tags, None)
+        encoded = self.encoder(batch.inputs, tags, None, range(self.settings.sentence_layers))
+        words = encoded.last[batch.inputs.first_pieces]
         with torch.autocast(words.device.type, enabled=False):
-            logits: Tensor = self.sentence_ends(words.float())[..., 0]
+            logits = padded_words(self.sentence_ends(words.float()), batch)[..., 0]
         return logits
 
     @torch.no_grad()

@@ -15,12 +15,13 @@ from functools import partial
 from itertools import chain, compress, islice, tee
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from treefine.config import COLUMNS
 from treefine.cores import on_all_cores, thread_count
 from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, LongSentenceWarning, TreefineError, described
-from treefine.parsing.confidence import Confidence, sentence_confidence
+from treefine.parsing.confidence import Confidence, sentence_confidences
 from treefine.parsing.constrained import check_constraints, named_as_given
 from treefine.parsing.initial import SeveralParsers
 from treefine.parsing.options import ConstraintsLike
@@ -340,6 +341,7 @@ def _joined_parse(plan: Plan, whole: ParseInput, parts: Sequence[Parse]) -> Pars
         for part in parts
         for head, confidence in zip(part.heads, part.word_confidences, strict=True)
     ]
+    both, stage = np.array([[1.0, *(each.both for each in words)]]), len(plan.model.settings.stage_ends) - 1
     tag_confidences = {
         column: tuple(chain.from_iterable(each.tag_confidences[column] for each in parts))
         for column in parts[0].tag_confidences
@@ -348,7 +350,7 @@ def _joined_parse(plan: Plan, whole: ParseInput, parts: Sequence[Parse]) -> Pars
         parts[0],
         sentence=_joined_sentence(plan, whole, [each.sentence for each in parts]),
         word_confidences=tuple(words),
-        confidence=sentence_confidence(words, plan.confidence_of(whole.sentence)),
+        confidence=sentence_confidences(both, [len(words)], [plan.confidence_of(whole.sentence, stage)])[0],
         steps=(),
         initial=whole.initial,
         initial_confidences=tuple(chain.from_iterable(each.initial_confidences for each in parts)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -50,24 +50,28 @@ def word_confidences(
     return torch.cat(chosen, dim=-1).nan_to_num(0.0)  # [batch, word, arc and label]
 
 
-def sentence_confidence(words: Iterable[Confidence], settings: ConfidenceSettings) -> float:
-    """Return the probability that all heads and labels of a sentence are right.
+def sentence_confidences(
+    words: Float[np.ndarray, "batch word"], lengths: Sequence[int], settings: Sequence[ConfidenceSettings]
+) -> list[float]:
+    """Return the probability that all heads and labels of each sentence are right, from that of its words.
 
-    See docs/design.md, 'Confidence'.
+    Column 0 of `words` is ROOT. See docs/design.md, 'Confidence'.
 
-    >>> sentence_confidence([Confidence(1.0, 1.0)], ConfidenceSettings()) > 0.999
-    True
-    >>> sentence_confidence([Confidence(math.exp(-1.0), 1.0)], ConfidenceSettings())
-    0.5
+    >>> sentence_confidences(np.array([[1, 1.0], [1, math.exp(-1)]]), [1, 1], [ConfidenceSettings()] * 2)
+    [0.999999999999, 0.5]
     """
-    doubt = log_loss(words)
-    odds = math.exp(min(700.0, settings.sentence_slope * math.log(doubt / settings.sentence_scale)))
-    return 1 / (1 + odds)
+    curves = np.array([(each.sentence_slope, each.sentence_scale) for each in settings])
+    with np.errstate(over="ignore"):
+        odds = np.exp(curves[:, 0] * np.log(log_losses(words, lengths) / curves[:, 1]))
+    return (1 / (1 + odds)).tolist()  # type: ignore[no-any-return]
 
 
-def log_loss(words: Iterable[Confidence]) -> float:
-    """Return the sum of -log p over the words of a sentence."""
-    return sum(-math.log(max(LEAST, min(1 - LEAST, word.both))) for word in words)
+def log_losses(words: Float[np.ndarray, "batch word"], lengths: Sequence[int]) -> Float[np.ndarray, " batch"]:
+    """Return the sum of -log p over the words of each sentence. Column 0 is ROOT."""
+    place = np.arange(words.shape[1])
+    is_dependent = (place > 0) & (place <= np.array(lengths)[:, None])
+    losses: np.ndarray = np.where(is_dependent, -np.log(words.clip(LEAST, 1 - LEAST)), 0).sum(1)
+    return losses
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def with_decisions(graphs: Graphs, constraints: Sequence[Constraints], vocabular
             labels[row, word] = label
             if label != UNSEEN:
                 decided[row, word] = ARC if word in each.heads else LABEL
-    return replace(graphs, labels=labels, has_any=True, decided=decided)
+    return replace(graphs, labels=labels, decided=decided)
 
 
 def allowed_of(

@@ -9,7 +9,6 @@ import heapq
 import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -68,7 +67,7 @@ class Decoder:
             return self.allowed_labels(scores, heads)
         labels = self.obeying(scores.best_labels, scores.best_heads).clone()
         for row in rows:
-            part = scores.only(row, heads.shape[1])
+            part = scores.only(row)
             n_words = part.arcs.shape[1]
             labels[row, :n_words] = self.allowed_labels(part, heads[row : row + 1, :n_words])[0]
         return labels
@@ -97,25 +96,16 @@ class Decoder:
             return graphs
         heads, labels = graphs.heads.clone(), graphs.labels.clone()
         for row in wrong:
-            n_words = int(is_word[row].sum())
-            part = scores.only(row, n_words)
+            part = scores.only(row)
+            n_words = part.arcs.shape[1]
             best = torch.from_numpy(self.best_heads(part.arcs[0]))[None].to(heads.device)
             tree = labelled(best, self.allowed_labels(part, best), is_word[row : row + 1, :n_words])
             heads[row, :n_words], labels[row, :n_words] = tree.heads[0], tree.labels[0]
-        return Graphs(heads, labels, graphs.has_any)
+        return Graphs(heads, labels)
 
     def best_heads(self, arcs: Float[Tensor, "dep head"]) -> Heads:
         """Return the heads of the highest-scoring tree of one sentence, from its arc scores."""
         return self.search(self.weights(arcs))
-
-    def lead(self, arcs: Float[Tensor, "dep head"]) -> float:
-        """Return the difference in total weight between the best and the second-best tree of one sentence."""
-        weights = self.weights(arcs)
-        words = np.arange(1, len(weights))
-        totals = [float(weights[words, heads[1:]].sum()) for heads in islice(best_trees(weights, self.search), 2)]
-        if len(totals) < 2:
-            return math.inf if totals else 0.0
-        return totals[0] - totals[1]
 
     def weights(self, arcs: Float[Tensor, "dep head"]) -> Weights:
         """Return the arc weights. The best tree has the largest sum of them; an impossible arc has -inf."""
@@ -148,7 +138,7 @@ def labelled(heads: WordHeads, labels: LabelScores, is_word: WordMask) -> Graphs
     """Return the graphs with these heads and the highest-scoring label for each."""
     is_dependent = dependents(is_word)
     labels = labels.argmax(-1)
-    return Graphs(torch.where(is_dependent, heads, NO_HEAD), torch.where(is_dependent, labels, UNSEEN), has_any=True)
+    return Graphs(torch.where(is_dependent, heads, NO_HEAD), torch.where(is_dependent, labels, UNSEEN))
 
 
 def made_trees(model: ParserModel, initial: Graphs) -> list[int]:

@@ -13,7 +13,7 @@ from numbers import Real
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
 
-from treefine.config import STEPS, STEPS_FROM_EMPTY, Precision, TagChoice
+from treefine.config import STEPS, STEPS_FROM_EMPTY, Precision, Speed, TagChoice
 from treefine.errors import TreefineError, described, is_whole_number
 from treefine.parsing.initial import InitialParser
 from treefine.treebank.constraints import Constraints, Keep
@@ -155,6 +155,12 @@ class ParserOptions:
         metavar="LIMIT",
         at_least=0,
         at_most=1,
+    )
+    speed: Speed | None = parser_option(
+        '"fast" stops refining a sentence at the first stage of the model that is likely right; it is about as accurate '
+        "as docs/speed.md says. Other models than `en` have no stages and ignore it.",
+        default='"default"',
+        flag="--speed",
     )
     tags: TagChoice | None = parser_option(
         'The tags that the model reads: "given" reads those of the input and predicts missing ones if the model can; '

@@ -109,16 +109,16 @@ class Parse:
 
     sentence: Sentence  # the sentence with its tree and tags
     spans: tuple[Span, ...]  # the offsets of each word in the parsed text, or in `text` if the input was words
-    word_confidences: tuple[Confidence, ...]  # the confidence in the head and label of each word
+    word_confidences: Sequence[Confidence]  # the confidence in the head and label of each word
     confidence: float  # the probability that all heads and labels are right, and the sentence is cut right
-    steps: tuple[Graph, ...]  # the graphs G¹ … Gᵀ, which may have cycles; empty for more than 2,000 words
+    steps: Sequence[Graph]  # the graphs G¹ … Gᵀ, which may have cycles; empty for more than 2,000 words
     initial: Arcs  # the initial parse G⁰; if it was empty, no word has a head
-    initial_confidences: tuple[Confidence | None, ...]  # the confidence in the arcs of G⁰ after the last step
+    initial_confidences: Sequence[Confidence | None]  # the confidence in the arcs of G⁰ after the last step
     converged: bool  # whether the last step repeated its input, so that further steps would change nothing
     trees: tuple[RankedTree, ...] = ()  # the k best trees, starting with the parse; empty if k is 1
     was_sure: bool = False  # whether refinement stopped because of `stop_above`
-    step_confidences: tuple[tuple[Confidence, ...], ...] = ()  # the confidence of each step in its own arcs
-    given_tags: tuple[Word, ...] = ()  # the words of the input, with its tags; empty if they are not known
+    step_confidences: Sequence[Sequence[Confidence]] = ()  # the confidence of each step in its own arcs
+    given_tags: Sequence[Word] = ()  # the words of the input, with its tags; empty if they are not known
     trust: tuple[float, ...] = ()  # how much the arcs of each initial parse counted; empty if they did not
     tag_confidences: Mapping[str, tuple[float, ...]] = field(
         default_factory=dict

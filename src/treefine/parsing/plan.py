@@ -26,7 +26,7 @@ from treefine.config import (
     TagChoice,
 )
 from treefine.errors import ModelError, TreefineError
-from treefine.model.batch import Batch, Evidence, Graphs, padded_length
+from treefine.model.batch import Batch, Encoded, Evidence, Graphs, padded_length
 from treefine.model.bundled import unknown_language, usual_code
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
@@ -35,7 +35,7 @@ from treefine.parsing.constrained import allowed_of, with_decisions
 from treefine.parsing.decode import Decoder, dependents, made_trees
 from treefine.parsing.initial import InitialParser, SeveralParsers, empty, is_of_others, reads_input_trees
 from treefine.parsing.options import ParserOptions, Trust
-from treefine.parsing.refine import BatchStep, Tags, expected_stability, refine, stable_scores
+from treefine.parsing.refine import BatchStep, Tags, expected_stability, refine
 from treefine.segmenter.language import SAMPLE, code_of, identify, table
 from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.graph import Arcs
@@ -58,6 +58,7 @@ class Plan:
     max_steps: int  # T
     stop_above: float
     tags: TagChoice  # those that the model reads
+    drafts: bool  # whether the first step only drafts a graph, because there is no initial one
     predicts_tags: bool  # whether the model's tagger predicts the tags that the sentences lack
     read_columns: tuple[Column, ...]  # of tags that the model reads from the input …
     needed_columns: tuple[Column, ...]  # … and, of these, has not learned to predict
@@ -88,7 +89,8 @@ class Plan:
         if not settings.reads_graph and (options.max_steps or 1) > 1:
             raise ModelError("This model reads no graph, so it cannot take more than one step.")
         by_default = settings.max_steps or (STEPS_FROM_EMPTY if starts_empty else STEPS)
-        stop_above = settings.stop_above if starts_empty else 1.0  # which was measured from an empty graph
+        by_speed = settings.fast_stop_above if options.speed == "fast" else settings.stop_above
+        stop_above = by_speed if starts_empty else 1.0  # which was measured from an empty graph
         tags: TagChoice = options.tags or settings.tags.source
         if (tags == "given" and settings.tags.source == "none") or (
             tags == "predicted" and settings.tags.source != "predicted"
@@ -104,6 +106,7 @@ class Plan:
             max_steps=options.max_steps or (by_default if settings.reads_graph else 1),
             stop_above=float(stop_above if options.stop_above is None else options.stop_above),
             tags=tags,
+            drafts=settings.drafts and starts_empty,
             predicts_tags=tags != "none" and settings.tags.source == "predicted",
             read_columns=read,
             needed_columns=tuple(column for column in read if column not in settings.tags.predicted),
@@ -117,14 +120,16 @@ class Plan:
             language=LanguageChoice.of(model.vocabulary, model.settings, options.language, languages),
         )
 
-    def confidence_of(self, sentence: Sentence) -> ConfidenceSettings:
-        """Return the calibration of a sentence's treebank, or that of the model if its treebank has none."""
+    def confidence_of(self, sentence: Sentence, stage: int) -> ConfidenceSettings:
+        """Return the calibration of a stage, for a sentence's treebank if that has one of its own."""
         settings = self.model.settings
+        if stage < len(settings.draft_confidence):
+            return settings.draft_confidence[stage]
         return settings.calibration.get(sentence.treebank, settings.confidence)
 
-    def temperatures(self, sentences: Sequence[Sentence]) -> tuple[Temperatures, Temperatures]:
+    def temperatures(self, sentences: Sequence[Sentence], stage: int) -> tuple[Temperatures, Temperatures]:
         """Return the temperatures of the arc scores and of the label scores of each sentence in a batch."""
-        settings = list(map(self.confidence_of, sentences))
+        settings = [self.confidence_of(sentence, stage) for sentence in sentences]
         numbers = [[each.arc_temperature, each.label_temperature] for each in settings]
         arc, label = torch.tensor(numbers, device=self.device).T[:, :, None, None]
         return arc, label
@@ -288,26 +293,23 @@ def refine_inputs(plan: Plan, inputs: Sequence[ParseInput], *, wants_trees: bool
     """
     batch, initial, tags = _batch_of(plan, inputs)
     decoder, first_trees = plan.decoder, made_trees(plan.model, initial)
-    stop_above, score_once = 1.0 if wants_trees else plan.stop_above, partial(_score, plan)
-
-    def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
-        needs_trees = wants_trees or t == plan.max_steps or (t == 1 and bool(first_trees))
-        return stable_scores(score_once, decoder, batch, graphs, tags, needs_trees=needs_trees, stop_above=stop_above)
+    stop_above = 1.0 if wants_trees else plan.stop_above
 
     def stability(scores: Scores, batch: Batch, is_same: Tensor) -> Tensor:
         labels = decoder.obeying(scores.best_labels, scores.best_heads)
         return expected_stability(scores.arcs, labels, dependents(batch.is_word), is_same)
 
     return refine(
-        score,
+        partial(_score, plan),
         batch,
         initial,
         max_steps=plan.max_steps,
         decode=lambda scores, batch, t: decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ()),
         tags=tags,
-        predict_tags=plan.predicts_tags,
+        predict_tags=plan.predicts_tags and plan.model.settings.reads_predicted_tags,
         stability=stability if stop_above < 1 else None,
         stop_above=stop_above,
+        drafts=plan.drafts,
     )
 
 
@@ -335,14 +337,13 @@ def _batch_of(plan: Plan, inputs: Sequence[ParseInput]) -> tuple[Batch, Graphs, 
     return batch, initial.to(plan.device), None if tags is None else tags.to(plan.device)
 
 
-def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None) -> Scores:
-    """Score a batch; encode only a few windows of a single long sentence at once."""
-    scores: Scores = plan.model(
-        batch, graphs, tags, rows_at_once=plan.shape.windows_at_once if len(batch) == 1 else None
-    )
+def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> tuple[Scores, Encoded]:
+    """Score a batch in step t. An initial graph is read at once, in place of a draft."""
+    is_unread = plan.model.settings.drafts and not plan.drafts
+    scores, encoded = plan.model(batch, graphs, tags, stage=t if is_unread else t - 1)
     if batch.evidence is not None:
         scores = scores.supported_by(batch.evidence)
-    return scores if batch.allowed is None else scores.within(batch.allowed)
+    return (scores if batch.allowed is None else scores.within(batch.allowed)), encoded
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -1,8 +1,4 @@
-"""The refinement loop: score, decode, and repeat with the new graph until nothing changes (Eq. 1, Sec. 3.3).
-
-`stable_scores` gives a sentence the same tree whatever else is in its batch. Rounding depends on the batch, so a
-sentence with a close decision is scored again on its own. See docs/design.md, 'Batch invariance'.
-"""
+"""The refinement loop: score, decode, and repeat with the new graph until nothing changes (Eq. 1, Sec. 3.3)."""
 
 from __future__ import annotations
 
@@ -14,18 +10,17 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from treefine.model.batch import AsyncCopy, Batch, Graphs, to_device
+from treefine.model.batch import AsyncCopy, Batch, Encoded, Graphs, to_device
 from treefine.model.scorer import Scores, best_tag
-from treefine.parsing.decode import Decoder, LabelScores, WordMask, dependents, labelled
+from treefine.parsing.decode import LabelScores, WordMask, dependents
 
-TOLERANCE = 1e-4  # the smallest safe lead of the best score, relative to the largest score
-LONGEST_SEARCH = 100  # words; scoring a longer sentence again may be faster than the search
 SentenceMask = Bool[Tensor, " batch"]
 Stabilities = Float[Tensor, " batch"]  # the expected stability of each sentence
 HeadScores = Float[Tensor, "batch word head"]
 WordNumbers = Float[Tensor, "batch word"]
 Tags = Int[Tensor, "batch word column"]
-Scorer = Callable[[Batch, Graphs, Tags | None, int], Scores]  # the int, here and below, is t
+# The int, here and below, is t. `Encoded` are the vectors that the next step continues from.
+Scorer = Callable[[Batch, Graphs, Tags | None, int], tuple[Scores, Encoded]]
 Decode = Callable[[Scores, Batch, int], Graphs]
 Stability = Callable[[Scores, Batch, WordMask], Stabilities]  # the mask: unchanged words
 
@@ -42,6 +37,7 @@ class BatchStep:
     tags: Tags | None  # those that the next step reads
     converged: SentenceMask  # sentences whose next step would repeat this one
     ended: SentenceMask  # sentences for which this is the last step
+    layers: int  # of the encoder that this step ran
 
 
 Correct = Callable[[BatchStep], tuple[Batch, Graphs]]
@@ -60,13 +56,15 @@ def refine(
     stability: Stability | None = None,
     stop_above: float = 1.0,
     correct: Correct | None = None,
+    drafts: bool = False,
 ) -> Iterator[BatchStep]:
     """Yield G¹ … Gᵀ. A sentence that has ended (see `stopping`) leaves the batch, so later steps cost less.
 
     With `stops=False`, no sentence leaves before T, which only training needs: a parser would repeat converged graphs.
     `stability` returns the expected stability of each sentence; without it, a sentence ends only when it has converged.
     Decided arcs stay marked as such in every graph. `correct` may decide more of them after a step: it returns the
-    batch and the graphs that the next step reads.
+    batch and the graphs that the next step reads. If the first step `drafts`, it reads no graph, so that no sentence
+    with decided arcs stops there.
 
     With `predict_tags`, later steps read the tags predicted in the first step for words that have none in `tags`.
     `score` may change from step to step: training updates the weights in between. See docs/design.md, 'The refinement
@@ -74,7 +72,7 @@ def refine(
     """
     sentences, graphs = tuple(range(len(batch))), initial
     for t in range(1, max_steps + 1):
-        scores = score(batch, graphs, tags, t)
+        scores, encoded = score(batch, graphs, tags, t)
         refined = replace(decode(scores, batch, t), decided=graphs.decided)
         is_same = refined.same_words(graphs)
         has_new_tags = None
@@ -87,13 +85,18 @@ def refine(
             has_new_tags = is_new.flatten(1).any(1)
         expected = None if stability is None else stability(scores, batch, is_same)
         converged, leaves = stopping(is_same, has_new_tags, expected, stop_above=stop_above)
+        if drafts and t == 1 and graphs.decided is not None:
+            is_unread = (graphs.decided > 0).any(1)
+            converged, leaves = converged & ~is_unread, leaves & ~is_unread
         arriving = AsyncCopy(leaves)  # read after the caller has queued more GPU work, such as an update
-        step = BatchStep(t, sentences, batch, scores, refined, tags, converged, (leaves & stops) | (t == max_steps))
+        ended, n_layers = (leaves & stops) | (t == max_steps), encoded.n_layers
+        step = BatchStep(t, sentences, batch, scores, refined, tags, converged, ended, n_layers)
         yield step
         graphs = refined
         if correct is not None:
             batch, graphs = correct(step)
             arriving = AsyncCopy(leaves & graphs.same_words(refined).all(1))  # a corrected sentence continues
+        batch = replace(batch, encoded=encoded)
         if not stops or t == max_steps:
             continue
         moving = [row for row, is_done in enumerate(arriving.read().tolist()) if not is_done]
@@ -113,8 +116,8 @@ def stopping(
     """Return which sentences have converged, and which stop, apart from those that have reached T.
 
     A sentence has converged if each word repeats the head and label that the step read (`is_same`, true for ROOT and
-    padding) and the next step reads no new tags. It also stops if its expected stability exceeds `stop_above`. This
-    loop, `stable_scores` and the GPU engine all use this rule.
+    padding) and the next step reads no new tags. It also stops if its expected stability exceeds `stop_above`. The GPU
+    engine uses this rule too.
     """
     converged = is_same.all(1)
     if has_new_tags is not None:
@@ -149,73 +152,3 @@ def best_tags(scores: Scores, batch: Batch) -> Tags:
     """Return the best tag of each word in each column, counted from 1; 0 for ROOT and padding."""
     is_dependent = dependents(batch.is_word)
     return torch.stack([(best_tag(each) + 1) * is_dependent for each in scores.tags], dim=-1)
-
-
-def stable_scores(
-    score: Callable[[Batch, Graphs, Tags | None], Scores],
-    decoder: Decoder,
-    batch: Batch,
-    graphs: Graphs,
-    tags: Tags | None,
-    *,
-    needs_trees: bool,
-    stop_above: float = 1.0,
-) -> Scores:
-    """Return the scores of a batch. Sentences with a close decision are scored again on their own.
-
-    A sentence needs a tree if this step is its last, or if `needs_trees` is set. If it needs a tree and its best heads
-    do not form one, its decision is close unless its best tree leads clearly.
-    """
-    scores = score(batch, graphs, tags)
-    if len(batch) == 1:
-        return scores
-    labels, is_dependent = decoder.obeying(scores.best_labels, scores.best_heads), dependents(batch.is_word)
-    best = labelled(scores.best_heads, labels, batch.is_word)
-    is_same = best.same_words(graphs)
-    is_close_word = torch.stack([_is_close(each) for each in (scores.arcs, labels, *scores.tags)]).any(0)
-    is_close, stability = (is_close_word & is_dependent).any(1), None
-    if stop_above < 1:
-        stability = expected_stability(scores.arcs, labels, is_dependent, is_same)
-        is_close |= ~((stability - stop_above).abs() > unsteadiness(scores.arcs, labels, is_dependent, is_same))
-    _, may_end = stopping(is_same, None, stability, stop_above=stop_above)
-    lacks_tree = (may_end | needs_trees) & ~decoder.are_trees(best, batch.is_word)
-    rescored_rows = {}
-    for row, (is_one, lacks_one) in enumerate(torch.stack([is_close, lacks_tree], dim=1).tolist()):
-        if is_one or (lacks_one and not leads_clearly(scores.only(row, batch.lengths[row] + 1), decoder)):
-            part, index = batch.select([row]), torch.tensor([row], device=graphs.heads.device)
-            part_tags = tags if tags is None else tags[index, : part.n_words]
-            rescored_rows[row] = score(part, graphs.select(index, part.n_words), part_tags)
-    return scores.with_rows(rescored_rows)
-
-
-def leads_clearly(scores: Scores, decoder: Decoder) -> bool:
-    """Return whether one sentence's best tree and all its labels lead by enough to win in every batch."""
-    n_words = scores.arcs.shape[1] - 1
-    if n_words > LONGEST_SEARCH or decoder.tree_over != "log-probabilities":
-        return False  # a bound on scores does not bound sums of probabilities
-    heads = torch.from_numpy(decoder.best_heads(scores.arcs[0]))[None].to(scores.arcs.device)
-    if bool(_is_close(decoder.allowed_labels(scores, heads))[0, 1:].any()):
-        return False
-    return decoder.lead(scores.arcs[0]) > float(_least_lead(scores.arcs)[0, 1:].sum())
-
-
-def _is_close(scores: Float[Tensor, "batch word choice"]) -> WordMask:
-    if scores.shape[-1] < 2:
-        return torch.zeros(scores.shape[:-1], dtype=torch.bool, device=scores.device)
-    best, second = scores.topk(2, dim=-1).values.unbind(-1)
-    return ~(best - second > _least_lead(scores))  # written so that NaN counts as close
-
-
-def _least_lead(scores: Float[Tensor, "batch word choice"]) -> WordNumbers:
-    """Return the lead that each word's best choice needs."""
-    return TOLERANCE * scores.masked_fill(scores.isinf(), 0).abs().amax(-1).clamp(min=1)
-
-
-def unsteadiness(arcs: HeadScores, labels: LabelScores, is_dependent: WordMask, is_same: WordMask) -> Stabilities:
-    """Return how much the expected stability can change if score differences within a word change by the least lead x.
-
-    The probability p of a best choice then changes by at most x eˣ (1 - p).
-    """
-    noise = [_least_lead(each) for each in (arcs, labels)]
-    moved = [x * x.exp() * -log_best(each).expm1() for x, each in zip(noise, (arcs, labels), strict=True)]
-    return mean_of_words(torch.where(is_same, 0, moved[0] + moved[1]), is_dependent)

@@ -155,7 +155,9 @@ def beliefs_of(plan: Plan, inputs: Sequence[ParseInput]) -> list[Beliefs]:
     beliefs: dict[int, Beliefs] = {}
     decoder, vocabulary = plan.decoder, plan.model.vocabulary
     for step in refine_inputs(plan, inputs, wants_trees=False):
-        arc_temperatures, label_temperatures = plan.temperatures([inputs[row].sentence for row in step.sentences])
+        arc_temperatures, label_temperatures = plan.temperatures(
+            [inputs[row].sentence for row in step.sentences], step.scores.stage
+        )
         heads = (step.scores.arcs / arc_temperatures).softmax(-1).cpu().numpy()
         given = [inputs[number].evidence for number in step.sentences]
         labels = []

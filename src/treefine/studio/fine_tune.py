@@ -69,8 +69,8 @@ class FineTuner:
         """Calibrate and save the new model, and compare it with the present one on the words of the held-back trees."""
         parser, request = self._parser(), self.request
         settings = self.model.settings  # a model is too sure after reading few sentences several times
-        confidence = calibrated(parser, request.held_back, sentences=settings.confidence)
-        self.model.settings = replace(settings, confidence=confidence, calibration={})
+        confidence, drafts = calibrated(parser, request.held_back, sentences=settings.confidence)
+        self.model.settings = replace(settings, confidence=confidence, draft_confidence=drafts, calibration={})
         notes = f"Fine-tuned from {request.model} on {len(request.train):,} corrected sentences by treefine annotate."
         parser.save(request.output, dtype=torch.float16, notes=notes)
         words = [Sentence.of_words(sentence.forms) for sentence in request.held_back]

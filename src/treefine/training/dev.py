@@ -17,10 +17,11 @@ from treefine.evaluation.scores import rule_of
 from treefine.model.parser_model import ParserModel
 from treefine.model.vocabulary import flat_tags, lemma_tag, ruled_scripts
 from treefine.parsing.batches import batches, retry_in_halves
-from treefine.parsing.confidence import log_loss
+from treefine.parsing.confidence import log_losses
 from treefine.parsing.decode import Decoder
+from treefine.parsing.initial import empty
 from treefine.parsing.parser import Parser
-from treefine.parsing.results import predicted_tags
+from treefine.parsing.results import Step, predicted_tags
 from treefine.segmenter.cut import has_blank_line
 from treefine.segmenter.segmenter import Segmenter
 from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer, combined, placed_tokens
@@ -90,7 +91,10 @@ def accuracy_of(
             is_last = step.t == max_steps
             ending = {row for row, done in enumerate(step.converged.tolist()) if done or is_last}
             trees = decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending).to(cpu)
-            graphs, has_tags = step.graphs.to(cpu), bool(columns) and (step.t == 1 or settings.tags.refined)
+            graphs, has_tags = (
+                step.graphs.to(cpu),
+                bool(columns) and (step.t == 1 or settings.tags.refined or step.scores.stage > 0),
+            )
             names = predicted_tags(step, model, [chosen[row] for row in step.sentences]) if has_tags else []
             for row, (place, length) in enumerate(zip(step.sentences, step.batch.lengths, strict=True)):
                 words = slice(start := starts[numbers[place]], start + length)
@@ -119,47 +123,58 @@ def accuracy_of(
 
 def calibrated(
     parser: Parser, dev: Sequence[Sentence], *, sentences: ConfidenceSettings | None = None
-) -> ConfidenceSettings:
-    """Fit the confidence of a parser to its accuracy on these sentences, and return the settings.
+) -> tuple[ConfidenceSettings, tuple[ConfidenceSettings, ...]]:
+    """Fit the confidence of a parser to its accuracy on these sentences.
 
-    The curve for whole sentences is that of other settings, if they are given: few sentences are not enough for it.
+    Return the settings of the last stage, and those of each stage before it. The curve for whole sentences is that of
+    other settings, if they are given: few sentences are not enough for it.
     """
+    n_drafts = len(parser.model.settings.stage_ends) - 1 if parser.initial is empty else 0
+    steps = [results for _, results in parser.stream_steps(dev)]
+    early = [_temperatures(parser, dev, [of_one[min(t, len(of_one) - 1)] for of_one in steps]) for t in range(n_drafts)]
+    fitted = [*early, _temperatures(parser, dev, [of_one[-1] for of_one in steps])]
+    if sentences is None:
+        sentences = _with_sentences(parser, dev, fitted)
+    curve = {"sentence_scale": sentences.sentence_scale, "sentence_slope": sentences.sentence_slope}
+    *drafts, last = (replace(each, **curve) for each in fitted)
+    return last, tuple(drafts)
+
+
+def _temperatures(parser: Parser, dev: Sequence[Sentence], steps: Sequence[Step]) -> ConfidenceSettings:
+    """Fit the temperatures of one step of each sentence."""
     arcs: list[tuple[np.ndarray, np.ndarray]] = []  # scores, one row per word, and the gold heads
     labels: list[tuple[np.ndarray, np.ndarray]] = []
     ruled: list[tuple[np.ndarray, np.ndarray]] = []  # tag scores, and whether the lemma by a rule is wrong
     settings = parser.model.settings.tags
     columns = settings.columns if settings.source == "predicted" else ()
     tags: dict[Column, list[tuple[np.ndarray, np.ndarray]]] = {column: [] for column in settings.predicted}
-    for sentence, steps in parser.stream_steps(dev):
-        tagged = steps[-1 if settings.refined else 0]
-        rules = ruled_scripts(parser.model.vocabulary, columns, tagged.tags, sentence)
+    for sentence, step in zip(dev, steps, strict=True):
+        rules = ruled_scripts(parser.model.vocabulary, columns, step.tags, sentence)
         is_ruled = np.array([rule is not None for rule in rules])
         for column, pairs in tags.items():
             right = flat_tags([sentence], parser.model.vocabulary, [column])[:, 0] - 1
             is_learned = (right >= 0) & ~(is_ruled & (column == "lemma"))
-            pairs.append((tagged.tag_scores[columns.index(column)][1:][is_learned], right[is_learned]))
+            pairs.append((step.tag_scores[columns.index(column)][1:][is_learned], right[is_learned]))
         if is_ruled.any():
-            lemmas, place = tagged.tags[columns.index("lemma")], columns.index(lemma_tag(columns))
+            lemmas, place = step.tags[columns.index("lemma")], columns.index(lemma_tag(columns))
             is_wrong = np.array([ours != right for ours, right in zip(lemmas, sentence.lemma, strict=True)])
             is_known = is_ruled & (np.array(sentence.lemma) != BLANK)
-            ruled.append((tagged.tag_scores[place][1:][is_known], is_wrong[is_known]))
-        last, gold = steps[-1], sentence.graph
+            ruled.append((step.tag_scores[place][1:][is_known], is_wrong[is_known]))
+        gold = sentence.graph
         heads = np.array(gold.heads[1:])
-        arcs.append((last.arc_scores[1:], heads))
-        number = {label: column for column, label in enumerate(last.labels)}
+        arcs.append((step.arc_scores[1:], heads))
+        number = {label: column for column, label in enumerate(step.labels)}
         right = np.array([number.get(label, -1) for label in gold.labels[1:]])
-        chosen = (np.array(last.graph.heads[1:]) == heads) & (right >= 0)
-        scores = last.label_scores[1:][chosen]
+        chosen = (np.array(step.graph.heads[1:]) == heads) & (right >= 0)
+        scores = step.label_scores[1:][chosen]
         possible = np.isfinite(scores[np.arange(len(scores)), right[chosen]])  # the root rule can exclude a gold label
         labels.append((scores[possible], right[chosen][possible]))
     of_columns = {f"{column}_temperature": fitted_temperature(pairs) for column, pairs in tags.items()}
     temperatures = ConfidenceSettings(fitted_temperature(arcs), fitted_temperature(labels), **of_columns)
-    if ruled:
-        temperature = getattr(temperatures, f"{lemma_tag(columns)}_temperature")
-        temperatures = replace(temperatures, lemma_doubt=_doubt_in_rules(ruled, temperature))
-    if sentences is None:
-        return _with_sentences(parser, dev, temperatures)
-    return replace(temperatures, sentence_scale=sentences.sentence_scale, sentence_slope=sentences.sentence_slope)
+    if not ruled:
+        return temperatures
+    temperature = getattr(temperatures, f"{lemma_tag(columns)}_temperature")
+    return replace(temperatures, lemma_doubt=_doubt_in_rules(ruled, temperature))
 
 
 def _doubt_in_rules(pairs: Sequence[tuple[np.ndarray, np.ndarray]], temperature: float) -> float:
@@ -193,21 +208,24 @@ def fitted_temperature(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
     return float(np.exp(minimum(penalised_loss, np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE))))
 
 
-def _with_sentences(parser: Parser, dev: Sequence[Sentence], settings: ConfidenceSettings) -> ConfidenceSettings:
+def _with_sentences(
+    parser: Parser, dev: Sequence[Sentence], stages: Sequence[ConfidenceSettings]
+) -> ConfidenceSettings:
     """Fit the logistic curve that maps the logarithm of a sentence's doubt to the probability of an error.
 
     The doubt of a sentence is the sum over its words. The settings of the model are restored at the end.
     """
-    model = parser.model
-    before, model.settings = model.settings, replace(model.settings, confidence=settings)
+    model, (*drafts, settings) = parser.model, stages
+    before = model.settings
+    model.settings = replace(before, confidence=settings, draft_confidence=tuple(drafts))
     try:
         pairs = [
-            (log_loss(parse.word_confidences), parse.tree == gold.graph)
+            (np.array([1.0, *(word.both for word in parse.word_confidences)]), parse.tree == gold.graph)
             for parse, gold in zip(parser.stream(dev), dev, strict=True)
         ]
     finally:
         model.settings = before
-    doubts = np.log(np.array([doubt for doubt, _ in pairs]))
+    doubts = np.log(np.concatenate([log_losses(words[None], [len(words) - 1]) for words, _ in pairs]))
     is_right = np.array([right for _, right in pairs])
 
     def penalised_loss(log_scale: float, slope: float) -> float:

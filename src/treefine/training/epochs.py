@@ -99,11 +99,15 @@ class TrainingRun:
         parser_of = partial(Parser, model, max_steps=self.recipe.refine.max_steps, device=self.processes.device)
         dev, initial = self.data.dev, self.initial.parser
         of_dev = (lambda _: iter(self.initial.dev)) if model.settings.reads_graph else empty
-        confidence = calibrated(parser_of(initial=of_dev, keep="nothing"), dev)
-        model.settings = replace(model.settings, confidence=confidence)
+        confidence, drafts = calibrated(
+            parser_of(initial=of_dev if initial is not empty else empty, keep="nothing"), dev
+        )
+        model.settings = replace(model.settings, confidence=confidence, draft_confidence=drafts)
         if model.vocabulary.treebanks and initial is empty:
             parser = parser_of(keep="nothing")
-            fitted = {code: calibrated(parser, some, sentences=confidence) for code, some in by_treebank(dev).items()}
+            fitted = {
+                code: calibrated(parser, some, sentences=confidence)[0] for code, some in by_treebank(dev).items()
+            }
             model.settings = replace(model.settings, calibration=fitted)
         parser = parser_of(initial=initial, segmenter=self.segmenter)
         model.settings = replace(model.settings, sentence_ends=fitted_ends(parser, dev))

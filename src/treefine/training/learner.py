@@ -36,7 +36,7 @@ def masked(batch: Batch, share: float, mask_piece: int) -> Batch:
     if not share:
         return batch
     inputs = batch.inputs
-    is_masked = (torch.rand(inputs.pieces.shape, device=inputs.pieces.device) < share) & (inputs.words > 0)
+    is_masked = (torch.rand(len(inputs.pieces), device=inputs.pieces.device) < share) & (inputs.words > 0)
     return replace(batch, inputs=replace(inputs, pieces=inputs.pieces.masked_fill(is_masked, mask_piece)))
 
 
@@ -70,7 +70,7 @@ def step_loss(step: BatchStep, gold: GoldBatch, settings: TagTraining) -> Float[
     targets = None if right.targets is None else right.targets.at(step.t, step.graphs)
     loss = _summed(step.scores.arcs, heads, NO_HEAD, targets, HEADS)
     loss = loss + _summed(step.scores.labels(heads), labels, UNSEEN, targets, LABELS)
-    if right.tags is not None and (step.t == 1 or settings.refined):
+    if right.tags is not None and (step.t == 1 or settings.refined or step.scores.stage > 0):
         for column, scores in enumerate(step.scores.tags):
             if not scores.shape[-1]:  # it is read from the input
                 continue
@@ -112,7 +112,7 @@ class TrainingInputs:
     def graphs(self, numbers: Sequence[int]) -> Graphs:
         """Return the gold graphs of some sentences."""
         heads, labels = self._padded(self.heads, numbers, NO_HEAD), self._padded(self.labels, numbers, UNSEEN)
-        return Graphs(heads, labels, has_any=True)
+        return Graphs(heads, labels)
 
     def inputs(self, numbers: Sequence[int]) -> Tags | None:
         """Return what the model may read of the words of some sentences: all tags, and the inputs after them."""
@@ -189,6 +189,7 @@ class Learner:
             batch = self.model.batch_of(sentences, [self.inputs.pieces[number] for number in ours])
             steps = self.steps(batch, [graphs[number] for number in ours], tags, gold.graphs)
         summed, n_words = torch.zeros((), device=self.processes.device), 0.0
+        shared, total = self.model.settings.relations.first_layer > 0, torch.zeros_like(summed)
         for _ in range(self.recipe.refine.max_steps):
             step = next(steps, None)
             n_moving = self.processes.total(0 if step is None else sum(step.batch.lengths))
@@ -196,9 +197,16 @@ class Learner:
                 break
             if step is not None:
                 loss = step_loss(step, gold, self.recipe.tags)
-                torch.autograd.backward(loss / n_moving)
+                if not shared:
+                    torch.autograd.backward(loss / n_moving)
+                total = total + loss / n_moving
                 summed += loss.detach()
             n_words += n_moving
+            if not shared:
+                self._update(progress)
+        if shared:  # the steps share the lower layers, so one update follows all of them
+            if sentences:
+                torch.autograd.backward(total)
             self._update(progress)
         arriving = AsyncCopy(summed)
         return lambda: self.processes.total(float(arriving.read())) / max(1, n_words)

@@ -17,7 +17,7 @@ from treefine.training.data import balanced_shares, words_by_treebank
 from treefine.training.recipe import Recipe, expand
 from treefine.treebank.sentence import Sentence
 
-_TAG_COLUMN = re.compile(r"(encoder\.tags\.|tagger\.columns\.)(\d+)")
+_TAG_COLUMN = re.compile(r"(encoder\.tags\.|tagger\.columns\.|draft_taggers\.\d+\.columns\.)(\d+)")
 
 
 def new_model(recipe: Recipe, sentences: Sequence[Sentence], start: str = "") -> ParserModel:
@@ -37,6 +37,8 @@ def new_model(recipe: Recipe, sentences: Sequence[Sentence], start: str = "") ->
             tags=_tags(recipe),
             scorer=recipe.scorer,
             decode=decode,
+            stages=recipe.refine.stages,
+            draft=recipe.draft,
             sentence_layers=recipe.segmenter.encoder_layers,
             pieces=_pieces(recipe, sentences),
             fewest=recipe.tags.fewest,
@@ -83,12 +85,16 @@ def _continued(old: ParserModel, recipe: Recipe, sentences: Sequence[Sentence]) 
         _tags(recipe),
         recipe.scorer,
         recipe.decode,
+        stages=recipe.refine.stages,
+        draft=recipe.draft,
         sentence_layers=recipe.segmenter.encoder_layers,
     )
     new = random_model(settings, sentences, subwords, fewest=recipe.tags.fewest, seed=recipe.training.seed)
     weights = new.state_dict()
     for name, weight in weights.items():
         old_name = _name_in(name, new, old)
+        if old_name.startswith("draft_taggers.") and old_name not in old_weights:  # the tagger is a good start
+            old_name = re.sub(r"draft_taggers\.\d+", "tagger", old_name)
         if old_name in old_weights:
             copy_rows(weight, old_weights[old_name], row_names(name, new), row_names(old_name, old))
     new.load_state_dict(weights)
@@ -129,7 +135,7 @@ def copy_rows(new: Tensor, old: Tensor, new_names: list[str] | None, old_names: 
 def row_names(weight: str, model: ParserModel) -> list[str] | None:
     """Return the labels or tags of the rows of a weight, or None if its rows have other meanings."""
     labels = list(model.vocabulary.labels)
-    if weight == "scorer.label_weight":
+    if weight.endswith(".label_weight"):
         return labels
     if weight.endswith((".relations.keys", ".relations.values")) and model.settings.relations.graph == "labelled":
         kinds = list(labels)

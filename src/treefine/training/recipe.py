@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from treefine.config import (
+    DRAFT_SCORER,
     STEPS,
     STEPS_FROM_EMPTY,
     Checked,
@@ -148,6 +149,7 @@ class RefineSettings(Checked):
 
     max_steps: int = 0  # T, the largest number of refinement steps; 0: 4 from an empty graph, else 3 (Sec. 6.1)
     stop: bool = True  # stop refining a sentence when a step does not change its graph
+    stages: tuple[int, ...] = ()  # the layer at which each of the first steps ends; empty: each step runs all layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +259,7 @@ class Recipe(Checked):
     relations: RelationSettings = field(default_factory=RelationSettings)
     tags: TagTraining = field(default_factory=TagTraining)
     scorer: ScorerSettings = field(default_factory=ScorerSettings)
+    draft: ScorerSettings = DRAFT_SCORER  # of the stages before the last
     decode: DecodeSettings = field(default_factory=DecodeSettings)  # root_label comes from the treebank
     initial: InitialSettings = field(default_factory=InitialSettings)
     refine: RefineSettings = field(default_factory=RefineSettings)

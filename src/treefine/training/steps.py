@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from treefine.model.batch import ARC, HEAD, LABEL, Allowed, Batch, Graphs, to_device
+from treefine.model.batch import ARC, HEAD, LABEL, Allowed, Batch, Encoded, Graphs, to_device
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
 from treefine.model.vocabulary import UNSEEN
@@ -41,16 +41,17 @@ def refined(
 ) -> Iterator[BatchStep]:
     """Yield the refinement steps of one batch on its device, from these arcs: for training, dev scores and teachers."""
     decoder, device = Decoder.of(model), batch.is_word.device
-    has_any = any(head is not None for each in arcs for head in each.heads)
-    initial = replace(Graphs.of(arcs, model.vocabulary), has_any=has_any)
+    initial = Graphs.of(arcs, model.vocabulary)
+    drafts = model.settings.drafts and not initial.are_read.any()
     first_trees, initial = made_trees(model, initial), initial.to(device)
     if decisions is not None:
         batch, initial = with_gold(batch, initial, decisions.gold, decisions.first, decisions.n_labels)
 
-    def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
+    def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> tuple[Scores, Encoded]:
         with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
-            scores: Scores = model(batch, graphs, tags)
-        return scores if batch.allowed is None else scores.within(batch.allowed)
+            stage = t if model.settings.drafts and not drafts else t - 1
+            scores, encoded = model(batch, graphs, tags, stage=stage)
+        return (scores if batch.allowed is None else scores.within(batch.allowed)), encoded
 
     @torch.no_grad()  # graphs are discrete, so no gradient flows through them
     def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
@@ -63,9 +64,10 @@ def refined(
         max_steps=settings.max_steps,
         decode=decode,
         tags=tags,
-        predict_tags=model.tagger is not None,
+        predict_tags=model.tagger is not None and model.settings.reads_predicted_tags,
         stops=settings.stop,
         correct=None if decisions is None else decisions.correct,
+        drafts=drafts,
     )
 
 
@@ -135,5 +137,5 @@ def with_gold(
     may_have = ~has_head[..., None] | (gold.heads[..., None] == places)  # [batch, dep, head]
     may_have = may_have & ((places != ROOT) | (decided != LABEL)[..., None])
     named = ~has_label[..., None] | (gold.labels[..., None] == numbers)  # [batch, dep, label]
-    read = replace(graphs, heads=heads, labels=labels, has_any=True, decided=decided)
+    read = replace(graphs, heads=heads, labels=labels, decided=decided)
     return replace(batch, allowed=Allowed(may_have, named)), read
