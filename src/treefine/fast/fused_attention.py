@@ -120,7 +120,7 @@ def _compiles(device: torch.device) -> bool:
     query = torch.zeros(1, 1, _NARROWEST, dtype=torch.float16, device=device)
     row = torch.ones(1, dtype=torch.int32, device=device)
     try:
-        attend_rows(query, query, query, rows=Rows(row - 1, row, 1))
+        attend_rows(query, query, query, rows=Rows(row - 1, row, row.long() - 1, 1))
     except Exception as error:  # its type depends on what is missing
         warnings.warn(f"Triton cannot compile here, so attention is slower: {error}", RuntimeWarning, stacklevel=3)
         return False

@@ -267,18 +267,20 @@ class PieceInputs(OnDevice):
         sizes = np.array([padded_length(length, padded_to, n_positions) for length in lengths], dtype=np.int64)
         starts, rows = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
         places, word_of_piece = np.arange(len(pieces)) - starts[rows], np.array(words, dtype=np.int64)
-        arrays = (
-            np.array(pieces, dtype=np.int64),
-            word_of_piece,
-            (word_of_piece >= 0) & (word_of_piece != np.concatenate([[-1], word_of_piece[:-1]])),
-            places < np.array(lengths)[rows],
-            places,
-            rows,
-            np.repeat(np.arange(len(row_counts)), row_counts)[rows],
-            starts,
-            np.array(first_pieces, dtype=np.int64),
+        is_first = (word_of_piece >= 0) & (word_of_piece != np.concatenate([[-1], word_of_piece[:-1]]))
+        return cls(
+            torch.tensor(pieces, dtype=torch.int64),
+            torch.from_numpy(word_of_piece),
+            torch.from_numpy(is_first),
+            torch.from_numpy(places < np.array(lengths)[rows]),
+            torch.from_numpy(places),
+            torch.from_numpy(rows),
+            torch.from_numpy(np.repeat(np.arange(len(row_counts)), row_counts)[rows]),
+            torch.from_numpy(starts),
+            torch.tensor(first_pieces, dtype=torch.int64),
+            tuple(sizes.tolist()),
+            tuple(row_counts),
         )
-        return cls(*map(torch.from_numpy, arrays), row_sizes=tuple(sizes.tolist()), row_counts=tuple(row_counts))
 
     def select(
         self, sentences: Sequence[int], words: Int[Tensor, " word"]
@@ -308,11 +310,9 @@ class PieceInputs(OnDevice):
         )
         return selected, index
 
-    def of_words(self, of_words: Int[Tensor, "batch word *column"]) -> Int[Tensor, piece * column]:
-        """Return what each piece has from its word: 0 for ROOT and for pieces that belong to no word."""
-        found = of_words[self.sentences, self.words.clamp(min=0)]
-        is_of_word = self.words > 0
-        return found * is_of_word.view(-1, *[1] * (found.dim() - 1))
+    def of_words(self, tags: TagIds) -> Int[Tensor, "piece column"]:
+        """Return the tags of each piece's word: 0 for ROOT and for pieces that belong to no word."""
+        return tags[self.sentences, self.words.clamp(min=0)] * (self.words > 0)[:, None]
 
 
 def padded_length(n_pieces: int, padded_to: int, longest: int) -> int:

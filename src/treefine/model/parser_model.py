@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -89,8 +90,10 @@ class ParserModel(nn.Module):
         with torch.autocast(words.device.type, enabled=False):  # the encoder may run in bfloat16, the scorer never
             scorer = self.scorer if stage == last else self.draft_scorers[stage]
             scores: Scores = scorer(words.float(), batch)
-        is_early = stage < last and self.tagger is not None
-        return replace(scores, stage=stage, tagger=self.draft_taggers[stage] if is_early else self.tagger), encoded
+        tagger = self.tagger
+        if tagger is not None and stage < last:
+            tagger = cast("Tagger", self.draft_taggers[stage])
+        return replace(scores, stage=stage, tagger=tagger), encoded
 
     def n_pieces(self, sentence: Sentence, pieces: Sequence[Sequence[int]] | None = None) -> int:
         """Return how many pieces of a sentence are read, CLS, ROOT and SEP included."""
