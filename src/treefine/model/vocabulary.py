@@ -23,6 +23,7 @@ UNSEEN = -1  # the id of a label that the model has no name for
 NO_HEAD = -1  # the head of ROOT, of padding, and of a word whose head is not given
 N_CASES = 5  # see `case_of`
 FEWEST_LEMMAS = 2  # occurrences of a lemma script that is worth learning
+_MOST_RULED = 1 << 16  # words whose scripts are remembered
 _NAMES = ("labels", "upos", "xpos", "feats", "lemma", "treebanks")
 
 
@@ -125,6 +126,20 @@ class Vocabulary:
         """The scripts of the lemma rules."""
         return {key: script for key, _, script in (line.rpartition("\t") for line in self.lemma_rules)}
 
+    @cached_property
+    def _ruled(self) -> dict[tuple[str, str], str | None]:
+        return {}
+
+    def script_by_rule(self, form: str, tag: str) -> str | None:
+        """Return the lemma script of a word by a rule for its tag, or None if no rule fits. Frequent words repeat."""
+        known = self._ruled
+        if (form, tag) in known:
+            return known[form, tag]
+        if len(known) > _MOST_RULED:
+            known = self.__dict__["_ruled"] = {}  # a new one, because other threads may read the old one
+        known[form, tag] = script = script_by_rule(self.script_of_rule, form, tag)
+        return script
+
 
 def language_of(treebank: str) -> str:
     """Return the language of a treebank by its code.
@@ -214,8 +229,7 @@ def ruled_scripts(
     named = tags[columns.index(column)]
     if vocabulary.treebanks:
         named = [rule_tag(tag, sentence.treebank) for tag in named]
-    rules = vocabulary.script_of_rule
-    return [script_by_rule(rules, form, tag) for form, tag in zip(sentence.forms, named, strict=True)]
+    return list(map(vocabulary.script_by_rule, sentence.forms, named))
 
 
 def inputs_of(

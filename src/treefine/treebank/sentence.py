@@ -394,6 +394,8 @@ def _strings(values: object, what: str) -> tuple[str, ...]:
 
 
 def _check_cells(cells: Sequence[str]) -> None:
+    if all(cells) and {*map(type, cells)} <= {str} and not _NOT_IN_CELLS.search("".join(cells)):
+        return
     for cell in cells:
         if not isinstance(cell, str) or not cell or _NOT_IN_CELLS.search(cell):
             reason = "it is not a string, is empty, or contains a line break, a tab, a null or half a surrogate pair"
