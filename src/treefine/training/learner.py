@@ -147,6 +147,11 @@ class Learner:
         is_bfloat16 = precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
         self.dtype = torch.bfloat16 if is_bfloat16 else torch.float32
 
+    @property
+    def shares_layers(self) -> bool:
+        """Whether the steps of a batch share layers, so that one update follows all of them."""
+        return self.model.settings.relations.first_layer > 0
+
     def epoch(self, number: int) -> Iterator[tuple[float, float]]:
         """Train on all sentences once; epochs count from 1. Yield the completed share and the loss of each batch."""
         settings = self.recipe.training
@@ -189,7 +194,7 @@ class Learner:
             batch = self.model.batch_of(sentences, [self.inputs.pieces[number] for number in ours])
             steps = self.steps(batch, [graphs[number] for number in ours], tags, gold.graphs)
         summed, n_words = torch.zeros((), device=self.processes.device), 0.0
-        shared, total = self.model.settings.relations.first_layer > 0, torch.zeros_like(summed)
+        shared, total = self.shares_layers, torch.zeros_like(summed)
         for _ in range(self.recipe.refine.max_steps):
             step = next(steps, None)
             n_moving = self.processes.total(0 if step is None else sum(step.batch.lengths))
@@ -266,6 +271,8 @@ class Learner:
         known = self.inputs.inputs(numbers) if self.model.tagger is not None else None
         tags = None if known is None else to_device(known[..., : self.inputs.n_columns], device)
         targets = None if self.targets is None else self.targets.of_batch(numbers, device)
+        if targets is not None and self.shares_layers:  # each stage learns the last step of the teachers
+            targets = replace(targets, ids=targets.ids[:, :, -1:], probabilities=targets.probabilities[:, :, -1:])
         return GoldBatch(self.inputs.graphs(numbers).to(device), tags, targets)
 
     def measured_weights(self) -> dict[str, Tensor]:
