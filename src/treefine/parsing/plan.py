@@ -35,7 +35,7 @@ from treefine.parsing.constrained import allowed_of, with_decisions
 from treefine.parsing.decode import Decoder, dependents, made_trees
 from treefine.parsing.initial import InitialParser, SeveralParsers, empty, is_of_others, reads_input_trees
 from treefine.parsing.options import ParserOptions, Trust
-from treefine.parsing.refine import BatchStep, Tags, expected_stability, refine
+from treefine.parsing.refine import BatchStep, Tags, expected_stability, refine, with_drafts
 from treefine.segmenter.language import SAMPLE, code_of, identify, table
 from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.graph import Arcs
@@ -285,30 +285,30 @@ class ParseInput(NamedTuple):
     evidence: tuple[WeightedArcs, ...] = ()  # the arcs that add to the scores
 
 
-def refine_inputs(plan: Plan, inputs: Sequence[ParseInput], *, wants_trees: bool) -> Iterator[BatchStep]:
-    """Yield the refinement steps of one batch of sentences.
-
-    With `wants_trees`, the caller reads the trees of every step, not only of the last. Sentences then stop only when
-    they have converged.
-    """
+def refine_inputs(plan: Plan, inputs: Sequence[ParseInput]) -> Iterator[BatchStep]:
+    """Yield the refinement steps of one batch of sentences."""
     batch, initial, tags = _batch_of(plan, inputs)
-    decoder, first_trees = plan.decoder, made_trees(plan.model, initial)
-    stop_above = 1.0 if wants_trees else plan.stop_above
+    decoder, first_trees, score = plan.decoder, made_trees(plan.model, initial), partial(_score, plan)
+
+    def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
+        return decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
 
     def stability(scores: Scores, batch: Batch, is_same: Tensor) -> Tensor:
         labels = decoder.obeying(scores.best_labels, scores.best_heads)
         return expected_stability(scores.arcs, labels, dependents(batch.is_word), is_same)
 
+    if plan.model.settings.drafts and not plan.drafts:
+        batch, initial = with_drafts(score, decode, batch, initial, tags)
     return refine(
-        partial(_score, plan),
+        score,
         batch,
         initial,
         max_steps=plan.max_steps,
-        decode=lambda scores, batch, t: decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ()),
+        decode=decode,
         tags=tags,
         predict_tags=plan.predicts_tags and plan.model.settings.reads_predicted_tags,
-        stability=stability if stop_above < 1 else None,
-        stop_above=stop_above,
+        stability=stability if plan.stop_above < 1 else None,
+        stop_above=plan.stop_above,
         drafts=plan.drafts,
     )
 
@@ -338,7 +338,7 @@ def _batch_of(plan: Plan, inputs: Sequence[ParseInput]) -> tuple[Batch, Graphs, 
 
 
 def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> tuple[Scores, Encoded]:
-    """Score a batch in step t. An initial graph is read at once, in place of a draft."""
+    """Score a batch in step t. An initial graph takes the place of the draft, which is then step 0."""
     is_unread = plan.model.settings.drafts and not plan.drafts
     scores, encoded = plan.model(batch, graphs, tags, stage=t if is_unread else t - 1)
     if batch.evidence is not None:

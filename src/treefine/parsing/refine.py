@@ -110,6 +110,19 @@ def refine(
             tags = tags if tags is None else tags[rows, : batch.n_words]
 
 
+def with_drafts(
+    score: Scorer, decode: Decode, batch: Batch, initial: Graphs, tags: Tags | None
+) -> tuple[Batch, Graphs]:
+    """Return the batch and its initial graphs, with a draft for each sentence that has none."""
+    is_read = initial.are_read[:, None]
+    if is_read.all():
+        return batch, initial
+    scores, encoded = score(batch, initial, tags, 0)
+    draft = decode(scores, batch, 0)
+    heads, labels = torch.where(is_read, initial.heads, draft.heads), torch.where(is_read, initial.labels, draft.labels)
+    return replace(batch, encoded=encoded), Graphs(heads, labels, initial.decided)
+
+
 def stopping(
     is_same: WordMask, has_new_tags: SentenceMask | None, stability: Stabilities | None, *, stop_above: float
 ) -> tuple[SentenceMask, SentenceMask]:

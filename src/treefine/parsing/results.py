@@ -104,7 +104,7 @@ def steps(plan: Plan, inputs: Sequence[ParseInput]) -> list[list[Step]]:
     """Return all steps of each sentence of a batch."""
     results: list[list[Step]] = [[] for _ in inputs]
     start = time.perf_counter()
-    for step in refine_inputs(plan, inputs, wants_trees=True):
+    for step in refine_inputs(plan, inputs):
         graphs = _by_sentence(step.graphs, step)
         trees = _by_sentence(plan.decoder.trees(step.scores, step.graphs, step.batch.is_word), step)
         seconds = (time.perf_counter() - start) / len(step.sentences)
@@ -238,7 +238,7 @@ def trees(plan: Plan, inputs: Sequence[ParseInput]) -> list[Sentence]:
     results: dict[int, Sentence] = {}
     tags: dict[int, SentenceTags] = {}
     columns = plan.model.settings.tags
-    for step in refine_inputs(plan, inputs, wants_trees=False):
+    for step in refine_inputs(plan, inputs):
         ending = _ending(step)
         best = _by_sentence(plan.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending), step)
         tags |= _tags_of_step(step, plan, inputs, ending, wants_confidences=False)
@@ -264,7 +264,7 @@ def parses(plan: Plan, inputs: Sequence[ParseInput], *, each_step: bool = False)
     step_confidences: list[list[Sequence[Confidence]]] = [[] for _ in inputs]
     tags: dict[int, SentenceTags] = {}
     columns = plan.model.settings.tags
-    for step in refine_inputs(plan, inputs, wants_trees=False):
+    for step in refine_inputs(plan, inputs):
         for number, of_graph in zip(step.sentences, _by_sentence(step.graphs, step), strict=True):
             graphs[number].append(of_graph)
         if each_step:

@@ -154,7 +154,7 @@ def beliefs_of(plan: Plan, inputs: Sequence[ParseInput]) -> list[Beliefs]:
     """Return what the model believes after the last step, for each sentence of a batch."""
     beliefs: dict[int, Beliefs] = {}
     decoder, vocabulary = plan.decoder, plan.model.vocabulary
-    for step in refine_inputs(plan, inputs, wants_trees=False):
+    for step in refine_inputs(plan, inputs):
         arc_temperatures, label_temperatures = plan.temperatures(
             [inputs[row].sentence for row in step.sentences], step.scores.stage
         )

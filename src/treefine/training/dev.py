@@ -130,7 +130,7 @@ def calibrated(
     other settings, if they are given: few sentences are not enough for it.
     """
     n_drafts = len(parser.model.settings.stage_ends) - 1 if parser.initial is empty else 0
-    steps = [results for _, results in parser.stream_steps(dev)]
+    steps = [results for _, results in parser.using(stop_above=1.0).stream_steps(dev)]
     early = [_temperatures(parser, dev, [of_one[min(t, len(of_one) - 1)] for of_one in steps]) for t in range(n_drafts)]
     fitted = [*early, _temperatures(parser, dev, [of_one[-1] for of_one in steps])]
     if sentences is None:

@@ -14,7 +14,7 @@ from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
 from treefine.model.vocabulary import UNSEEN
 from treefine.parsing.decode import Decoder, dependents, made_trees
-from treefine.parsing.refine import BatchStep, Tags, refine
+from treefine.parsing.refine import BatchStep, Tags, refine, with_drafts
 from treefine.training.recipe import InitialSettings, RefineSettings
 from treefine.treebank.graph import ROOT, Arcs
 from treefine.treebank.sentence import Sentence
@@ -57,6 +57,8 @@ def refined(
     def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
         return decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
 
+    if model.settings.drafts and not drafts:
+        batch, initial = with_drafts(score, decode, batch, initial, tags)
     return refine(
         score,
         batch,
