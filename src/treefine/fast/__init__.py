@@ -64,10 +64,13 @@ def parsing_model(model: ParserModel, device: torch.device, precision: Precision
     if not isinstance(model.encoder, TransformerEncoder):
         return model
     if device.type == "cpu":
-        from treefine.fast.cpu_encoder import FlatEncoder, int8_encoder
+        from treefine.fast.cpu_encoder import FlatEncoder, int8_encoder, int8_linears
 
-        encoder = int8_encoder(model.encoder) if precision == "int8" else view_of(model.encoder, FlatEncoder)
-        return view_of(model, ParserModel, encoder=encoder)
+        if precision != "int8":
+            return view_of(model, ParserModel, encoder=view_of(model.encoder, FlatEncoder))
+        names = ("scorer", "draft_scorers", "tagger", "draft_taggers")
+        scorers = {name: int8_linears(part) for name, part in model.named_children() if name in names}
+        return view_of(model, ParserModel, encoder=int8_encoder(model.encoder), **scorers)
     if device.type != "cuda" or not has_kernels(device):
         return model
     import torch
