@@ -63,8 +63,8 @@ def refine(
     With `stops=False`, no sentence leaves before T, which only training needs: a parser would repeat converged graphs.
     `stability` returns the expected stability of each sentence; without it, a sentence ends only when it has converged.
     Decided arcs stay marked as such in every graph. `correct` may decide more of them after a step: it returns the
-    batch and the graphs that the next step reads. If the first step `drafts`, it reads no graph, so that no sentence
-    with decided arcs stops there.
+    batch and the graphs that the next step reads. A sentence with decided arcs ends only when it has converged, and not
+    in a first step that `drafts` a graph without reading one.
 
     With `predict_tags`, later steps read the tags predicted in the first step for words that have none in `tags`.
     `score` may change from step to step: training updates the weights in between. See docs/design.md, 'The refinement
@@ -85,9 +85,10 @@ def refine(
             has_new_tags = is_new.flatten(1).any(1)
         expected = None if stability is None else stability(scores, batch, is_same)
         converged, leaves = stopping(is_same, has_new_tags, expected, stop_above=stop_above)
-        if drafts and t == 1 and graphs.decided is not None:
-            is_unread = (graphs.decided > 0).any(1)
-            converged, leaves = converged & ~is_unread, leaves & ~is_unread
+        if graphs.decided is not None:
+            is_decided = (graphs.decided > 0).any(1)
+            converged = converged & ~(is_decided & (drafts and t == 1))
+            leaves = torch.where(is_decided, converged, leaves)
         arriving = AsyncCopy(leaves)  # read after the caller has queued more GPU work, such as an update
         ended, n_layers = (leaves & stops) | (t == max_steps), encoded.n_layers
         step = BatchStep(t, sentences, batch, scores, refined, tags, converged, ended, n_layers)
