@@ -1,4 +1,4 @@
-"""spaCy with a small pipeline, trained here on a treebank: the published models are not in a package registry.
+"""spaCy with a small pipeline, trained here on a treebank: spaCy's own models are not in a package registry.
 
 Its components and sizes are the defaults, as in `en_core_web_sm`: English rules for tokens, and a tagger and a parser
 that share convolutional vectors. The parser also ends sentences.
