@@ -28,7 +28,7 @@ WITH_OPTIONS = {
     "clicks": "accuracy.clicks",
     "significance": "accuracy.significance",
     "bundle": "bundle",
-    "speed": "speed.parsers",
+    "running_text": "speed.running_text",
     "files": "speed.files",
     "training_speed": "speed.training",
     "load": "server.load",
@@ -42,7 +42,7 @@ WITHOUT_TREEBANKS = {"newcomer", "tables"}
 EXAMPLES = """\
 examples:
   python -m benchmarks reading startup       run two benchmarks and write the tables
-  python -m benchmarks speed --help          show the options of a benchmark
+  python -m benchmarks running_text --help   show the options of a benchmark
   python -m benchmarks tables                only write the tables and figures of README and docs"""
 
 

@@ -1,5 +1,5 @@
-"""The parsers that `speed` compares, treefine included: each runs in its own process and Python environment.
+"""The parsers that `running_text` compares, treefine included: each runs in its own process and Python environment.
 
-Only `treefine_parser` and `bare_encoder` need torch and all of treefine. The others import at most `treefine.treebank`,
-which is plain Python.
+`treefine_parser` uses only what treefine offered at the base commit too, because it also runs with that commit's code.
+The others import at most `treefine.treebank`, which is plain Python.
 """

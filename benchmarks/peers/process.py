@@ -7,27 +7,23 @@ import os
 import re
 import subprocess
 import tempfile
-import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.rows import ROOT
 from treefine import TreefineError
 
-INTERVAL = 0.1  # seconds between two measurements of child processes
 PROC = Path("/proc")
 
 
 class Peer:
-    """A module of `peers`, running in its own Python environment."""
+    """A module of `peers`, running in its own Python environment with the code in these folders."""
 
-    def __init__(self, name: str, python: str | Path, module: str, *, threads: int) -> None:
+    def __init__(self, name: str, python: str | Path, module: str, folders: Sequence[Path]) -> None:
         self.name, self.module = name, module
         self.said = tempfile.TemporaryFile("w+")
-        path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
-        env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": str(threads)}
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))}
         try:
             self.process = subprocess.Popen(
                 [python, "-m", module],
@@ -55,33 +51,9 @@ class Peer:
             lines = self.said.read().strip().splitlines() or ["It printed nothing."]
             raise TreefineError(f"{self.name} ended during the request {request}.", hint=lines[-1]) from None
 
-    def ask_with_memory(self, request: str, arguments: Mapping[str, Any]) -> tuple[Any, float]:
-        """Send a request; return the answer and the peak memory of the process and its children, in MiB."""
-        peaks: dict[int, float] = {}
-        is_done = threading.Event()
-
-        def look() -> None:
-            for pid in family(self.process.pid):
-                peaks[pid] = max(peaks.get(pid, 0.0), memory(pid, "VmHWM"))
-
-        def watch() -> None:
-            while not is_done.wait(INTERVAL):
-                look()
-
-        forget_peak(self.process.pid)
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        try:
-            answer = self.ask(request, arguments)
-            look()
-        finally:
-            is_done.set()
-            watcher.join()
-        return answer, sum(peaks.values())
-
-    def memory(self) -> float:
-        """Return the memory of the process in MiB."""
-        return memory(self.process.pid, "VmRSS")
+    def peak(self) -> float:
+        """Return the peak memory of the process in MiB."""
+        return memory(self.process.pid, "VmHWM")
 
     def close(self) -> None:
         """End the process, if it is still running."""
@@ -97,12 +69,6 @@ def memory(pid: int, field: str) -> float:
     except OSError:  # it has ended
         return 0.0
     return int(found[1]) / 1024 if found else 0.0
-
-
-def forget_peak(pid: int) -> None:
-    """Let the peak of a process count from now on, where the system lets us."""
-    with suppress(OSError):
-        (PROC / str(pid) / "clear_refs").write_text("5")
 
 
 def family(pid: int) -> set[int]:

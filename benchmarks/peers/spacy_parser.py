@@ -1,123 +1,107 @@
-"""spaCy's parser over its convolutional tok2vec, trained here on a treebank; it is not a published model.
+"""spaCy with a small pipeline, trained here on a treebank: spaCy's own models are not in a package registry.
 
-It reads the words and their gold tags, and is trained for a minute.
+Its components and sizes are the defaults, as in `en_core_web_sm`: English rules for tokens, and a tagger and a parser
+that share convolutional vectors. The parser also ends sentences.
 """
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.answers import WORDS, Built, Way, answer
+from benchmarks.peers.answers import RUNNING, Requests, answer, timed
 from treefine import Sentence, read_treebank
+from treefine.treebank.raw_text import raw_sentences
 
-SPACY: dict[str, Any] = {
-    "width": 96,
-    "depth": 4,
-    "hidden_width": 128,
-    "batch": 32,
-    "rate": 2e-3,
-    "dropout": 0.1,
+EPOCHS, SENTENCES = 3, 8  # of training; of a document in it
+BATCH, RATE, DROPOUT, WIDTH = 32, 2e-3, 0.1, 96
+SHARED: dict[str, Any] = {"@architectures": "spacy.Tok2VecListener.v1", "width": WIDTH, "upstream": "*"}
+TAGGER: dict[str, Any] = {"@architectures": "spacy.Tagger.v2", "nO": None, "normalize": False, "tok2vec": SHARED}
+PARSER: dict[str, Any] = {
+    "@architectures": "spacy.TransitionBasedParser.v2",
+    "state_type": "parser",
+    "extra_state_tokens": False,
+    "hidden_width": 64,
+    "maxout_pieces": 2,
+    "use_upper": True,
+    "nO": None,
+    "tok2vec": SHARED,
 }
-FEATURES = {
-    "NORM": 5000,
-    "PREFIX": 1000,
-    "SUFFIX": 2500,
-    "SHAPE": 2500,
-    "POS": 100,
-    "TAG": 200,
-}  # rows of each embedding table
-SPACY_ROOT = "ROOT"  # spaCy always uses this label for roots
 
 
-def trained_spacy(train: Sequence[Sentence]) -> tuple[Any, Any]:
-    """Return a trained spaCy pipeline that has only a parser, and its averaged weights."""
+def trained(path: Path, sentences: Sequence[Sentence]) -> None:
+    """Train a pipeline and save it."""
     import spacy
     from spacy import training
     from thinc import api as thinc
 
     spacy.util.fix_random_seed(1)
-    nlp = spacy.blank("xx")
-    nlp.add_pipe("parser", config={"model": _spacy_model()})
-    examples = [training.Example(spacy_doc(nlp, each), spacy_doc(nlp, each, is_gold=True)) for each in train]
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tok2vec")
+    nlp.add_pipe("tagger", config={"model": TAGGER})
+    nlp.add_pipe("parser", config={"model": PARSER})
+    parts = [sentences[start : start + SENTENCES] for start in range(0, len(sentences), SENTENCES)]
+    golds = [gold_doc(nlp, each) for each in parts]
+    examples = [training.Example(nlp.make_doc(gold.text), gold) for gold in golds]
     nlp.initialize(lambda: examples)
-    adam = thinc.Adam(SPACY["rate"], L2=0.01, grad_clip=1.0, use_averages=True)
-    rng = random.Random(1)
-    rng.shuffle(examples)
-    for start in range(0, len(examples), SPACY["batch"]):
-        adam.learn_rate = SPACY["rate"] * (1 - start / len(examples))
-        nlp.update(examples[start : start + SPACY["batch"]], sgd=adam, drop=SPACY["dropout"])
-    return nlp, adam.averages
+    adam = thinc.Adam(RATE, L2=0.01, grad_clip=1.0, use_averages=True)
+    size = BATCH // SENTENCES
+    for epoch in range(EPOCHS):
+        random.Random(epoch).shuffle(examples)
+        for start in range(0, len(examples), size):
+            adam.learn_rate = RATE * (1 - (epoch + start / len(examples)) / EPOCHS)
+            nlp.update(examples[start : start + size], sgd=adam, drop=DROPOUT)
+    with nlp.use_params(adam.averages):
+        nlp.to_disk(path)
 
 
-def _spacy_model() -> dict[str, Any]:
-    width = SPACY["width"]
-    embed = {
-        "@architectures": "spacy.MultiHashEmbed.v2",
-        "width": width,
-        "attrs": list(FEATURES),
-        "rows": list(FEATURES.values()),
-        "include_static_vectors": False,
-    }
-    encode = {
-        "@architectures": "spacy.MaxoutWindowEncoder.v2",
-        "width": width,
-        "depth": SPACY["depth"],
-        "window_size": 1,
-        "maxout_pieces": 3,
-    }
-    return {
-        "@architectures": "spacy.TransitionBasedParser.v2",
-        "state_type": "parser",
-        "extra_state_tokens": False,
-        "hidden_width": SPACY["hidden_width"],
-        "maxout_pieces": 3,
-        "use_upper": False,
-        "tok2vec": {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode},
-    }
-
-
-def spacy_doc(nlp: Any, sentence: Sentence, *, is_gold: bool = False) -> Any:
-    """Return the words and tags as a Doc of one sentence, with or without the gold tree."""
+def gold_doc(nlp: Any, sentences: Sequence[Sentence]) -> Any:
+    """Return sentences with their trees and tags as a Doc; the words of a multiword token have no spaces between."""
     from spacy.tokens import Doc
 
-    words: dict[str, Any] = {"words": list(sentence.forms), "pos": list(sentence.upos), "tags": list(sentence.xpos)}
-    if not is_gold:
-        starts = [True, *[False] * (len(sentence) - 1)]
-        return Doc(nlp.vocab, **words, sent_starts=starts)
-    graph = sentence.graph
-    heads = [(head or word) - 1 for word, head in enumerate(graph.heads) if word]  # a root is its own head
-    labels = [SPACY_ROOT if head == 0 else label for head, label in zip(*graph.arcs, strict=True)]
-    return Doc(nlp.vocab, **words, heads=heads, deps=labels)
+    columns: dict[str, list[Any]] = {name: [] for name in ("words", "spaces", "tags", "heads", "deps", "sent_starts")}
+    for sentence, tokens in zip(sentences, raw_sentences(sentences)[1], strict=True):
+        start = len(columns["words"])
+        for token in tokens:
+            columns["words"] += token.words if "".join(token.words) == token.form else [token.form, *token.words[1:]]
+            columns["spaces"] += [False] * (len(token.words) - 1) + [bool(token.gap)]
+        columns["tags"] += sentence.xpos
+        columns["heads"] += [start + (head or word) - 1 for word, head in enumerate(sentence.heads, start=1)]
+        columns["deps"] += ["ROOT" if label == "root" else label for label in sentence.labels]
+        columns["sent_starts"] += [True] + [False] * (len(sentence) - 1)
+    return Doc(nlp.vocab, **columns)
 
 
-def build(source: str, train: str, folder: str, updates: int, processes: int, **_: Any) -> Built:
-    """Build the parser after this many updates; the model is saved in the folder."""
+def conllu(nlp: Any, text: str) -> str:
+    """Return the trees of a text as CoNLL-U, without tokens that are white space."""
+    lines = []
+    for sentence in nlp(text).sents:
+        words = [each for each in sentence if not each.is_space]
+        numbers = {each.i: number for number, each in enumerate(words, start=1)}
+        root = numbers.get(sentence.root.i, 1)
+        for number, each in enumerate(words, start=1):
+            head = 0 if number == root else numbers.get(each.head.i, root)
+            label = each.dep_ if head else "root"
+            space = "_" if each.whitespace_ else "SpaceAfter=No"
+            lines.append(f"{number}\t{each.text}\t_\t_\t{each.tag_}\t_\t{head}\t{label}\t_\t{space}")
+        lines += [""] if words else []
+    return "\n".join(lines) + "\n"
+
+
+def build(inputs: str, train: str, folder: str, **_: Any) -> Requests:
+    """Load the pipeline from the folder; train it first if it is not there."""
     import spacy
 
-    kept = Path(folder, f"spacy-{updates}")
-    is_new = not kept.exists()
-    if is_new:
-        learned = list(islice(read_treebank(train), updates * SPACY["batch"]))
-        nlp, averages = trained_spacy(learned)
-        with nlp.use_params(averages):
-            nlp.to_disk(kept)
-    nlp = spacy.load(kept)
-    sentences = list(read_treebank(source))
-
-    def parse() -> list[list[int]]:
-        docs = nlp.pipe((spacy_doc(nlp, each) for each in sentences), n_process=processes)
-        return [[0 if word.head.i == word.i else word.head.i + 1 for word in doc] for doc in docs]
-
-    parameters = sum(node.get_param(name).size for name, node in _parameters(nlp.get_pipe("parser").model))
-    return Built({WORDS: Way(parse, lambda heads: heads)}, parameters, has_learned=is_new)
-
-
-def _parameters(model: Any) -> Iterator[tuple[str, Any]]:
-    return ((name, node) for node in model.walk() for name in node.param_names if node.has_param(name))
+    path = Path(folder, f"spacy-{EPOCHS}")
+    if not path.exists():
+        trained(path, list(read_treebank(train)))
+    nlp = spacy.load(path)
+    texts = {RUNNING: json.loads(Path(inputs).read_text(encoding="utf-8"))["text"]}
+    return {"parse": lambda path: timed(lambda: nlp(texts[path])), "conllu": partial(conllu, nlp)}
 
 
 if __name__ == "__main__":

@@ -1,127 +1,106 @@
-"""Stanza's parser at the size of its English default, with random weights or trained for a few minutes.
+"""Stanza at the size of its English default: a tokenizer trained for a minute, a random tagger and a random parser.
 
-Stanza's published models are not available here. This one has the default arguments, the vocabularies of the treebank,
-and random stand-ins for downloads: word vectors (250,000 words of width 100, as in CoNLL 2017) and two character
-language models (one LSTM layer of width 1024, as in 1billion). It reads words, lemmas and tags. Trees of an untrained
-network take longer to find than those of a trained one, so "network alone" is its upper bound.
+Stanza's published models are not in a package registry. These have the default arguments, the vocabularies of the
+treebank, and random stand-ins for downloads: word vectors (250,000 words of width 100, as in CoNLL 2017) and two
+character language models (one LSTM layer of width 1024, as in 1billion). The lemma of each word is its form, which
+takes no time. Trees of an untrained network take longer to find than those of a trained one.
 """
 
 from __future__ import annotations
 
+import json
 import logging
-import tempfile
 import warnings
-from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 
-from benchmarks.peers.answers import FILE, NETWORK, WORDS, Built, Clock, Way, answer, heads_in_file, random_bert
+from benchmarks.peers.answers import RUNNING, Requests, answer, timed
+from treefine import read_treebank
+from treefine.treebank.raw_text import text_of
 
 N_VECTORS, VECTOR_WIDTH = 250_000, 100
 CHAR_LM = {"char_emb_dim": 100, "char_hidden_dim": 1024, "char_num_layers": 1, "char_dropout": 0.05}
 CHAR_LM_REST = {"char_unit_dropout": 1e-5, "char_rec_dropout": 0.0}
 WAYS = ("forward", "backward")  # of the character language models
-ADAM = ["--optim", "adam", "--lr", "3e-3", "--beta2", "0.95", "--weight_decay", "0.0", "--no_second_optim"]
+N_TOKENIZED, STEPS = 3000, 400  # sentences and steps to train the tokenizer
+NAMES = ["--lang", "en", "--shorthand", "en_ewt"]
 
 
-def build(
-    source: str,
-    train: str,
-    folder: str,
-    device: str,
-    updates: int,
-    update_words: int,
-    has_char_lm: bool,
-    batch_words: int,
-    tokenizer: str,
-    layers: int = 0,
-    width: int = 0,
-    **_: Any,
-) -> Built:
-    """Build the model of this size after this many updates; it is saved in the folder. A batch has `batch_words`.
-
-    With `layers` it also reads a transformer of that size with random weights.
-    """
+def build(inputs: str, train: str, folder: str, **_: Any) -> Requests:
+    """Build the models, unless they are in the folder, and the pipeline of processors."""
+    from stanza.models.common.doc import LEMMA, TEXT
+    from stanza.models.common.foundation_cache import FoundationCache
     from stanza.pipeline.depparse_processor import DepparseProcessor
-    from stanza.utils.conll import CoNLL
+    from stanza.pipeline.pos_processor import POSProcessor
+    from stanza.pipeline.tokenize_processor import TokenizeProcessor
 
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    bert = random_bert(Path(folder), tokenizer, layers, width) if layers else None
-    size = Size(updates, update_words, has_char_lm, bert)
-    is_new = not size.path(Path(folder)).exists()
     logging.getLogger("stanza").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")  # Stanza warns if it cannot repair a tree
-    trainer, vectors = learned_model(train, Path(folder), device, size)
-    clock = Clock()
-    model = trainer.model
-    model.forward_scores = clock.timed(NETWORK, model.forward_scores)
-    config = {"trainer": trainer, "pretagged": True, "check_requirements": False, "lang": "en"}
-    config |= {"batch_size": batch_words, "resolve_head_constraints": True}  # the default: one subject per head
-    processor = DepparseProcessor(config, None, device)
-    processor._pretrain = vectors  # otherwise Stanza downloads them
-    output = Path(tempfile.mkdtemp(), "parsed.conllu")
+    kept = Path(folder, "stanza")
+    if not Path(kept, "parser.pt").exists():
+        kept.mkdir(exist_ok=True)
+        make_models(kept, train)
+    pipeline: Any = SimpleNamespace(foundation_cache=FoundationCache(), loaded_processors=[])
+    files = {f"{way}_charlm_path": str(kept / f"{way}.pt") for way in WAYS} | {
+        "pretrain_path": str(kept / "vectors.pt")
+    }
+    config = {"lang": "en", "check_requirements": False, "pretagged": True, "batch_size": 5000, **files}
+    sizes = {"resolve_head_constraints": True}  # the default: one subject per head
+    tokenize = TokenizeProcessor(
+        {"lang": "en", "model_path": str(kept / "tokenizer.pt"), "batch_size": 32}, pipeline, "cpu"
+    )
+    pipeline.loaded_processors.append(tokenize)
+    tag = POSProcessor(config | {"model_path": str(kept / "tagger.pt"), "batch_size": 250}, pipeline, "cpu")
+    parse = DepparseProcessor(config | sizes | {"model_path": str(kept / "parser.pt")}, pipeline, "cpu")
+    texts = {RUNNING: json.loads(Path(inputs).read_text(encoding="utf-8"))["text"]}
 
-    def parse_file() -> Path:
-        document = CoNLL.conll2doc(input_file=source)
-        processor.process(document)
-        output.write_text(f"{document:C}\n\n", encoding="utf-8")
-        return output
+    def run(text: str) -> None:
+        document = tag.process(tokenize.process(text))
+        document.set(LEMMA, document.get(TEXT))
+        parse.process(document)
 
-    given = CoNLL.conll2doc(input_file=source)  # parsed repeatedly; its heads are not read
-    ways = {WORDS: Way(lambda: processor.process(given), _heads), FILE: Way(parse_file, heads_in_file)}
-    return Built(ways, sum(each.numel() for each in model.parameters()), clock, has_learned=is_new)
-
-
-def _heads(document: Any) -> Iterable[list[int]]:
-    return ([-1 if word.head is None else word.head for word in each.words] for each in document.sentences)
-
-
-class Size(NamedTuple):
-    """The size of a model and how long it was trained."""
-
-    updates: int
-    update_words: int
-    has_char_lm: bool
-    bert: Path | None
-
-    def path(self, folder: Path) -> Path:
-        """Return the file of the model."""
-        kind = "char_lm" if self.has_char_lm else "no_char_lm"
-        name = kind if self.bert is None else f"{kind}-{self.bert.name}"
-        return folder / f"{name}-{self.updates}x{self.update_words}.pt"
+    return {"parse": lambda path: timed(lambda: run(texts[path])), "conllu": lambda text: ""}
 
 
-def learned_model(train: str, folder: Path, device: str, size: Size) -> tuple[Any, Any]:
-    """Return the model and its word vectors."""
-    from stanza.models import parser
+def make_models(folder: Path, train: str) -> None:
+    """Train the tokenizer, and save a tagger and a parser with random weights."""
+    from stanza.models import parser, tagger, tokenizer
     from stanza.models.common import utils
     from stanza.models.common.pretrain import Pretrain
-    from stanza.models.depparse.data import DataLoader, InfiniteBatch
-    from stanza.models.depparse.trainer import GraphTrainer, Trainer
+    from stanza.models.depparse.data import DataLoader
+    from stanza.models.depparse.trainer import GraphTrainer
+    from stanza.models.pos.data import Dataset
+    from stanza.models.pos.trainer import Trainer as TaggerTrainer
     from stanza.utils.conll import CoNLL
+    from stanza.utils.datasets import prepare_tokenizer_data
 
     utils.set_random_seed(1)
-    kept = size.path(folder)
-    learned = None if kept.exists() else CoNLL.conll2doc(input_file=train)
-    vectors = Pretrain(str(random_vectors(folder, learned)))
-    files = {}
-    if size.has_char_lm:
-        files = {f"charlm_{way}_file": str(random_char_lm(folder, learned, way)) for way in WAYS}
-    if learned is not None:
-        batch = ["--batch_size", str(size.update_words)]
-        args = parser.parse_args(["--lang", "en", "--shorthand", "en_ewt", *batch, *ADAM])
-        args |= {"charlm": size.has_char_lm, "bert_model": None if size.bert is None else str(size.bert), **files}
-        args["word_cutoff"] = utils.update_word_cutoff(vectors, args["word_cutoff"])
-        batches = DataLoader(learned, size.update_words, args, vectors, evaluation=False)
-        trainer = GraphTrainer(args=args, vocab=batches.vocab, pretrain=vectors, device="cpu")
-        batches.reshuffle()
-        endless = InfiniteBatch(batches)
-        for _ in range(size.updates):
-            trainer.update(endless.next_batch())
-        trainer.save(str(kept))
-    return Trainer.load(str(kept), vectors, args=files, device=device), vectors
+    text, source, labels, expansions = (str(folder / name) for name in ("text", "source.conllu", "labels", "mwt.json"))
+    sentences = list(islice(read_treebank(train), N_TOKENIZED))
+    Path(text).write_text(text_of(sentences), encoding="utf-8")
+    Path(source).write_text("".join(each.to_conllu() for each in sentences), encoding="utf-8")
+    prepare_tokenizer_data.main([text, source, "-o", labels, "-m", expansions])
+    files = ["--txt_file", text, "--label_file", labels, "--dev_txt_file", text, "--dev_label_file", labels]
+    files += ["--dev_conll_gold", source, "--mwt_json_file", expansions]
+    steps = ["--steps", str(STEPS), "--eval_steps", str(STEPS)]
+    tokenizer.main([*NAMES, *files, *steps, "--save_dir", str(folder), "--save_name", "tokenizer.pt", "--cpu"])
+
+    document = CoNLL.conll2doc(input_file=source)
+    vectors = Pretrain(str(random_vectors(folder, document)))
+    char_lms = {f"charlm_{way}_file": str(random_char_lm(folder, document, way)) for way in WAYS}
+    given = {"charlm": True, **char_lms}
+    args = tagger.parse_args(NAMES) | given
+    args["word_cutoff"] = utils.update_word_cutoff(vectors, args["word_cutoff"])
+    vocabulary = Dataset.init_vocab([document], args, args["tag_columns"])
+    TaggerTrainer(args, vocabulary, vectors, device="cpu").save(str(folder / "tagger.pt"))
+    args = parser.parse_args(NAMES) | given | {"bert_model": None}
+    args["word_cutoff"] = utils.update_word_cutoff(vectors, args["word_cutoff"])
+    vocabulary = DataLoader(document, 5000, args, vectors, evaluation=False).vocab
+    GraphTrainer(args, vocabulary, vectors, device="cpu").save(str(folder / "parser.pt"))
 
 
 def random_vectors(folder: Path, document: Any) -> Path:

@@ -1,86 +1,100 @@
-"""treefine as a peer process: the bundled model with a given precision and number of steps."""
+"""treefine as a peer process, with the code of this checkout or of another commit."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Sequence
-from itertools import islice
+import json
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.answers import FILE, WORDS, Built, Way, answer, heads_in_file
-from treefine import Parser, Sentence, TreefineError, evaluate, read_treebank
-from treefine.config import BATCH_PIECES, Precision
-from treefine.parsing.batches import parse_inputs, run
-from treefine.parsing.results import trees
+import torch
 
-MOST_LAS = 0.1  # the LAS of a fast path may differ by this from the reference implementation's, in points …
-MOST_TREES = {"float32": 0.0, "float16": 2.0, "bfloat16": 2.0, "int8": 5.0}  # … and this many percent of its trees
+import treefine
+from benchmarks.peers import answers
+from benchmarks.peers.answers import Requests, answer, timed
+from treefine.parsing import batches
+from treefine.parsing import plan as plans
+
+MEASURES = ("Tokens", "Sentences", "LAS")
 
 
-def build(
-    source: str,
-    model: str,
-    device: str,
-    dev: str,
-    dev_sentences: int,
-    precision: Precision | None = None,
-    max_steps: int | None = None,
-    stop_above: float | None = None,
-    batch_pieces: int | None = None,
-    **_: Any,
-) -> Built:
-    """Build the parser; precision and T default to the model's."""
-    pieces = batch_pieces or BATCH_PIECES
-    parser = Parser.from_pretrained(
-        model, device=device, precision=precision, max_steps=max_steps, stop_above=stop_above, batch_pieces=pieces
-    )
-    sentences = list(read_treebank(source))
-    output = Path(tempfile.mkdtemp(), "parsed.conllu")
-
-    def parse_file() -> Path:
-        parser.parse_file(source, output)
-        return output
-
-    def parse() -> list[Sentence]:
-        return list(parser.stream_trees(sentences))
-
-    more: dict[str, Callable[..., Any]] = {
-        "settings": lambda: {
-            "precision": parser.precision,
-            "T": parser.max_steps,
-            "stop_above": parser.stop_above,
-            "tags": parser.tags,
-        },
-        "check": lambda: same_trees(parser, list(islice(read_treebank(dev), dev_sentences))),
+def build(source: str, inputs: str, model: str, options: dict[str, Any], **_: Any) -> Requests:
+    """Load the parser with the code in the folder `source`, and warm it up; `inputs` is a JSON file."""
+    assert treefine.__file__ is not None
+    assert Path(treefine.__file__).is_relative_to(source), f"{treefine.__file__} is not in {source}"
+    given = json.loads(Path(inputs).read_text(encoding="utf-8"))
+    nlp = treefine.load(model, device="cpu", **options)
+    once = nlp.using(max_steps=1)
+    multi = cache(partial(treefine.load, "multi", device="cpu"))
+    text, words, ones = given["text"], given["words"], given["ones"]
+    works: dict[str, Callable[[], object]] = {
+        answers.RUNNING: lambda: nlp(text),
+        answers.RUNNING_PIPE: lambda: [read_words(each) for each in nlp.pipe([text, text])],
+        answers.FIVE: lambda: list(nlp.pipe(given["five"])),
+        answers.WORDS: lambda: nlp.parse(words),
+        answers.TREES: lambda: list(nlp.stream_trees(words)),
+        answers.ONE_PASS: lambda: list(once.stream_trees(words)),
+        answers.SEGMENT: lambda: list(nlp.segment([text])),
+        answers.ONES_PIPE: lambda: list(nlp.pipe(ones)),
+        answers.ONES_LINES: lambda: nlp("\n".join(ones)),
+        answers.ONES_WORDS: lambda: nlp.parse(words[: len(ones)]),
+        answers.MULTI: lambda: [multi()(each) for each in given["languages"]],
     }
-    ways = {
-        WORDS: Way(parse, lambda parsed: [each.heads for each in parsed]),
-        FILE: Way(parse_file, heads_in_file),
+    each_alone: dict[str, list[Callable[[], object]]] = {
+        answers.SHORT_TEXT: [partial(nlp, each) for each in given["short_texts"]],
+        answers.SHORT_SENTENCE: [partial(nlp.parse, each) for each in given["short_words"]],
     }
-    return Built(ways, sum(each.numel() for each in parser.model.parameters()), more=more)
+    nlp(text[:2000])
+
+    def parse(path: str) -> dict[str, float]:
+        if path == answers.MULTI:
+            multi()  # loading is not timed
+        if path in works:
+            return timed(works[path])
+        times = [timed(work) for work in each_alone[path]]
+        return {name: statistics.median(each[name] for each in times) for name in times[0]}
+
+    return {"parse": parse, "accuracy": partial(accuracy, nlp)}
 
 
-def same_trees(parser: Parser, gold: Sequence[Sentence]) -> dict[str, float]:
-    """Compare the trees with those of the reference implementation in float32; raise an error if they differ too much.
+def read_words(parses: Iterable[Any]) -> int:
+    """Read each word as a user does, because a `Parse` may make its words only then. Return their number."""
+    return len([(word.form, word.upos, word.head, word.label) for each in parses for word in each.words])
 
-    Both use the same options: `stopping` measures the effect of early stopping.
-    """
-    plain = parser.using(precision="float32").plan()
-    expected = [sentence.with_graph(parsed.graph) for sentence, parsed in run(plain, parse_inputs(plain, gold), trees)]
-    found = list(parser.stream_trees(gold))
-    las = [100 * evaluate(gold, each)["LAS"].f1 for each in (expected, found)]
-    others = sum(a.graph != b.graph for a, b in zip(expected, found, strict=True))
-    result = {
-        "sentences": len(gold),
-        "LAS, plain": round(las[0], 3),
-        "LAS": round(las[1], 3),
-        "other trees, percent": round(100 * others / len(gold), 2),
-    }
-    if abs(las[0] - las[1]) > MOST_LAS or result["other trees, percent"] > MOST_TREES[parser.precision]:
-        raise TreefineError(
-            f"The trees of the fast path differ from the reference implementation's: {result}. No time is printed."
-        )
+
+def accuracy(nlp: Any, gold: str, bare: str, text: str) -> dict[str, float]:
+    """Return scores in percent of the file `gold`: of its text, of its words (the file `bare`), and the passes."""
+    expected, words = list(treefine.read_treebank(gold)), list(treefine.read_treebank(bare))
+    sentences = [each.sentence for each in nlp.segment([text])]
+    result: dict[str, float] = {}
+    for kind, given in (("raw text", sentences), ("gold words", words)):
+        scores = treefine.evaluate(expected, list(nlp.stream_trees(given)))
+        measures = MEASURES if kind == "raw text" else ("LAS",)
+        result |= {f"{name}, {kind}": round(100 * scores[name].f1, 3) for name in measures}
+    return result | {"passes": round(passes(nlp, words), 3)}
+
+
+def passes(nlp: Any, sentences: Sequence[Any]) -> float:
+    """Return the mean number of passes of the encoder per piece: pieces × layers that ran, over pieces × all layers."""
+    parse_inputs: Any = getattr(batches, "parse_inputs", lambda plan, given: given)  # older code has none
+    refine_inputs: Any = getattr(plans, "refine_inputs", None) or vars(plans)["refine_items"]
+    plan = nlp.plan()
+    n_layers = plan.model.settings.encoder.n_layers
+
+    @torch.no_grad()
+    def count(plan: Any, inputs: Sequence[Any]) -> list[tuple[int, int]]:
+        """Return, for each sentence of a batch, its pieces, and the layers that it passed."""
+        sizes = [sum(map(len, each.pieces)) for each in inputs]
+        layers = [0] * len(inputs)
+        for step in refine_inputs(plan, inputs, wants_trees=False):
+            for number in step.sentences:
+                layers[number] += getattr(step, "layers", n_layers)  # without stages, a step runs all layers
+        return list(zip(sizes, layers, strict=True))
+
+    counts = [found for _, found in batches.run(plan, parse_inputs(plan, sentences), count)]
+    result: float = sum(size * layers for size, layers in counts) / (n_layers * sum(size for size, _ in counts))
     return result
 
 

@@ -6,20 +6,24 @@ import argparse
 import lzma
 import statistics
 import tempfile
+from collections.abc import Sequence
 from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from benchmarks.options import CPU_OR_CUDA, MODEL, ROUNDS, ROWS_FILE, TREEBANKS_FOLDER, command, count
-from benchmarks.peers.treefine_parser import same_trees
 from benchmarks.rows import english_path, model_fields, save_row, torch_fields
-from benchmarks.speed.parsers import STOP_ABOVE
 from benchmarks.timing import in_turn
-from treefine import Parser
+from treefine import Parser, Sentence, TreefineError, evaluate
 from treefine.fast.file_workers import default_workers
+from treefine.parsing.batches import parse_inputs, run
+from treefine.parsing.results import trees
 from treefine.treebank.conllu import read_treebank
 
+STOP_ABOVE = 0.935  # chosen on dev
+MOST_LAS = 0.1  # the LAS of a fast path may differ by this from the reference implementation's, in points …
+MOST_TREES = {"float32": 0.0, "float16": 2.0, "bfloat16": 2.0, "int8": 5.0}  # … and this many percent of its trees
 WAYS = {"to convergence": 1.0, f"stop above {STOP_ABOVE}": STOP_ABOVE}  # values of stop_above
 
 
@@ -76,6 +80,29 @@ def measure_files(options: argparse.Namespace) -> None:
         "rounds": options.rounds,
     }
     save_row("files", config, result, path=options.rows)
+
+
+def same_trees(parser: Parser, gold: Sequence[Sentence]) -> dict[str, float]:
+    """Compare the trees with those of the reference implementation in float32; raise an error if they differ too much.
+
+    Both use the same options.
+    """
+    plain = parser.using(precision="float32").plan()
+    expected = [sentence.with_graph(parsed.graph) for sentence, parsed in run(plain, parse_inputs(plain, gold), trees)]
+    found = list(parser.stream_trees(gold))
+    las = [100 * evaluate(gold, each)["LAS"].f1 for each in (expected, found)]
+    others = sum(a.graph != b.graph for a, b in zip(expected, found, strict=True))
+    result = {
+        "sentences": len(gold),
+        "LAS, plain": round(las[0], 3),
+        "LAS": round(las[1], 3),
+        "other trees, percent": round(100 * others / len(gold), 2),
+    }
+    if abs(las[0] - las[1]) > MOST_LAS or result["other trees, percent"] > MOST_TREES[parser.precision]:
+        raise TreefineError(
+            f"The trees of the fast path differ from the reference implementation's: {result}. No time is printed."
+        )
+    return result
 
 
 def _sizes(once: bytes, copies: int) -> tuple[int, int]:

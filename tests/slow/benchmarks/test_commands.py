@@ -50,11 +50,29 @@ def test_calibration_and_clicks(place):
     assert clicks["kept"][0]["LAS"] == clicks["kept"][0]["LAS_without"]  # nothing is decided
 
 
-def test_speed_from_words_and_from_file_to_file(place):
-    speed = run(place, "speed", "--systems", "treefine", "--sentences", "4", "--rounds", "1", "--dev-sentences", "4")
+def test_running_text_measures_each_path_and_the_passes_of_one_setting(place):
+    dev = str(place / "en_ewt" / "dev.conllu.xz")
+    few = ("--base", "", "--sentences", "6", "--rounds", "1", "--text", dev, "--dev", dev)
+
+    run(place, "running_text", *few)
+
+    rows = {
+        row["config"]["path"]: row["result"]["now"]
+        for row in read_rows("running_text", path=place / "running_text.jsonl")
+    }
+    assert rows.keys() >= {"running text", "documents of five sentences", "words to trees", "command", "memory"}
+    assert rows["running text"]["sentences_per_second"] > 0
+    assert rows["accuracy"]["passes"] >= 1
+
+
+def test_running_text_reports_an_unknown_commit(place):
+    with pytest.raises(TreefineError, match="000000 cannot be checked out"):
+        run(place, "running_text", "--base", "000000")
+
+
+def test_files_has_the_trees_of_the_reference(place):
     files = run(place, "files", "--rounds", "1", "--workers", "0")
 
-    assert speed["result"]["treefine: words to trees"]["times_ours"] == 1
     assert files["result"]["to convergence"]["trees"]["other trees, percent"] == 0
 
 
