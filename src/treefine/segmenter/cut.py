@@ -110,12 +110,6 @@ def cuts_of(stretches: Iterable[Scored], *, are_log_odds: bool = False) -> Itera
         del lines[: stop - n_done]
 
 
-def are_clear(scored: Scored, margin: float) -> bool:
-    """Return whether no decision about a line end is closer than `margin`."""
-    scores = [each.score for lines, _ in _in_lines([scored]) for each in lines]
-    return not any(abs(score - limit) < margin for score in scores for limit in (POSSIBLE, POSSIBLE_IF_NARROW))
-
-
 def _in_lines(stretches: Iterable[Scored]) -> Iterator[tuple[list[_Line], bool]]:
     """Yield the complete lines of the text after each stretch, and at last the rest, with True."""
     rest, is_inside = Scored("", np.zeros(0, np.int8), np.zeros(0, np.float32)), False
@@ -251,13 +245,13 @@ def whole_tokens(stretches: Iterable[_Stretch], most_spaces: int) -> Iterator[tu
         if is_gap(stretch.text).all():
             continue  # do not search a long gap repeatedly
         rest = joined_stretches(waiting)
-        *spans, (last, _) = _spans(rest.text, rest.token, most_spaces)
+        *spans, (last, _) = token_spans(rest.text, rest.token, most_spaces)
         if spans:
             yield part(rest, 0, last), spans
         waiting = [part(rest, last, len(rest.text)) if spans else rest]
     if waiting:
         rest = joined_stretches(waiting)
-        yield rest, _spans(rest.text, rest.token, most_spaces)
+        yield rest, token_spans(rest.text, rest.token, most_spaces)
 
 
 def joined_stretches(stretches: Sequence[_Stretch]) -> _Stretch:
@@ -271,7 +265,7 @@ def part(stretch: _Stretch, start: int, stop: int) -> _Stretch:
     return type(stretch)._make([each[start:stop] for each in stretch])
 
 
-def _spans(text: str, token: np.ndarray, most_spaces: int) -> list[Span]:
+def token_spans(text: str, token: np.ndarray, most_spaces: int) -> list[Span]:
     """Return the spans of the tokens. They end where the segmenter says and before gaps that are not inside a token."""
     in_token = ~is_gap(text)
     ends = in_token & ((token != WITHIN) | ~np.append(in_token[1:], False))

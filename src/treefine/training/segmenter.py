@@ -57,6 +57,7 @@ _MARKED = 0.5  # the share of sentences with final punctuation, below which sent
 NOWHERE = -100  # target of a character that is ignored
 WINDOW = 192  # tokens of running text
 BATCH_WINDOWS = 32
+_QUOTES, _PAIRS = "\"“”'‘’", ('""', "“”")  # marks of quotations, and the pairs that are put around a sentence
 _IGNORED = -1.0  # the target of ROOT and padding
 
 
@@ -106,11 +107,14 @@ def without_some(codes: Sequence[str], unnamed: float, rng: np.random.Generator)
 
 
 def _changed(sentence: _Tokens, settings: SegmenterTraining, rng: np.random.Generator) -> _Tokens:
-    """Return the sentence, perhaps in lower case and without its final punctuation mark."""
+    """Return the sentence, perhaps in lower case, without its final punctuation mark or in quotation marks."""
     if rng.random() < settings.lowered:
         sentence = [RawToken(form.lower(), words, gap) for form, words, gap in sentence]
     if rng.random() < settings.unpointed and len(sentence) > 1 and sentence[-1].form in (".", "!", "?"):
         sentence = _followed_by(sentence[:-1], sentence[-1].gap)
+    if rng.random() < settings.quoted and not any(mark in token.form for token in sentence for mark in _QUOTES):
+        start, stop = (RawToken(mark, (mark,), "") for mark in rng.choice(_PAIRS))
+        sentence = [start, *_followed_by(sentence, ""), stop._replace(gap=sentence[-1].gap)]
     return sentence
 
 
@@ -133,6 +137,17 @@ def _with_lines(document: list[_Tokens], settings: SegmenterTraining, rng: np.ra
 
 def _followed_by(sentence: _Tokens, gap: str) -> _Tokens:
     return [*sentence[:-1], sentence[-1]._replace(gap=gap)]
+
+
+def _short(place: slice, text: tuple[np.ndarray, np.ndarray], rng: np.random.Generator) -> slice:
+    """Return some whole sentences of a window, without the gaps around them, if there are two or more in it."""
+    token, sentence = (each[place] for each in text)
+    ends = np.flatnonzero(sentence == 1) + 1
+    if len(ends) < 2:
+        return place
+    first, last = np.sort(rng.choice(len(ends), 2, replace=False))
+    start = ends[first] + np.argmax(token[ends[first] :] != NOWHERE)
+    return slice(place.start + int(start), place.start + int(ends[last]))
 
 
 _Batch: TypeAlias = "tuple[Windows, Tensor, Tensor]"  # and the targets of tokens and sentences; see `cut_loss`
@@ -210,7 +225,12 @@ class SegmenterLearner:
             right.append(targets(drawn))
             n_chars = len(drawn.text)
             offsets = np.arange(-int(rng.integers(size)), n_chars, size).clip(0, max(0, n_chars - size))
-            places += [(number, slice(offset, offset + size)) for offset in offsets.tolist()]
+            windows = [slice(offset, offset + size) for offset in offsets.tolist()]
+            are_short = rng.random(len(windows)) < settings.short
+            places += [
+                (number, _short(each, right[-1], rng) if is_short else each)
+                for each, is_short in zip(windows, are_short, strict=True)
+            ]
         most = settings.batch_windows or min(_MOST_WINDOWS, max(1, settings.epochs * len(places) // N_UPDATES))
         order = rng.permutation(len(places))
         codes = without_some([texts[number][0] for number, _ in places], self.texts.unnamed, rng)
