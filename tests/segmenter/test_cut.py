@@ -157,7 +157,7 @@ def test_text_without_a_token_has_no_sentence(text):
 
 WHOLE = (
     "👨‍👩‍👧‍👦 👍🏽 🇫🇷 sales@example.com https://example.com/a-b?c=1 www.example.com/ @user <3 555-1234 713-853-3989 "
-    "w/o O'Brien L'Oréal ##"
+    "w/o O'Brien L'Oréal ## 😀😂😂 2024-05-01 C++ C# Q&A AT&T"
 ).split()
 
 

@@ -347,13 +347,17 @@ def _segmented(
 _UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3000-\u301f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef"
 _PART = re.compile(f"[^{_UNSPACED}]+")
 _EMOJI = "[\u2190-\u2bff\u3030\u303d\U0001f000-\U0001faff]"
+_CAPITALS = "[A-Z]{1,4}"
 TITLES = "Mr Mrs Ms Dr Prof Sen Rep Gov Gen Capt Lt Col Sgt Rev approx vs".split()
 _PATTERNS = {
-    "emoji": rf"{_EMOJI}(?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|\u200d{_EMOJI})+|[\U0001f1e6-\U0001f1ff]{{2}}",
+    "emoji": rf"{_EMOJI}(?:[\ufe0e\ufe0f\u20e3\u200d]|{_EMOJI})+",  # a row of them too, as in "!!!"
     "e-mail": r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
     "url": rf"(?<![^\W{_UNSPACED}])(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?()\[\]{{}}'’”…*]/?",
     "mention": r"(?<![\w@])@[^\W\d]\w+",
     "heart": r"(?<!\S)</?3+(?!\S)",
+    "date": r"(?<![\w-])\d{4}-\d{2}-\d{2}(?![\w-])",
+    "C++": r"(?<!\w)[A-Z](?:\+\+|#)(?!\w)",
+    "Q&A": rf"(?<!\w){_CAPITALS}&{_CAPITALS}(?!\w)",
     "phone": r"(?<![\w-])(?:\d{3}-)?\d{3}-\d{4}(?![\w-])",
     "w/o": r"(?<![\w/])[wW]/[oO](?:ut)?(?![\w/])",
     "O'Brien": r"(?<!\w)[ODL]['’][A-Z]\w+",

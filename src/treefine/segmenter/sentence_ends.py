@@ -21,7 +21,7 @@ from treefine.cores import on_all_cores
 from treefine.segmenter.cut import TITLES, Scored, has_blank_line, token_spans
 from treefine.treebank.raw_text import GapToken
 
-DOUBT = 2.0  # log-odds of the segmenter's network below which the encoder is asked
+DOUBT = 3.0  # log-odds of the segmenter's network below which the encoder is asked
 WINDOW_TOKENS = 128  # tokens of a window from its first to its last token in doubt, at most
 CONTEXT_TOKENS = 32  # tokens that are read on either side of them
 WINDOWS_IN_BATCH = 8
