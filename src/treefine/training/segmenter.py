@@ -56,7 +56,9 @@ _MOST_WINDOWS = 32  # per batch, by default
 _MARKED = 0.5  # the share of sentences with final punctuation, below which sentence ends count as unmarked
 NOWHERE = -100  # target of a character that is ignored
 WINDOW = 192  # tokens of running text
-BATCH_WINDOWS = 32
+BATCH_WINDOWS = 32  # of this length in a batch; more if they are shorter
+_SHORTEST = 3  # tokens
+_LONG, _WHOLE, _ALONE = 0.35, 0.4, 0.7  # shares: of long windows, of whole sentences, of these without neighbours
 _QUOTES, _PAIRS = "\"“”'‘’", ('""', "“”")  # marks of quotations, and the pairs that are put around a sentence
 _IGNORED = -1.0  # the target of ROOT and padding
 
@@ -314,17 +316,29 @@ class TextWindow:
     treebank: str = ""  # code of its treebank; empty if it is masked
 
 
-def windows_of(text: RawText, *, start: int = 0, treebank: str = "") -> list[TextWindow]:
-    """Cut a text into windows of the same number of tokens; the first one has only `start` tokens, if any."""
+def windows_of(text: RawText, *, rng: np.random.Generator | None = None, treebank: str = "") -> list[TextWindow]:
+    r"""Cut a text into windows of the same number of tokens or, with `rng`, of any number from 3 on.
+
+    Some of these end with a sentence and have no neighbours or only a \n after them, as a short text.
+    """
     edges = [0, *(place for span in text.spans for place in span), len(text.text)]
     gaps = [text.text[first:end] for first, end in zip(edges[::2], edges[1::2], strict=True)]
     forms = [text.text[first:end] for first, end in text.spans]
-    tokens = list(map(GapToken, forms, gaps, gaps[1:]))
-    bounds = sorted({0, *range(start, len(tokens), WINDOW), len(tokens)})
-    return [
-        TextWindow(tuple(tokens[first:end]), text.ends_sentence[first:end], treebank)
-        for first, end in zip(bounds, bounds[1:], strict=False)
-    ]
+    tokens, windows, stop = list(map(GapToken, forms, gaps, gaps[1:])), list[TextWindow](), 0
+    while stop < len(tokens):
+        first, size, is_whole, is_alone = stop, WINDOW, False, False
+        if rng is not None:
+            is_whole, is_alone = rng.random(2) < (_WHOLE, _ALONE)
+            size = WINDOW if rng.random() < _LONG else int(np.exp(rng.uniform(*np.log([_SHORTEST, WINDOW]))))
+        stop = min(first + size, len(tokens))
+        while is_whole and stop < len(tokens) and not text.ends_sentence[stop - 1]:
+            stop += 1
+        some = tokens[first:stop]
+        if rng is not None and is_whole and is_alone:
+            some[0] = some[0]._replace(before="")
+            some[-1] = some[-1]._replace(after=rng.choice(["", "\n"]))
+        windows.append(TextWindow(tuple(some), text.ends_sentence[first:stop], treebank))
+    return windows
 
 
 class RunningText:
@@ -345,11 +359,13 @@ class RunningText:
         windows: list[TextWindow] = []
         for _ in range(self.settings.texts_per_epoch):
             for code, text in self.draw(rng):
-                windows += windows_of(text, start=int(rng.integers(WINDOW)), treebank=code)
-        order = rng.permutation(len(windows)).tolist()
+                windows += windows_of(text, rng=rng, treebank=code)
         codes = without_some([window.treebank for window in windows], self.unnamed, rng)
-        windows = [replace(windows[place], treebank=codes[place]) for place in order]
-        return [windows[first : first + BATCH_WINDOWS] for first in range(0, len(windows), BATCH_WINDOWS)]
+        windows = [replace(window, treebank=code) for window, code in zip(windows, codes, strict=True)]
+        windows.sort(key=lambda window: len(window.tokens) + rng.random())  # similar lengths: less padding
+        stops = np.cumsum([len(window.tokens) for window in windows]) // (BATCH_WINDOWS * WINDOW)
+        batches = [[windows[each] for each in np.flatnonzero(stops == number)] for number in range(stops[-1] + 1)]
+        return [batches[each] for each in rng.permutation(len(batches)) if batches[each]]
 
 
 def end_loss(logits: Float[Tensor, "batch word"], windows: Sequence[TextWindow]) -> Float[Tensor, ""]:
