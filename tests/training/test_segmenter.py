@@ -28,7 +28,7 @@ from treefine.training.segmenter import (
 )
 from treefine.treebank.raw_text import raw_text
 
-PLAIN = SegmenterTraining(joined=0, shuffled=0, wrapped=0, lines=0, lowered=0, unpointed=0)
+PLAIN = SegmenterTraining(joined=0, shuffled=0, wrapped=0, lines=0, lowered=0, unpointed=0, quoted=0, short=0)
 SMALL = replace(PLAIN, network=replace(TINY, char_hidden=24, char_width=16, run_hidden=16, dropout=0.0), epochs=12)
 
 
@@ -70,6 +70,7 @@ def drawn(sentences, settings, seed=0):
         ({"lowered": 1}, "ab c . d .\n\n"),
         ({"unpointed": 1}, "Ab c D\n\n"),
         ({"lines": 1}, "Ab c .\nD .\n\n"),
+        ({"quoted": 1}, "“Ab c .” “D .”\n\n"),
     ],
 )
 def test_the_layout_of_documents_may_change(change, text):

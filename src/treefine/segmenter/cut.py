@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from treefine.segmenter.network import ENDS_MULTIWORD, WITHIN
+from treefine.segmenter.network import ENDS, ENDS_MULTIWORD, WITHIN
 from treefine.treebank.raw_text import Multiwords, RawText, Span, misc_of
 from treefine.treebank.sentence import BLANK, Sentence
 
@@ -347,8 +347,8 @@ def _segmented(
 _UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3000-\u301f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef"
 _PART = re.compile(f"[^{_UNSPACED}]+")
 _EMOJI = "[\u2190-\u2bff\u3030\u303d\U0001f000-\U0001faff]"
-_CAPITALS = "[A-Z]{1,4}"
 TITLES = "Mr Mrs Ms Dr Prof Sen Rep Gov Gen Capt Lt Col Sgt Rev approx vs".split()
+_SHORTENED = "Inc Corp Co Ltd Jr Sr St Ave Blvd Dept Univ Bros Mt Ft No Vol Fig etc est Jan Feb Aug Sept Oct Nov Dec"
 _PATTERNS = {
     "emoji": rf"{_EMOJI}(?:[\ufe0e\ufe0f\u20e3\u200d]|{_EMOJI})+",  # a row of them too, as in "!!!"
     "e-mail": r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
@@ -356,14 +356,16 @@ _PATTERNS = {
     "mention": r"(?<![\w@])@[^\W\d]\w+",
     "heart": r"(?<!\S)</?3+(?!\S)",
     "date": r"(?<![\w-])\d{4}-\d{2}-\d{2}(?![\w-])",
-    "C++": r"(?<!\w)[A-Z](?:\+\+|#)(?!\w)",
-    "Q&A": rf"(?<!\w){_CAPITALS}&{_CAPITALS}(?!\w)",
+    "C++": r"(?<!\w)(?:C\+\+|[CF]#)(?!\w)",
+    "Q&A": r"(?<!\w)(?:Q&A|R&D)(?!\w)",
     "phone": r"(?<![\w-])(?:\d{3}-)?\d{3}-\d{4}(?![\w-])",
     "w/o": r"(?<![\w/])[wW]/[oO](?:ut)?(?![\w/])",
     "O'Brien": r"(?<!\w)[ODL]['’][A-Z]\w+",
     "title": rf"(?<!\w)(?:{'|'.join(TITLES)})\.(?=[ \u00a0]\w)",
     "heading": r"(?<!\S)#{2,6}(?!\S)",
+    "word.": rf"(?<![\w.])(?!(?:{'|'.join(_SHORTENED.split() + TITLES)})\.)[A-Z]?[a-z]{{2,}}(?=\.(?:\s+[\"“]|\s*\Z))",
 }
+_BEFORE_PERIOD = "word."  # the spans of this rule are tokens: a name before `. "` is seldom an abbreviation
 WHOLE_SPANS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
 FEWEST_AGREE = 0.98  # of the spans that a rule finds in a treebank: the share that must be within one token
 
@@ -378,6 +380,8 @@ def with_whole_spans(token: np.ndarray, text: str, rules: Iterable[str]) -> np.n
     for name in rules:
         for start, stop in _kept_spans(name, text):
             token[start : stop - 1] = WITHIN
+            if name == _BEFORE_PERIOD:
+                token[stop - 1] = ENDS
     return token
 
 
@@ -393,6 +397,10 @@ def agreeing_rules(text: RawText) -> tuple[str, ...]:
     ends = np.zeros(len(text.text), dtype=bool)
     ends[[stop - 1 for _, stop in text.spans]] = True
     cuts = {
-        name: [ends[start : stop - 1].any() for start, stop in _kept_spans(name, text.text)] for name in WHOLE_SPANS
+        name: [
+            ends[start : stop - 1].any() or (name == _BEFORE_PERIOD and not ends[stop - 1])
+            for start, stop in _kept_spans(name, text.text)
+        ]
+        for name in WHOLE_SPANS
     }
     return tuple(name for name, each in cuts.items() if len(each) - sum(each) >= FEWEST_AGREE * len(each))

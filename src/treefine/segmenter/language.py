@@ -171,9 +171,9 @@ def _mixture(text: str) -> str | None:
 def _parts(text: str) -> dict[str, str]:
     """Return the sentences in each language, without addresses. A text of usual words is in one language."""
     parts, text = defaultdict[str, list[str]](list), _ADDRESS.sub(" ", text)
-    language = identify(text).language
-    if not language or _distance(text, language) < _USUAL:
-        return {language: text} if language else {}
+    language, scripts = identify(text).language, scripts_of(text)
+    if language and max(scripts.values()) > (1 - _MIXED_SHARE) * scripts.total() and _distance(text, language) < _USUAL:
+        return {language: text}
     for sentence in _SENTENCE_END.split(text):
         parts[identify(sentence).language].append(sentence)
     return {language: " ".join(sentences) for language, sentences in parts.items() if language}

@@ -213,9 +213,7 @@ class Segmenter:
         order = sorted(range(len(windows)), key=lambda window: len(windows[window]))  # less padding
         groups = list(_groups(order, lambda window: len(windows[window]), IN_BATCH * self._share))
         results = on_all_cores(lambda some: self._scores([windows[each] for each in some]), groups)
-        scored = [
-            Scored(text, np.zeros(len(text), np.int8), np.zeros(len(text), np.float32)) for text in texts
-        ]
+        scored = [Scored(text, np.zeros(len(text), np.int8), np.zeros(len(text), np.float32)) for text in texts]
         for window, token, sentence in zip(order, *map(chain.from_iterable, zip(*results, strict=True)), strict=True):
             number, left = places[window]
             start, stop = min(left, CONTEXT), min(STRIDE, len(texts[number]) - left)

@@ -115,9 +115,7 @@ class SentenceEnds:
             and not has_blank_line(place.token.after)
         ]
 
-    def _replaced(
-        self, text: Scored, places: Sequence[Place], doubtful: Sequence[int], encoder: np.ndarray
-    ) -> Scored:
+    def _replaced(self, text: Scored, places: Sequence[Place], doubtful: Sequence[int], encoder: np.ndarray) -> Scored:
         sentence = text.sentence.copy()
         needs_margin = np.array([places[each].needs_margin and self.has_margin for each in doubtful], dtype=bool)
         last = np.array([places[each].last for each in doubtful], dtype=np.int64)
