@@ -362,15 +362,16 @@ class ModelSettings(Checked):
 
 @dataclass(frozen=True, slots=True)
 class SegmenterSettings(Checked):
-    """The segmenter network: a BiLSTM over characters, and a second one over runs of characters."""
+    """The segmenter network: layers over characters, and layers over runs of characters."""
 
+    layers: Literal["lstm", "convolution"] = "lstm"  # BiLSTMs, or convolutions, which are several times as fast
     char_width: Size = 64  # size of the character embeddings
     kind_width: Size = 16  # size of the embeddings of Unicode categories
-    char_layers: Layers = 1  # BiLSTM layers over characters
+    char_layers: Layers = 1  # layers over characters
     char_hidden: Size = 128  # hidden units per direction, over characters
     n_hashes: Size = 2048  # rows of the hash table of runs; runs with the same hash share a row
     hash_width: Size = 32  # size of the embeddings of runs
-    run_layers: Layers = 2  # BiLSTM layers over runs
+    run_layers: Layers = 2  # layers over runs
     run_hidden: Size = 256  # hidden units per direction, over runs
     splits_unspaced: bool = False  # whether each letter of a script without spaces, such as Thai, is a run
     dropout: Rate = 0.4  # dropout probability

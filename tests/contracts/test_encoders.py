@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -130,7 +131,7 @@ def test_features_lemmas_and_case_are_read(contract, sentence_layers):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_first_layers_read_running_text_with_its_gaps(contract, family, n_layers):
     model = model_of(family=family, tags=ALL_TAGS, sentence_layers=n_layers).to(contract.device)
-    windows = [window.tokens for window in windows_of(raw_text(sample(4)), start=20)]
+    windows = [window.tokens for window in windows_of(raw_text(sample(4)), rng=np.random.default_rng(1))]
     batch, tags = model.text_batch(windows, padded_to=4)
     batch, tags = batch.to(torch.device(contract.device)), tags.to(contract.device)
 

@@ -1,7 +1,7 @@
 """The Parser class: what it takes and returns, the trees that it starts from, and a clear error for anything else."""
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import count, islice
 
 import numpy as np
 import pytest
@@ -189,6 +189,24 @@ def test_pipe_gives_the_parses_of_each_text_as_if_it_were_alone(nlp, batch_size)
     for parses, text in zip(found, TEXTS, strict=True):
         assert [(each.sentence, each.spans) for each in parses] == [(each.sentence, each.spans) for each in nlp(text)]
     assert [len(each) for each in found][1::2] == [0, 0]
+
+
+def test_the_texts_of_a_pipe_may_be_endless_and_are_parsed_as_one_stream(nlp, monkeypatch):
+    streams, parse = [], nlp.stream_segmented
+    monkeypatch.setattr(nlp, "stream_segmented", lambda *args: streams.append(args) or parse(*args))
+
+    found = list(islice(nlp.pipe(f"a b{number}." for number in count()), 300))
+
+    assert [each[0].words[1].form for each in found] == [f"b{number}" for number in range(300)]
+    assert len(streams) == 1
+
+
+def test_an_error_in_a_text_comes_after_the_results_of_the_texts_before_it(nlp):
+    parsed = nlp.pipe(["a b.", "", "c.", 5, "d."])
+
+    assert [len(each) for each in islice(parsed, 3)] == [1, 0, 1]
+    with pytest.raises(TreefineError, match="Item 4 of the texts is not a string"):
+        next(parsed)
 
 
 def test_pipe_returns_the_context_of_each_text(nlp):

@@ -157,7 +157,7 @@ def test_text_without_a_token_has_no_sentence(text):
 
 WHOLE = (
     "👨‍👩‍👧‍👦 👍🏽 🇫🇷 sales@example.com https://example.com/a-b?c=1 www.example.com/ @user <3 555-1234 713-853-3989 "
-    "w/o O'Brien L'Oréal ##"
+    "w/o O'Brien L'Oréal ## 😀😂😂 2024-05-01 C++ C# Q&A"
 ).split()
 
 
@@ -171,6 +171,23 @@ def test_no_token_ends_within_a_span(span, text):
     places = [place for place in range(len(whole)) if whole.startswith(span, place)]
     inside = {place + offset for place in places for offset in range(len(span) - 1)}
     assert {*(token == WITHIN).nonzero()[0].tolist()} == inside
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ('I asked Tom. "Home," he said.', True),
+        ("They purr.", True),
+        ("Ask Tom. He knows!", False),  # the network decides
+        ('Ask Mrs. "X"', False),
+        ("Apples etc.", False),
+        ('the U.S. "Home" page', False),
+    ],
+)
+def test_a_word_before_a_period_is_a_token_before_a_quotation_and_at_the_end_of_a_text(text, cut):
+    token = with_whole_spans(np.full(len(text), WITHIN), text, WHOLE_SPANS)
+
+    assert (token == ENDS).any() == cut
 
 
 def test_a_rule_that_contradicts_the_treebank_is_left_out():

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treefine.segmenter.language import LanguageCheck, identify, mismatch, table
+from treefine.segmenter import language
+from treefine.segmenter.language import LanguageCheck, grams, identify, mismatch, table
 
 SENTENCES = {
     "de": "Gestern sind wir in den Wald gegangen und haben Pilze gesammelt, weil das Wetter so schön war.",
@@ -114,3 +115,16 @@ def test_any_text_can_be_identified(text, among):
     assert 0 <= found.sure <= 1
     mismatch(text * 10, ["en", "xx"])
     LanguageCheck(["en", "fr"], guesses=True).warning(text * 10)
+
+
+def test_a_text_is_identified_once(monkeypatch):
+    seen = []
+    monkeypatch.setattr(language, "grams", lambda text: seen.append(text) or grams(text))
+
+    text = SENTENCES["fi"] + " Sitten söimme."
+
+    assert identify(text, MODEL).language == "fi"
+    assert LanguageCheck(MODEL, guesses=True).warning(text) is None
+
+    assert seen.count(text) == 1
+    assert len(seen) == 2  # and its plain words, of which enough are known

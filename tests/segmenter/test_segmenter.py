@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from tests.support.tiny_segmenter import (
 )
 from treefine.errors import TreefineError
 from treefine.segmenter import segmenter as segment
-from treefine.segmenter.network import N_RESERVED, Alphabet, Windows
+from treefine.segmenter.network import N_RESERVED, Alphabet, Convolution, Windows
 from treefine.segmenter.segmenter import Segmenter
 from treefine.treebank.raw_text import text_of
 
@@ -57,7 +57,6 @@ def test_any_text_can_be_rebuilt_from_its_sentences(text, seed):
     assert text_of(sentences(found)) == (text if found else "")
 
 
-@with_small_windows
 @given(st.lists(texts.map(lambda text: re.sub("[\r\n]", "", text)), max_size=4), st.integers(0, 3))
 def test_a_text_with_crlf_is_cut_like_the_same_text_with_lf(lines, seed):
     segmenter, plain, text = tiny_segmenter(seed), "\n".join(lines), "\r\n".join(lines)
@@ -66,7 +65,7 @@ def test_a_text_with_crlf_is_cut_like_the_same_text_with_lf(lines, seed):
     for found, expected in (
         (segmenter.segment(text), expected_of_text),
         (segmenter.stream(chunk for each in text for chunk in (each, "")), expected_of_text),
-        (segmenter.segment_all([text])[0], expected_of_text),
+        (next(segmenter.segment_all([text])), expected_of_text),
         [segmenter.stream_lines(f"{each}{end}" for each in lines) for end in ("\r\n", "\n")],
     ):
         found, expected = list(found), list(expected)
@@ -185,23 +184,18 @@ def test_weights_that_are_not_finite_are_an_error_when_read_and_when_written(fol
 SHORT = [" ".join(["ab 1.", "b'a"] * number) for number in range(1, 41)]
 
 
-@pytest.mark.parametrize(
-    ("close", "several", "sizes"),
-    [
-        (0.0, SHORT, [segment.AT_ONCE, len(SHORT) - segment.AT_ONCE]),  # short texts share calls of the network
-        (0.0, ["a" * segment.STRIDE, "a" * (segment.STRIDE + 1), "b"], [2, 2]),  # the second text has two windows
-        (1e9, SHORT[:3], [3, 1, 1, 1]),  # each text has a close decision and is scored alone
-    ],
-)
-def test_short_texts_share_batches(monkeypatch, close, several, sizes):
+def test_texts_share_batches(monkeypatch):
     segmenter, seen = tiny_segmenter(), []
-    monkeypatch.setattr(segment, "_CLOSE", close)
     segmenter.network.register_forward_hook(lambda _, windows, __: seen.append(len(windows[0].lengths)))
 
-    found = segmenter.segment_all(several)
+    found = list(segmenter.segment_all([*SHORT, "a" * (segment.STRIDE + 1)]))
 
-    assert seen == sizes
+    assert (len(seen), sum(seen)) == (3, len(SHORT) + 2)  # the last text has two windows
     assert all(found)
+
+
+def test_texts_may_be_endless():
+    assert len(list(islice(tiny_segmenter().segment_all("ab." for _ in count()), 5000))) == 5000
 
 
 def test_a_segmenter_for_a_treebank_has_its_habits_and_number_and_shares_the_weights():
@@ -211,8 +205,8 @@ def test_a_segmenter_for_a_treebank_has_its_habits_and_number_and_shares_the_wei
     for number, code in enumerate(["", "es_one", "th_two"]):
         one = whole.for_treebank(code)
         assert one.rules == HABITS[code]
-        token = one._scores(["ab del."]).token[0]
-        assert [torch.allclose(token, each, atol=1e-5) for each in together] == [place == number for place in range(3)]
+        tokens, _ = one._scores(["ab del."])
+        assert tokens[0].tolist() == together[number].argmax(-1).tolist()
         assert one.network is whole.network
     assert (whole.treebank, whole.rules) == ("", HABITS[""])  # unchanged
 
@@ -259,6 +253,19 @@ def test_the_scores_equal_a_loop_over_runs_and_characters():
 
     assert torch.allclose(token[0], slow[:, :3], atol=1e-5)
     assert torch.allclose(sentence[0], slow[:, 3], atol=1e-5)
+
+
+def test_a_convolution_reads_places_at_its_distance_and_nothing_beyond_its_row():
+    layer, is_place = Convolution(3, 3, 2), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])[:, :, None]
+    x = torch.randn(2, 5, 3)
+
+    found = layer(x, is_place)
+
+    padded = torch.cat([torch.zeros(2, 3), x[0], torch.zeros(2, 3)])
+    for place in range(5):
+        near = torch.cat([padded[place], padded[place + 2], padded[place + 4]])
+        assert torch.allclose(found[0, place], x[0, place] + torch.relu(layer.linear(near)), atol=1e-6)
+    assert torch.allclose(found[1, :3], layer(x[1:, :3], is_place[1:, :3])[0], atol=1e-6)
 
 
 @given(texts)

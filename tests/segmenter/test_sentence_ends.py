@@ -2,6 +2,7 @@
 
 import math
 import zlib
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,7 +15,7 @@ from treefine.config import SentenceEndSettings
 from treefine.segmenter import sentence_ends
 from treefine.segmenter.cut import Scored
 from treefine.segmenter.network import ENDS, WITHIN
-from treefine.segmenter.sentence_ends import GapToken, SentenceEnds
+from treefine.segmenter.sentence_ends import DOUBT, SentenceEnds, places_of
 
 SETTINGS = SentenceEndSettings(char_weight=0.5, margin=2.0, temperature=4.0)
 
@@ -97,33 +98,50 @@ def test_texts_segmented_together_equal_texts_segmented_alone(segmenter_of, seve
         )
 
 
-@with_small_windows
-@given(texts)
-def test_scores_change_only_where_a_token_ends_and_no_character_is_lost(text):
-    whole = list(tiny_segmenter().scored([text]))
+def test_only_a_token_in_doubt_gets_a_new_score():
+    text = scored("a. b. c. d. e\n\nf. g", 1.0)
+    places = {text.text[each.last - 1] + ".": each.last for each in places_of(text, 0)}
+    text.sentence[[places["a."], places["b."]]] = DOUBT, -DOUBT
 
-    found = list(SentenceEnds(HashScorer(), SETTINGS).of_stream(whole, most_spaces=1))
+    (found,) = SentenceEnds(WordScorer(), replace(SETTINGS, char_weight=0.0)).of_texts([text], most_spaces=0)
 
-    assert "".join(each.text for each in found) == text
-    places = [each for _, some in sentence_ends.placed_tokens(whole, 1) for each in some]
-    last = [each.last for each in places]
-    old, new = (np.concatenate([np.zeros(0, "f4"), *(each.sentence for each in some)]) for some in (whole, found))
-    assert np.delete(old, last).tolist() == np.delete(new, last).tolist()
-    for number, place in enumerate(places):
-        left = number // 2 * 2  # the start of its window
-        window = [each.token for each in places[max(0, left - 1) : left + 3]]
-        score = HashScorer.score(window, number - max(0, left - 1)) + 0.5 * old[place.last] - 2 * place.needs_margin
-        assert new[place.last] == pytest.approx(score / 4, abs=1e-5)
+    changed = np.flatnonzero(found.sentence != text.sentence)
+    assert [text.text[place] for place in changed] == ["a", "b", "c", ".", "d", ".", "f", "."]
 
 
-def test_the_encoder_reads_a_short_text_several_times_as_paragraphs(monkeypatch):
-    monkeypatch.setattr(sentence_ends, "FEWEST_TOKENS", 7)
-    scorer = HashScorer()
+def test_a_token_that_would_need_a_margin_is_read_even_if_the_network_is_sure():
+    found = new_scores("a b. c", WordScorer(), score=5.0)
 
-    new_scores("a b.", scorer)
+    assert found.tolist() == [0.125, 5, 0.125, 5, 5, 5]
 
-    copy = [GapToken("a", "\n\n", " "), GapToken("b", " ", ""), GapToken(".", "", "\n\n")]
-    assert scorer.batches == [[3 * copy]]
+
+@pytest.mark.parametrize(
+    ("doubtful", "windows"),
+    [
+        ([], []),
+        ([0], [(0, 2, [0])]),
+        ([3, 4], [(2, 6, [3, 4])]),
+        ([3, 4, 5], [(2, 6, [3, 4]), (4, 7, [5])]),  # a window has at most two tokens between its ends
+        ([3, 6, 9], [(2, 5, [3]), (5, 8, [6]), (8, 10, [9])]),
+    ],
+)
+@pytest.mark.usefixtures("small_windows")
+def test_tokens_in_doubt_share_a_window_if_they_are_close(doubtful, windows):
+    assert list(sentence_ends._windows(doubtful, 10)) == windows
+
+
+def test_each_token_is_scored_in_its_window():
+    texts = [scored("a b c d. " * 50, 1.0), scored("b a", 1.0)]
+    places = [places_of(text, 0) for text in texts]
+    chosen = [[0, 3, 100], [1]]
+
+    found = SentenceEnds(HashScorer(), SETTINGS).encoder_scores(places, chosen)
+
+    for some, numbers, scores in zip(places, chosen, found, strict=True):
+        tokens = [each.token for each in some]
+        windows = sentence_ends._windows(numbers, len(tokens))
+        expected = [HashScorer.score(tokens[a:b], number - a) for a, b, within in windows for number in within]
+        assert scores.tolist() == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("keeps_titles", [True, False])
@@ -140,7 +158,7 @@ def test_a_sentence_ends_after_a_title_only_if_the_treebank_splits_titles(keeps_
 @pytest.mark.parametrize(
     ("text", "without_margin"),
     [
-        ("Hong Kong Island.", "."),
+        ("Hong Kong Island. Go", "."),
         ("Stop. \" ' go", ". \" '"),  # closing quotes after final punctuation
         ("a ( b ) c", ""),  # but not others
         ("one\ntwo three", "one"),  # the end of a line
@@ -152,19 +170,9 @@ def test_a_sentence_ends_after_a_title_only_if_the_treebank_splits_titles(keeps_
 def test_a_token_within_a_line_needs_final_punctuation_or_a_margin(text, without_margin):
     found = new_scores(text, WordScorer(), SentenceEndSettings(char_weight=0.0, margin=2.0))
 
-    places = [each for _, some in sentence_ends.placed_tokens([scored(text)], 0) for each in some]
+    places = places_of(scored(text), 0)[:-1]
     assert [each.token.form for each in places if not found[each.last]] == without_margin.split()
     assert all(found[each.last] == -2 for each in places if each.needs_margin)
-
-
-def test_a_text_with_a_close_score_of_the_encoder_is_scored_again_on_its_own(monkeypatch):
-    scorer = HashScorer()
-    segmenter = tiny_segmenter().with_encoder(scorer, SentenceEndSettings(char_weight=0.0))
-    monkeypatch.setattr(HashScorer, "score", staticmethod(lambda window, place: 1e-4))
-
-    segmenter.segment_all(["a\nb", "b\na"])
-
-    assert [len(batch) for batch in scorer.batches] == [2, 1, 1]
 
 
 @pytest.mark.parametrize("score", [3.0, -3.0])

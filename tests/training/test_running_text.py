@@ -43,11 +43,11 @@ def texts(draw):
     return RawText(text, tuple(spans), tuple((form,) for form in forms), ends)
 
 
-@given(text=texts(), start=st.integers(0, 20), size=st.integers(1, 6))
-def test_windows_have_each_token_once_with_its_gaps_and_whether_a_sentence_ends(text, start, size):
+@given(text=texts(), size=st.integers(1, 6))
+def test_windows_have_each_token_once_with_its_gaps_and_whether_a_sentence_ends(text, size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("treefine.training.segmenter.WINDOW", size)
-        windows = windows_of(text, start=start)
+        windows = windows_of(text)
 
     tokens = [token for window in windows for token in window.tokens]
     assert "".join(token.before + token.form for token in tokens) + "".join(each.after for each in tokens[-1:]) == (
@@ -56,11 +56,19 @@ def test_windows_have_each_token_once_with_its_gaps_and_whether_a_sentence_ends(
     assert [token.form for token in tokens] == [text.text[first:end] for first, end in text.spans]
     assert all(left.after == right.before for left, right in zip(tokens, tokens[1:], strict=False))
     assert tuple(end for window in windows for end in window.ends) == text.ends_sentence
-    lengths = [len(window.tokens) for window in windows]
-    assert all(lengths)
-    assert all(length <= size for length in lengths[1:])
-    assert all(length == size for length in lengths[1:-1])
-    assert lengths[:1] == ([min(start or size, len(tokens))] if tokens else [])
+    assert all(len(window.tokens) == size for window in windows[:-1])
+
+
+def test_windows_of_a_training_have_any_length_and_some_are_like_short_texts():
+    text = raw_text(20 * sample())
+
+    windows = windows_of(text, rng=np.random.default_rng(1))
+
+    assert [token.form for window in windows for token in window.tokens] == [text.text[a:b] for a, b in text.spans]
+    lengths = {len(window.tokens) for window in windows}
+    assert min(lengths) < 10
+    assert max(lengths) >= WINDOW
+    assert any(window.ends[-1] and window.tokens[0].before == window.tokens[-1].after == "" for window in windows)
 
 
 def test_an_epoch_reads_the_whole_text_as_often_as_the_recipe_says():
@@ -71,7 +79,6 @@ def test_an_epoch_reads_the_whole_text_as_often_as_the_recipe_says():
 
     forms = [token.form for batch in drawn for window in batch for token in window.tokens]
     assert sorted(forms) == sorted(9 * [token.form for each in sample() for token in each.tokens()])
-    assert max(len(window.tokens) for batch in drawn for window in batch) == WINDOW
     assert drawn == text.batches(np.random.default_rng(1))
     assert drawn != text.batches(np.random.default_rng(2))
 
@@ -92,7 +99,7 @@ def test_the_loss_is_the_mean_over_the_tokens_without_root_and_padding():
 def test_the_head_and_its_layers_learn_where_sentences_end():
     model = without_dropout(tiny_model(tags=ALL_TAGS, sentence_layers=1, scale=1.0))
     learner, text, before = learner_of(model, SHORT), raw_text(SHORT), weights_of(model)
-    windows = windows_of(text) + windows_of(text, start=20)
+    windows = windows_of(text) + windows_of(text, rng=np.random.default_rng(1))
 
     def loss():
         batch, inputs = model.text_batch([window.tokens for window in windows], [""] * len(windows))

@@ -28,7 +28,7 @@ from treefine.training.segmenter import (
 )
 from treefine.treebank.raw_text import raw_text
 
-PLAIN = SegmenterTraining(joined=0, shuffled=0, wrapped=0, lines=0, lowered=0, unpointed=0)
+PLAIN = SegmenterTraining(joined=0, shuffled=0, wrapped=0, lines=0, lowered=0, unpointed=0, quoted=0, short=0)
 SMALL = replace(PLAIN, network=replace(TINY, char_hidden=24, char_width=16, run_hidden=16, dropout=0.0), epochs=12)
 
 
@@ -79,6 +79,10 @@ def test_the_layout_of_documents_may_change(change, text):
 
     assert found.text == text * 2
     assert found.ends_sentence.count(True) == 4
+
+
+def test_a_sentence_may_be_in_quotation_marks():
+    assert drawn(document("#Ab c ."), replace(PLAIN, quoted=1)).text.strip() in ('"Ab c ."', "“Ab c .”")
 
 
 def test_sentences_are_shuffled_only_within_their_document():

@@ -15,7 +15,7 @@ from jaxtyping import Int
 from treefine.config import COLUMNS, Column, TagSettings
 from treefine.errors import TreebankError
 from treefine.treebank.graph import Arcs
-from treefine.treebank.lemmas import case_of, learned_rules, lemma_of, script_by_rule, script_of
+from treefine.treebank.lemmas import SCRIPT_OF_FORM, case_of, learned_rules, lemma_of, script_by_rule, script_of
 from treefine.treebank.schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence
 
@@ -223,13 +223,20 @@ def lemma_tag(columns: Iterable[Column]) -> Column:
 def ruled_scripts(
     vocabulary: Vocabulary, columns: Sequence[Column], tags: Sequence[Sequence[str]], sentence: Sentence
 ) -> list[str | None]:
-    """Return the lemma script of each word by a rule for its tag, or None if no rule fits."""
+    """Return the lemma script of each word by a rule for its tag, or None if no rule fits.
+
+    The lemma of a letter in brackets, as in `(b)`, is the letter.
+    """
     if "lemma" not in columns or (column := lemma_tag(columns)) not in columns:
         return [None] * len(sentence)
     named = tags[columns.index(column)]
     if vocabulary.treebanks:
         named = [rule_tag(tag, sentence.treebank) for tag in named]
-    return list(map(vocabulary.script_by_rule, sentence.forms, named))
+    forms = sentence.forms
+    return [
+        SCRIPT_OF_FORM if after == ")" and len(form) == 1 and form.isalpha() else vocabulary.script_by_rule(form, tag)
+        for form, after, tag in zip(forms, (*forms[1:], ""), named, strict=True)
+    ]
 
 
 def inputs_of(

@@ -322,17 +322,25 @@ def checked_strings(texts: Iterable[str], what: str) -> Iterator[str]:
 
 
 def text_groups(items: Iterable[Any], most: int, *, as_tuples: bool) -> Iterator[list[tuple[str, Any]]]:
-    """Yield the texts of a `pipe` with their contexts, at most `most` at a time, and fewer if they are long."""
+    """Yield the texts of a `pipe` with their contexts, at most `most` at a time, and fewer if they are long.
+
+    The texts before one that causes an error come before the error.
+    """
     group, n_characters = list[tuple[str, Any]](), 0
     pairs = items if as_tuples else ((text, None) for text in checked_strings(items, "texts"))
-    for number, pair in enumerate(pairs, start=1):
-        if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str):
-            message = f"Item {number} of the texts is not a pair of a text and its context but {described(pair)}."
-            raise TreefineError(message)
-        group.append((pair[0], pair[1]))
-        n_characters += len(pair[0])
-        if len(group) == most or n_characters >= _CHARACTERS_AT_ONCE:
+    try:
+        for number, pair in enumerate(pairs, start=1):
+            if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str):
+                message = f"Item {number} of the texts is not a pair of a text and its context but {described(pair)}."
+                raise TreefineError(message)
+            group.append((pair[0], pair[1]))
+            n_characters += len(pair[0])
+            if len(group) == most or n_characters >= _CHARACTERS_AT_ONCE:
+                yield group
+                group, n_characters = [], 0
+    except Exception:
+        if group:
             yield group
-            group, n_characters = [], 0
+        raise
     if group:
         yield group

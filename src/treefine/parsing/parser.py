@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from treefine.fast.engine import Engine
 
 Context = TypeVar("Context")  # what belongs to a text in `Parser.pipe`
-TEXTS_AT_ONCE = 256  # texts that `pipe` reads and segments together, unless they are long
+TEXTS_AT_ONCE = 256  # texts that `pipe` segments together, unless they are long
 _resolved: Any = property  # of an option with its default filled in; mypy takes the attribute for its value
 
 
@@ -162,22 +163,39 @@ class Parser:
         self, texts: Iterable[tuple[str, Context]], *, batch_size: int = TEXTS_AT_ONCE, as_tuples: Literal[True]
     ) -> Iterator[tuple[Parses, Context]]: ...
     def pipe(self, texts: Iterable[Any], *, batch_size: int = TEXTS_AT_ONCE, as_tuples: bool = False) -> Iterator[Any]:
-        """Parse many texts, and yield the Parses of each text, in order. Short texts are parsed together.
+        """Parse many texts, and yield the Parses of each text, in order. Their sentences are parsed as one stream.
 
         Offsets refer to the text of their own document. An empty text has no parses. `texts` may be endless. At most
-        `batch_size` of them are read and parsed at a time, and fewer if they are long. With `as_tuples`, the items are
+        `batch_size` of them are segmented at a time, and fewer if they are long. An error in a text is raised after the
+        Parses of the texts before it. With `as_tuples`, the items are
         pairs of a text and anything else, such as its file name, and so are the results: `(parses, context)`.
         """
         if not is_whole_number(batch_size) or batch_size < 1:
             raise TreefineError(f"batch_size must be a number of texts, at least 1, not {described(batch_size)}.")
-        for group in text_groups(texts, batch_size, as_tuples=as_tuples):
-            for text, _ in group:
-                self._check_language(text)
-            segmented = self.segment_all([text for text, _ in group])
-            parsed = self.stream_segmented(chain.from_iterable(segmented))
-            for sentences, (_, context) in zip(segmented, group, strict=True):
-                parses = Parses(islice(parsed, len(sentences)))
+        waiting = deque[tuple[int, Any]]()  # the number of sentences of each text that is being parsed, and its context
+        failed = list[Exception]()
+
+        def segmented() -> Iterator[Segmented]:
+            try:
+                for group in text_groups(texts, batch_size, as_tuples=as_tuples):
+                    for text, _ in group:
+                        self._check_language(text)
+                    found = self.segment_all([text for text, _ in group])
+                    for sentences, (_, context) in zip(found, group, strict=True):
+                        waiting.append((len(sentences), context))
+                        yield from sentences
+            except Exception as error:  # raised below, after the parses of the texts before it
+                failed.append(error)
+
+        parsed = list[Parse]()
+        for parse in chain(self.stream_segmented(segmented()), [None]):
+            parsed += [] if parse is None else [parse]
+            while waiting and len(parsed) >= waiting[0][0]:
+                n_sentences, context = waiting.popleft()
+                parses, parsed = Parses(parsed[:n_sentences]), parsed[n_sentences:]
                 yield (parses, context) if as_tuples else parses
+        if failed:
+            raise failed[0]
 
     @overload
     def parse(self, sentences: Words, *, constraints: ConstraintsLike | None = None) -> Parse: ...  # type: ignore[overload-overlap]
@@ -302,7 +320,7 @@ class Parser:
         for treebank in dict.fromkeys(treebanks):
             numbers = [number for number, each in enumerate(treebanks) if each == treebank]
             results = self.text_segmenter(treebank).segment_all([texts[number] for number in numbers])
-            segmented.update(zip(numbers, results, strict=True))
+            segmented |= dict(zip(numbers, results, strict=True))
         return [segmented[number] for number in range(len(texts))]
 
     def segment_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from treefine.segmenter.network import ENDS_MULTIWORD, WITHIN
+from treefine.segmenter.network import ENDS, ENDS_MULTIWORD, WITHIN
 from treefine.treebank.raw_text import Multiwords, RawText, Span, misc_of
 from treefine.treebank.sentence import BLANK, Sentence
 
@@ -108,12 +108,6 @@ def cuts_of(stretches: Iterable[Scored], *, are_log_odds: bool = False) -> Itera
         yield Cuts(text, token, ends, doubt)
         n_done = min(stop, REACH)
         del lines[: stop - n_done]
-
-
-def are_clear(scored: Scored, margin: float) -> bool:
-    """Return whether no decision about a line end is closer than `margin`."""
-    scores = [each.score for lines, _ in _in_lines([scored]) for each in lines]
-    return not any(abs(score - limit) < margin for score in scores for limit in (POSSIBLE, POSSIBLE_IF_NARROW))
 
 
 def _in_lines(stretches: Iterable[Scored]) -> Iterator[tuple[list[_Line], bool]]:
@@ -251,13 +245,13 @@ def whole_tokens(stretches: Iterable[_Stretch], most_spaces: int) -> Iterator[tu
         if is_gap(stretch.text).all():
             continue  # do not search a long gap repeatedly
         rest = joined_stretches(waiting)
-        *spans, (last, _) = _spans(rest.text, rest.token, most_spaces)
+        *spans, (last, _) = token_spans(rest.text, rest.token, most_spaces)
         if spans:
             yield part(rest, 0, last), spans
         waiting = [part(rest, last, len(rest.text)) if spans else rest]
     if waiting:
         rest = joined_stretches(waiting)
-        yield rest, _spans(rest.text, rest.token, most_spaces)
+        yield rest, token_spans(rest.text, rest.token, most_spaces)
 
 
 def joined_stretches(stretches: Sequence[_Stretch]) -> _Stretch:
@@ -271,7 +265,7 @@ def part(stretch: _Stretch, start: int, stop: int) -> _Stretch:
     return type(stretch)._make([each[start:stop] for each in stretch])
 
 
-def _spans(text: str, token: np.ndarray, most_spaces: int) -> list[Span]:
+def token_spans(text: str, token: np.ndarray, most_spaces: int) -> list[Span]:
     """Return the spans of the tokens. They end where the segmenter says and before gaps that are not inside a token."""
     in_token = ~is_gap(text)
     ends = in_token & ((token != WITHIN) | ~np.append(in_token[1:], False))
@@ -354,18 +348,24 @@ _UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3000-\u301f\u3040-\u30ff\u3400-\u4dbf\u
 _PART = re.compile(f"[^{_UNSPACED}]+")
 _EMOJI = "[\u2190-\u2bff\u3030\u303d\U0001f000-\U0001faff]"
 TITLES = "Mr Mrs Ms Dr Prof Sen Rep Gov Gen Capt Lt Col Sgt Rev approx vs".split()
+_SHORTENED = "Inc Corp Co Ltd Jr Sr St Ave Blvd Dept Univ Bros Mt Ft No Vol Fig etc est Jan Feb Aug Sept Oct Nov Dec"
 _PATTERNS = {
-    "emoji": rf"{_EMOJI}(?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|\u200d{_EMOJI})+|[\U0001f1e6-\U0001f1ff]{{2}}",
+    "emoji": rf"{_EMOJI}(?:[\ufe0e\ufe0f\u20e3\u200d]|{_EMOJI})+",  # a row of them too, as in "!!!"
     "e-mail": r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
     "url": rf"(?<![^\W{_UNSPACED}])(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?()\[\]{{}}'’”…*]/?",
     "mention": r"(?<![\w@])@[^\W\d]\w+",
     "heart": r"(?<!\S)</?3+(?!\S)",
+    "date": r"(?<![\w-])\d{4}-\d{2}-\d{2}(?![\w-])",
+    "C++": r"(?<!\w)(?:C\+\+|[CF]#)(?!\w)",
+    "Q&A": r"(?<!\w)(?:Q&A|R&D)(?!\w)",
     "phone": r"(?<![\w-])(?:\d{3}-)?\d{3}-\d{4}(?![\w-])",
     "w/o": r"(?<![\w/])[wW]/[oO](?:ut)?(?![\w/])",
     "O'Brien": r"(?<!\w)[ODL]['’][A-Z]\w+",
     "title": rf"(?<!\w)(?:{'|'.join(TITLES)})\.(?=[ \u00a0]\w)",
     "heading": r"(?<!\S)#{2,6}(?!\S)",
+    "word.": rf"(?<![\w.])(?!(?:{'|'.join(_SHORTENED.split() + TITLES)})\.)[A-Z]?[a-z]{{2,}}(?=\.(?:\s+[\"“]|\s*\Z))",
 }
+_BEFORE_PERIOD = "word."  # the spans of this rule are tokens: a name before `. "` is seldom an abbreviation
 WHOLE_SPANS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
 FEWEST_AGREE = 0.98  # of the spans that a rule finds in a treebank: the share that must be within one token
 
@@ -380,6 +380,8 @@ def with_whole_spans(token: np.ndarray, text: str, rules: Iterable[str]) -> np.n
     for name in rules:
         for start, stop in _kept_spans(name, text):
             token[start : stop - 1] = WITHIN
+            if name == _BEFORE_PERIOD:
+                token[stop - 1] = ENDS
     return token
 
 
@@ -395,6 +397,10 @@ def agreeing_rules(text: RawText) -> tuple[str, ...]:
     ends = np.zeros(len(text.text), dtype=bool)
     ends[[stop - 1 for _, stop in text.spans]] = True
     cuts = {
-        name: [ends[start : stop - 1].any() for start, stop in _kept_spans(name, text.text)] for name in WHOLE_SPANS
+        name: [
+            ends[start : stop - 1].any() or (name == _BEFORE_PERIOD and not ends[stop - 1])
+            for start, stop in _kept_spans(name, text.text)
+        ]
+        for name in WHOLE_SPANS
     }
     return tuple(name for name, each in cuts.items() if len(each) - sum(each) >= FEWEST_AGREE * len(each))

@@ -14,7 +14,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +32,8 @@ _FREQUENT_SHARE = 0.1  # of the words: how many must be frequent words for a war
 _MOST_REPEATED = 20  # times that a word occurs on average in real text, and not in one that repeats itself
 USUAL_LETTERS = 200  # of the texts from which `usual` was computed
 _STRANGE = 4.0  # standard deviations: how strange a text of an unknown language is
+_USUAL = 1.0  # the same: a text that is less strange is not searched for a second language
+_REMEMBERED = 64  # texts whose scores are kept, because a text is identified and checked
 _LONGEST_WORDS = 10  # letters per word: lists of medicines or species have longer words
 _UNKNOWN = "is in an unknown language"
 _MIXED_SHARE = 0.2  # of a text: how much must be in a second language
@@ -130,8 +132,7 @@ def strangeness(text: str) -> float:
     for language, part in _parts(text[:SAMPLE]).items():
         words = plain_words(part)
         n_own = sum(map(len, words))
-        mean, spread = table().usual[language]
-        total += n_own * (mean - familiarity(words, _packed_weights((language,)))) / spread
+        total += n_own * _distance(part, language)
         n_letters, n_words = n_letters + n_own, n_words + len(words)
     if n_letters < _FEWEST_LETTERS or n_letters > _LONGEST_WORDS * n_words:
         return 0.0
@@ -166,12 +167,23 @@ def _mixture(text: str) -> str | None:
     return f"mixes {table().names[first]} and {table().names[second]}" if are_clear else None
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _parts(text: str) -> dict[str, str]:
-    """Return the sentences in each language, without addresses."""
-    parts: dict[str, list[str]] = defaultdict(list)
-    for sentence in _SENTENCE_END.split(_ADDRESS.sub(" ", text)):
+    """Return the sentences in each language, without addresses. A text of usual words is in one language."""
+    parts, text = defaultdict[str, list[str]](list), _ADDRESS.sub(" ", text)
+    language, scripts = identify(text).language, scripts_of(text)
+    if language and max(scripts.values()) > (1 - _MIXED_SHARE) * scripts.total() and _distance(text, language) < _USUAL:
+        return {language: text}
+    for sentence in _SENTENCE_END.split(text):
         parts[identify(sentence).language].append(sentence)
     return {language: " ".join(sentences) for language, sentences in parts.items() if language}
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _distance(text: str, language: str) -> float:
+    """Return by how many standard deviations a text has fewer known n-grams than usual in this language."""
+    mean, spread = table().usual[language]
+    return (mean - familiarity(plain_words(text), _packed_weights((language,)))) / spread
 
 
 @dataclass
@@ -265,13 +277,17 @@ def _scores(text: str, among: Collection[str] | None = None) -> dict[str, float]
 
     A score is the logarithm of the probability of the n-grams, above that of n-grams which are not in the table.
     """
-    known, text = table(), text[:SAMPLE]
-    scripts = scripts_of(text).most_common(1)
+    scores = _all_scores(text[:SAMPLE])
+    return scores if among is None else {code: score for code, score in scores.items() if code in among}
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _all_scores(text: str) -> dict[str, float]:
+    known, scripts = table(), scripts_of(text).most_common(1)
     codes = [code for code in known.scripts if scripts and scripts[0][0] in known.scripts[code]]
     weights = _packed_weights(tuple(codes))
     packed = sum([number * weights.get(gram, 0) for gram, number in grams(text).items()])
-    scores = {code: PER_LEVEL * (packed >> _LANE * place & (1 << _LANE) - 1) for place, code in enumerate(codes)}
-    return scores if among is None else {code: score for code, score in scores.items() if code in among}
+    return {code: PER_LEVEL * (packed >> _LANE * place & (1 << _LANE) - 1) for place, code in enumerate(codes)}
 
 
 @cache

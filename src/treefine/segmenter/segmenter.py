@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -24,28 +25,30 @@ from treefine.segmenter.cut import (
     Cuts,
     Scored,
     Segmented,
-    are_clear,
     cuts_of,
     is_gap,
+    part,
     sentences_of,
     with_whole_spans,
 )
-from treefine.segmenter.network import ENDS, Alphabet, CutScores, SegmenterNetwork, Windows
+from treefine.segmenter.network import ENDS, Alphabet, SegmenterNetwork, Windows
 from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer
 from treefine.treebank.raw_text import Multiwords
 from treefine.version import __version__
 
-STRIDE = 1024  # characters in a window; windows start at multiples of this
-CONTEXT = 192  # characters that are read on either side of a window
-BLOCK_WINDOWS = 8  # windows of a long text that are scored before its first sentences; more would not be faster
-IN_BATCH = 4  # windows; grouped the same way every time, because rounding depends on the batch; each core has a batch
-GPU_WINDOWS = 256  # windows in a block and in a batch on a GPU
-AT_ONCE = 32  # short texts or lines in a batch
+BLOCK = 8192  # characters of a long text whose sentences come out together
+REACH = 256  # characters on either side of a block from which its decisions are made
+STRIDE = 1024  # characters in a window of the network; windows start at multiples of this in a block
+CONTEXT = 192  # characters that the network reads on either side of a window
+AT_ONCE = BLOCK  # characters of one or more texts that are scored together …
+IN_BATCH = 4096  # … and in one batch; each core has a batch
+GPU_FACTOR = 32  # times as many on a GPU
 _CONFIG, _WEIGHTS, _MULTIWORDS = "config.json", "segmenter.safetensors", "multiword.json"
 _AGAIN = "Copy or download it again."
 _CRLF = "\r\n"
 _BREAK = re.compile("[\t\n\r\0]")  # characters that no word can hold
-_CLOSE = 1e-3  # a smaller margin may have the other sign in another batch
+_HAS_BFLOAT16 = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)  # instructions for products in it
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -164,131 +167,75 @@ class Segmenter:
         """Return the sentences of a text."""
         return list(self.stream([text]))
 
-    def segment_all(self, texts: Sequence[str]) -> list[list[Segmented]]:
-        """Return the sentences of each text, as `segment` does; short texts share a batch.
-
-        Scores differ slightly between batches, so a text with a close decision is scored again on its own. See
-        docs/design.md, 'Batch invariance'.
-        """
-        segmented: dict[int, list[Segmented]] = {}
-        plain = [text.replace(_CRLF, "\n") for text in texts]
-        short = [number for number, text in enumerate(plain) if 0 < len(text) <= STRIDE]
-        short.sort(key=lambda number: len(plain[number]))  # similar lengths together: less padding
-        for first in range(0, len(short), AT_ONCE):
-            group = short[first : first + AT_ONCE]
-            token, sentence = self._scores([plain[number] for number in group])
-            best, second = token.topk(2, dim=-1).values.unbind(-1)
-            has_clear_token = (best - second > _CLOSE).numpy()  # [text, char]
-            tokens, ends = token.argmax(-1).to(torch.int8).numpy(), sentence.numpy()
-            scored, whole_spans = [], self.rules.whole_spans
-            for row, text in enumerate(plain[number] for number in group):
-                kept = with_whole_spans(tokens[row, : len(text)], text, whole_spans)
-                scored.append(Scored(text, kept, ends[row, : len(text)]))
-            if self.sentence_ends is not None:
-                scored = self.sentence_ends.of_texts(scored, most_spaces=self.rules.most_spaces)
-            for number, each, is_clear in zip(group, scored, has_clear_token, strict=True):
-                is_sure = is_clear[: len(each.text)].all() and (abs(each.sentence) > _CLOSE).all()
-                if is_sure and are_clear(each, _CLOSE):
-                    segmented[number] = list(self._sentences(self._decided([each], [texts[number]])))
-        return [segmented[number] if number in segmented else self.segment(text) for number, text in enumerate(texts)]
+    def segment_all(self, texts: Iterable[str]) -> Iterator[list[Segmented]]:
+        """Yield the sentences of each text. The texts may be endless; several of them are read together."""
+        stretches = list[Scored]()
+        for stretch, ends_text in self._scored(block for text in texts for block in _blocks([text])):
+            stretches.append(stretch)
+            if ends_text:
+                yield list(self._sentences(self._cuts(stretches)))
+                stretches = []
 
     def stream(self, chunks: Iterable[str]) -> Iterator[Segmented]:
-        r"""Yield the sentences of a text that comes in chunks. Chunk borders make no difference.
-
-        The network reads \n instead of \r\n, as in training.
-        """
-        pending_chunks = list[str]()  # of the original text
-
-        def plain() -> Iterator[str]:
-            held = ""  # no chunk ends between \r and \n
-            for chunk in chain(chunks, [None]):
-                text = held + (chunk or "")
-                held = "\r" if chunk is not None and text.endswith("\r") else ""
-                pending_chunks.append(text.removesuffix(held))
-                yield pending_chunks[-1].replace(_CRLF, "\n")
-
-        scored = self.scored(plain())
-        if self.sentence_ends is not None:
-            scored = self.sentence_ends.of_stream(scored, most_spaces=self.rules.most_spaces)
-        return self._sentences(self._decided(scored, pending_chunks))
+        """Yield the sentences of a text that comes in chunks. Chunk borders make no difference."""
+        return self._sentences(self._cuts(stretch for stretch, _ in self._scored(_blocks(chunks))))
 
     def stream_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
         """Yield each line of a text, such as an open file, as one sentence; skip lines without a token."""
-        return self._sentences(self._cuts_of_lines(lines), blank_lines_end=False)
+        cuts = (_cuts_of_line(stretch) for stretch, _ in self._scored(map(_Block.of_line, lines), finds_ends=False))
+        return self._sentences(cuts, blank_lines_end=False)
+
+    def _cuts(self, stretches: Iterable[Scored]) -> Iterator[Cuts]:
+        return cuts_of(stretches, are_log_odds=self.sentence_ends is not None)
 
     def _sentences(self, cuts: Iterable[Cuts], *, blank_lines_end: bool = True) -> Iterator[Segmented]:
         rules = self.rules
         return sentences_of(cuts, rules.multiwords, rules.most_spaces, self.code, blank_lines_end=blank_lines_end)
 
-    def _decided(self, scored: Iterable[Scored], pending_chunks: list[str]) -> Iterator[Cuts]:
-        r"""Yield the decisions about the original text, with each \r; take its chunks from `pending_chunks`."""
-        text, start = "", 0
-        for cuts in cuts_of(scored, are_log_odds=self.sentence_ends is not None):
-            if pending_chunks:
-                text, start = "".join([text[start:], *pending_chunks]), 0
-                pending_chunks.clear()
-            around = text[start : start + 2 * len(cuts.text)]  # each \n may have a \r before it
-            whole = _with_returns(cuts, around) if _CRLF in around else cuts
-            start += len(whole.text)
-            yield whole
+    def _scored(self, blocks: Iterable[_Block], *, finds_ends: bool = True) -> Iterator[tuple[Scored, bool]]:
+        r"""Yield the scores of each block, and whether its text ends there; score several blocks together.
 
-    def scored(self, chunks: Iterable[str]) -> Iterator[Scored]:
-        r"""Yield the scores of a text without \r\n."""
-        size = STRIDE * (GPU_WINDOWS if self.device.type == "cuda" else BLOCK_WINDOWS)
-        before, parts, n_waiting = "", list[str](), 0
-        for chunk in chain(chunks, [None]):
-            parts.append(chunk or "")
-            n_waiting += len(parts[-1])
-            if chunk is not None and n_waiting < size + CONTEXT:
-                continue
-            text, start = "".join(parts), 0
-            while len(text) - start >= size + CONTEXT or (chunk is None and start < len(text)):  # None is the end
-                part, after = text[start : start + size], text[start + size : start + size + CONTEXT]
-                places = [(before + part + after, len(before), len(before) + len(part))]
-                yield Scored(part, *self._score_windows(places))
-                before, start = part[-CONTEXT:], start + size
-            parts, n_waiting = [text[start:]], len(text) - start
+        The networks read \n instead of \r\n, as in training.
+        """
+        ends = self.sentence_ends if finds_ends else None
+        for group in _groups(blocks, lambda block: len(block.text), AT_ONCE * self._share):
+            scored = self.char_scores([block.text.replace(_CRLF, "\n") for block in group])
+            if ends is not None:
+                scored = ends.of_texts(scored, most_spaces=self.rules.most_spaces)
+            for block, each in zip(group, scored, strict=True):
+                whole = _with_returns(each, block.text) if _CRLF in block.text else each
+                yield part(whole, block.start, block.stop), block.ends_text
 
-    def _cuts_of_lines(self, lines: Iterable[str]) -> Iterator[Cuts]:
-        """Yield the decisions about each line on its own. A sentence ends only with the last token of its line."""
-        lines = filter(None, lines)
-        while group := list(islice(lines, AT_ONCE)):
-            plain = [line.replace(_CRLF, "\n") for line in group]
-            tokens, _ = self._score_windows([(line, 0, len(line)) for line in plain])
-            stops = np.cumsum([len(line) for line in plain])
-            for text, line, token in zip(plain, group, np.split(tokens, stops[:-1]), strict=True):
-                ends = np.zeros(len(text), dtype=np.int8)
-                for last in np.flatnonzero(~is_gap(text))[-1:]:
-                    ends[last], token[last] = 1, max(token[last], ENDS)
-                yield _with_returns(Cuts(text, token, ends, np.zeros(len(text), np.float32)), line)
+    def char_scores(self, texts: Sequence[str]) -> list[Scored]:
+        r"""Return what the network of characters says about some texts without \r\n."""
+        places = [(number, left) for number, text in enumerate(texts) for left in range(0, len(text), STRIDE)]
+        windows = [texts[number][max(0, left - CONTEXT) : left + STRIDE + CONTEXT] for number, left in places]
+        order = sorted(range(len(windows)), key=lambda window: len(windows[window]))  # less padding
+        groups = list(_groups(order, lambda window: len(windows[window]), IN_BATCH * self._share))
+        results = on_all_cores(lambda some: self._scores([windows[each] for each in some]), groups)
+        scored = [Scored(text, np.zeros(len(text), np.int8), np.zeros(len(text), np.float32)) for text in texts]
+        for window, token, sentence in zip(order, *map(chain.from_iterable, zip(*results, strict=True)), strict=True):
+            number, left = places[window]
+            start, stop = min(left, CONTEXT), min(STRIDE, len(texts[number]) - left)
+            scored[number].token[left : left + stop] = token[start : start + stop]
+            scored[number].sentence[left : left + stop] = sentence[start : start + stop]
+        rules = self.rules.whole_spans
+        return [each._replace(token=with_whole_spans(each.token, each.text, rules)) for each in scored]
 
-    def _score_windows(self, places: Sequence[tuple[str, int, int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the token decisions and sentence scores for the characters of each (text, start, stop)."""
-        windows = [
-            (text[max(0, left - CONTEXT) : left + STRIDE + CONTEXT], min(left, CONTEXT), min(STRIDE, stop - left))
-            for text, start, stop in places
-            for left in range(start, stop, STRIDE)
-        ]
-        tokens, ends = [], []
-        in_batch = GPU_WINDOWS if self.device.type == "cuda" else IN_BATCH
-        groups = [windows[first : first + in_batch] for first in range(0, len(windows), in_batch)]
-        results = on_all_cores(lambda some: self._scores([text for text, _, _ in some]), groups)
-        for some, scores in zip(groups, results, strict=True):
-            token, sentence = scores.token.argmax(-1).to(torch.int8).numpy(), scores.sentence.numpy()
-            for row, (text, start, length) in enumerate(some):
-                kept = with_whole_spans(token[row, : len(text)], text, self.rules.whole_spans)
-                tokens.append(kept[start : start + length])
-                ends.append(sentence[row, start : start + length])
-        return np.concatenate(tokens), np.concatenate(ends)
-
-    def _scores(self, texts: Sequence[str]) -> CutScores:
-        """Return the scores of some windows, on the CPU."""
+    def _scores(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the token decisions and the sentence scores of some windows, padded."""
         number = self.treebanks.index(self.treebank) + 1 if self.treebank else 0
-        windows = Windows.of([self.alphabet.encode(text) for text in texts], [number] * len(texts)).to(self.device)
+        windows = Windows.of(self.alphabet.encode_all(texts), [number] * len(texts)).to(self.device)
         # The steps of an LSTM are so short that more threads would mostly wait.
-        with torch.inference_mode(), torch_threads(1):
+        is_fast = self.device.type == "cpu" and _HAS_BFLOAT16()
+        with torch.inference_mode(), torch_threads(1), torch.autocast("cpu", torch.bfloat16, enabled=is_fast):
             token, sentence = self.network(windows)
-        return CutScores(token.cpu(), sentence.cpu())
+            return token.argmax(-1).to(torch.int8).cpu().numpy(), sentence.float().cpu().numpy()
+
+    @property
+    def _share(self) -> int:
+        """The factor by which batches are larger on this device than on a CPU."""
+        return GPU_FACTOR if self.device.type == "cuda" else 1
 
     @property
     def device(self) -> torch.device:
@@ -296,12 +243,61 @@ class Segmenter:
         return next(self.network.parameters()).device
 
 
-def _with_returns(cuts: Cuts, text: str) -> Cuts:
-    r"""Return the decisions about the original text, which starts with the text of the cuts except for each \r."""
+class _Block(NamedTuple):
+    """A stretch of a text, with some of the text on either side as context."""
+
+    text: str  # with its context
+    start: int  # of the stretch in it
+    stop: int
+    ends_text: bool
+
+    @classmethod
+    def of_line(cls, line: str) -> _Block:
+        return cls(line, 0, len(line), ends_text=True)
+
+
+def _blocks(chunks: Iterable[str]) -> Iterator[_Block]:
+    """Yield a text that comes in chunks as blocks of the same length; the last one is shorter."""
+    text, start = "", 0  # of the next block
+    for chunk in chain(chunks, [None]):
+        text += chunk or ""
+        while chunk is None or len(text) - start >= BLOCK + REACH:
+            first, stop = max(0, start - REACH), min(start + BLOCK, len(text))
+            ends_text = chunk is None and stop == len(text)
+            yield _Block(text[first : stop + REACH], start - first, stop - first, ends_text)
+            if ends_text:
+                return
+            start = stop
+        first = max(0, start - REACH)
+        text, start = text[first:], start - first
+
+
+def _groups(items: Iterable[_Item], length: Callable[[_Item], int], most: int) -> Iterator[list[_Item]]:
+    """Group consecutive items of at least `most` characters in all; the last group has fewer."""
+    group, n_characters = list[_Item](), 0
+    for each in items:
+        group.append(each)
+        n_characters += 1 + length(each)  # empty ones count too
+        if n_characters >= most:
+            yield group
+            group, n_characters = [], 0
+    if group:
+        yield group
+
+
+def _cuts_of_line(scored: Scored) -> Cuts:
+    """Return the decisions about a line. Its sentence ends with its last token."""
+    ends, token = np.zeros(len(scored.text), dtype=np.int8), scored.token.copy()
+    for last in np.flatnonzero(~is_gap(scored.text))[-1:]:
+        ends[last], token[last] = 1, max(token[last], ENDS)
+    return Cuts(scored.text, token, ends, np.zeros(len(ends), np.float32))
+
+
+def _with_returns(scored: Scored, text: str) -> Scored:
+    r"""Return the scores of a text for the original text, which has \r\n in some places where this one has \n."""
     places = np.array([match.start() for match in re.finditer(_CRLF, text)], dtype=np.int64)
-    places -= np.arange(len(places))  # of each \n in the text of the cuts
-    places = places[places < len(cuts.text)]
-    return Cuts(text[: len(cuts.text) + len(places)], *(np.insert(each, places, 0) for each in cuts[1:]))
+    places -= np.arange(len(places))  # of each \n in the text of the scores
+    return Scored(text, *(np.insert(each, places, 0) for each in scored[1:]))
 
 
 def _read_multiwords(path: Path) -> dict[str, Multiwords]:

@@ -1,32 +1,30 @@
 """Let the encoder of a parser decide, together with the segmenter's network, where the sentences of a text end.
 
-The encoder reads windows of tokens. They start at fixed positions, counted from the start of the text, so the result
-does not depend on how the text is split into chunks. See docs/design.md, 'Sentence ends'.
+The encoder reads only windows around the tokens of which the network is not sure. See docs/design.md, 'Sentence ends'.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from jaxtyping import Float
 
 from treefine.config import SentenceEndSettings
 from treefine.cores import on_all_cores
-from treefine.segmenter.cut import TITLES, Scored, joined_stretches, part, whole_tokens
-from treefine.treebank.raw_text import PARAGRAPH, GapToken
+from treefine.segmenter.cut import TITLES, Scored, has_blank_line, token_spans
+from treefine.treebank.raw_text import GapToken
 
-WINDOW_TOKENS = 128  # tokens in a window
-CONTEXT_TOKENS = 32  # tokens that are read on either side of a window
-WINDOWS_AT_ONCE = 8  # windows whose sentences come out together
-WINDOWS_IN_BATCH = 4  # grouped the same way every time, because rounding depends on the batch; each core has a batch
-FEWEST_TOKENS = WINDOW_TOKENS + 2 * CONTEXT_TOKENS  # the encoder was trained on windows of this length
-_MOST_CHARACTERS = 2_000  # of all copies of a short text
+DOUBT = 3.0  # log-odds of the segmenter's network below which the encoder is asked
+WINDOW_TOKENS = 128  # tokens of a window from its first to its last token in doubt, at most
+CONTEXT_TOKENS = 32  # tokens that are read on either side of them
+WINDOWS_IN_BATCH = 8
 NO_END = -20.0  # the score of a token after which no sentence ends
 _TITLES = {f"{each}." for each in TITLES}
 _FINAL = ".!?…:;。！？．：；｡؟۔؛।॥։።‼⁇⁈⁉‽"
@@ -50,11 +48,10 @@ class SentenceScorer(Protocol):
 
 
 class Place(NamedTuple):
-    """A token, and where it is in the whole text."""
+    """A token of a text, and its last character."""
 
     token: GapToken
-    start: int
-    last: int  # its last character
+    last: int
     needs_margin: bool  # it is within a line and does not end in final punctuation
     is_title: bool = False  # it is an abbreviation such as Prof. within a line
 
@@ -77,112 +74,83 @@ class SentenceEnds:
     has_margin: bool = True  # whether the margin counts; not if most sentences end without punctuation, as in Thai
     treebank: str = ""  # code of the treebank that the text is like; empty: unknown
 
-    def of_stream(self, stretches: Iterable[Scored], *, most_spaces: int) -> Iterator[Scored]:
-        """Yield a text that comes in stretches, with the combined score at the last character of each token."""
-        at_once = WINDOW_TOKENS * WINDOWS_AT_ONCE
-        parts, start = list[Scored](), 0  # the text that waits for its scores, and its offset in the whole text
-        places, n_done = list[Place](), 0  # its tokens, after `n_done` tokens that are only context
-        for stretch, new_places in chain(placed_tokens(stretches, most_spaces), [(None, list[Place]())]):
-            parts += [stretch] if stretch is not None else []
-            places += new_places
-            while len(places) - n_done >= at_once + CONTEXT_TOKENS or (parts and stretch is None):  # the end
-                text, stop = joined_stretches(parts), min(n_done + at_once, len(places))
-                is_last = stretch is None and stop == len(places)
-                next_start = start + len(text.text) if is_last else places[stop].start
-                scores = self._scores(_windows(places, n_done, stop))
-                yield self._replace_scores(part(text, 0, next_start - start), start, places[n_done:stop], scores)
-                parts, start = [] if is_last else [part(text, next_start - start, len(text.text))], next_start
-                places, n_done = places[max(0, stop - CONTEXT_TOKENS) :], min(stop, CONTEXT_TOKENS)
-
     def of_texts(self, texts: Sequence[Scored], *, most_spaces: int) -> list[Scored]:
-        """Return each whole text as `of_stream` does; the windows of several texts share batches.
-
-        Scores differ slightly between batches.
-        """
-        places = [[each for _, some in placed_tokens([text], most_spaces) for each in some] for text in texts]
-        windows = [window for each in places for window in _windows(each, 0, len(each))]
-        scores = iter(self._scores(windows))
+        """Return the texts with a new score at the last character of each token that is in doubt."""
+        places = [places_of(text, most_spaces) for text in texts]
+        doubtful = [self._in_doubt(text, some) for text, some in zip(texts, places, strict=True)]
         return [
-            self._replace_scores(text, 0, of_text, [next(scores) for _ in range(0, len(of_text), WINDOW_TOKENS)])
-            for text, of_text in zip(texts, places, strict=True)
+            self._replaced(text, some, doubts, encoder)
+            for text, some, doubts, encoder in zip(
+                texts, places, doubtful, self.encoder_scores(places, doubtful), strict=True
+            )
         ]
 
-    def _replace_scores(
-        self, text: Scored, start: int, places: Sequence[Place], encoder: Sequence[np.ndarray]
-    ) -> Scored:
-        if not places:
-            return text
-        last = np.array([each.last for each in places]) - start
-        needs_margin = np.array([each.needs_margin and self.has_margin for each in places])
-        sentence = text.sentence.astype(np.float32)  # a copy
-        sentence[last] = combined(np.concatenate(encoder), sentence[last], needs_margin, self.settings)
-        if self.keeps_titles:
-            sentence[last[[each.is_title for each in places]]] = NO_END
+    def encoder_scores(
+        self, texts: Sequence[Sequence[Place]], chosen: Sequence[Sequence[int]]
+    ) -> list[Float[np.ndarray, " token"]]:
+        """Return the encoder's scores of the chosen tokens of each text; windows of several texts share batches."""
+        windows = [
+            (number, [each.token for each in places[first:stop]], [place - first for place in some])
+            for number, (places, of_text) in enumerate(zip(texts, chosen, strict=True))
+            for first, stop, some in _windows(of_text, len(places))
+        ]
+        order = sorted(range(len(windows)), key=lambda window: len(windows[window][1]))
+        tokens = [windows[each][1] for each in order]
+        groups = [tokens[first : first + WINDOWS_IN_BATCH] for first in range(0, len(tokens), WINDOWS_IN_BATCH)]
+        rows = on_all_cores(partial(self.scorer.sentence_end_scores, treebank=self.treebank), groups)
+        scores = dict(zip(order, chain.from_iterable(rows), strict=True))
+        found = [[np.zeros(0, np.float32)] for _ in texts]
+        for window, (number, _, some) in enumerate(windows):
+            found[number].append(scores[window][some])
+        return list(map(np.concatenate, found))
+
+    def _in_doubt(self, text: Scored, places: Sequence[Place]) -> list[int]:
+        """Return the numbers of the tokens that the segmenter's network does not decide. The last token ends."""
+        return [
+            number
+            for number, place in enumerate(places[:-1])
+            if -DOUBT < (score := float(text.sentence[place.last]))
+            and (score < DOUBT or (place.needs_margin and self.has_margin))
+            and not (place.is_title and self.keeps_titles)
+            and not has_blank_line(place.token.after)
+        ]
+
+    def _replaced(self, text: Scored, places: Sequence[Place], doubtful: Sequence[int], encoder: np.ndarray) -> Scored:
+        sentence = text.sentence.copy()
+        needs_margin = np.array([places[each].needs_margin and self.has_margin for each in doubtful], dtype=bool)
+        last = np.array([places[each].last for each in doubtful], dtype=np.int64)
+        sentence[last] = combined(encoder, sentence[last], needs_margin, self.settings)
+        titles = [each.last for each in places if each.is_title and self.keeps_titles]
+        sentence[np.array(titles, dtype=np.int64)] = NO_END
         return text._replace(sentence=sentence)
 
-    def _scores(self, windows: Sequence[_Window]) -> list[np.ndarray]:
-        """Return the encoder's score of each token of the windows, without their context."""
-        tokens, scored = (
-            [each.tokens for each in windows],
-            partial(self.scorer.sentence_end_scores, treebank=self.treebank),
-        )
-        groups = [tokens[first : first + WINDOWS_IN_BATCH] for first in range(0, len(tokens), WINDOWS_IN_BATCH)]
-        rows = chain.from_iterable(on_all_cores(scored, groups))
-        return [row[each.first : each.stop] for row, each in zip(rows, windows, strict=True)]
 
+def _windows(doubtful: Sequence[int], n_tokens: int) -> Iterator[tuple[int, int, list[int]]]:
+    """Yield the first token and the end of each window, and the tokens in it that are in doubt.
 
-class _Window(NamedTuple):
-    tokens: list[GapToken]
-    first: int  # the tokens before it are context
-    stop: int  # the tokens from here on are context
-
-
-def _windows(places: Sequence[Place], first: int, stop: int) -> list[_Window]:
-    """Return the windows of the tokens from `first` to `stop`; the tokens around them are context."""
-    windows = []
-    for left in range(first, stop, WINDOW_TOKENS):
-        begin, end = max(0, left - CONTEXT_TOKENS), min(left + WINDOW_TOKENS, stop)
-        tokens = [each.token for each in places[begin : end + CONTEXT_TOKENS]]
-        window = _Window(tokens, left - begin, end - begin)
-        is_whole_text = first == 0 and len(tokens) == len(places)
-        windows.append(_repeated(window) if is_whole_text else window)
-    return windows
-
-
-def _repeated(window: _Window) -> _Window:
-    """Return a short text several times, as paragraphs, because the encoder was trained on long windows.
-
-    The scores are those of the copy in the middle.
+    Tokens that are close share a window, but none has more than WINDOW_TOKENS tokens besides its context.
     """
-    n_copies = min(
-        FEWEST_TOKENS // len(window.tokens), _MOST_CHARACTERS // sum(len(each.form) for each in window.tokens)
-    )
-    n_copies = n_copies // 2 * 2 + 1
-    if n_copies < 3:
-        return window
-    copy = [*window.tokens]
-    copy[0] = copy[0]._replace(before=PARAGRAPH)
-    copy[-1] = copy[-1]._replace(after=PARAGRAPH)
-    start = n_copies // 2 * len(copy)
-    return _Window(n_copies * copy, start + window.first, start + window.stop)
+    some = list[int]()
+    for token in [*doubtful, None]:
+        if some and (token is None or token - some[-1] > CONTEXT_TOKENS or token - some[0] >= WINDOW_TOKENS):
+            yield max(0, some[0] - CONTEXT_TOKENS), min(some[-1] + 1 + CONTEXT_TOKENS, n_tokens), some
+            some = []
+        some += [token] if token is not None else []
 
 
-def placed_tokens(stretches: Iterable[Scored], most_spaces: int) -> Iterator[tuple[Scored, list[Place]]]:
-    """Yield the text in stretches of whole tokens, and the tokens of each stretch."""
-    start, before, is_final = 0, "", False
-    for stretch, spans in whole_tokens(stretches, most_spaces):
-        text, places = stretch.text, list[Place]()
-        stops = [*(left for left, _ in spans[1:]), len(text)]
-        before = before or text[: spans[0][0] if spans else 0]  # only the first stretch starts with a gap
-        for (left, right), stop in zip(spans, stops, strict=False):  # text of only white space has no span
-            token = GapToken(text[left:right], before, text[right:stop])
-            is_final = ends_finally(token.form) or (is_final and _IS_CLOSING.match(token.form) is not None)
-            is_in_line = not ("\n" in token.after or "\r" in token.after)
-            is_title = is_in_line and token.form in _TITLES
-            places.append(Place(token, start + left, start + right - 1, is_in_line and not is_final, is_title))
-            before = token.after
-        yield stretch, places
-        start += len(text)
+def places_of(text: Scored, most_spaces: int) -> list[Place]:
+    """Return the tokens of a text."""
+    places, is_final = list[Place](), False
+    spans = token_spans(text.text, text.token, most_spaces)
+    edges = [0, *chain.from_iterable(spans), len(text.text)]
+    gaps = [text.text[start:stop] for start, stop in zip(edges[::2], edges[1::2], strict=True)]
+    for (left, right), before, after in zip(spans, gaps, gaps[1:], strict=False):
+        token = GapToken(text.text[left:right], before, after)
+        is_final = ends_finally(token.form) or (is_final and _IS_CLOSING.match(token.form) is not None)
+        is_in_line = not ("\n" in after or "\r" in after)
+        is_title = is_in_line and token.form in _TITLES
+        places.append(Place(token, right - 1, is_in_line and not is_final, is_title))
+    return places
 
 
 def ends_finally(form: str) -> bool:

@@ -24,7 +24,7 @@ from treefine.parsing.parser import Parser
 from treefine.parsing.results import Step, predicted_tags
 from treefine.segmenter.cut import has_blank_line
 from treefine.segmenter.segmenter import Segmenter
-from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer, combined, placed_tokens
+from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer, combined, places_of
 from treefine.training.data import by_treebank
 from treefine.training.recipe import Recipe, RefineSettings
 from treefine.training.segmenter import BATCH_WINDOWS, windows_of
@@ -303,18 +303,18 @@ class EndScores(NamedTuple):
 def end_scores(segmenter: Segmenter, scorer: SentenceScorer, text: RawText) -> EndScores:
     r"""Return the scores of the tokens that a segmenter finds in a text without \r\n."""
     ends = {stop - 1 for (_, stop), is_end in zip(text.spans, text.ends_sentence, strict=True) if is_end}
-    scored = list(segmenter.scored([text.text]))
-    ends_of = SentenceEnds(scorer, _ENCODER_ALONE, treebank=segmenter.treebank)
-    of_encoder = ends_of.of_stream(scored, most_spaces=segmenter.rules.most_spaces)
-    encoder, char = (np.concatenate([stretch.sentence for stretch in some]) for some in (list(of_encoder), scored))
-    tokens = [token for _, some in placed_tokens(scored, segmenter.rules.most_spaces) for token in some]
-    last = np.array([token.last for token in tokens], dtype=np.int64)
+    (scored,) = segmenter.char_scores([text.text])
+    tokens = places_of(scored, segmenter.rules.most_spaces)
+    (encoder,) = SentenceEnds(scorer, _ENCODER_ALONE, treebank=segmenter.treebank).encoder_scores(
+        [tokens], [range(len(tokens))]
+    )
+    char = scored.sentence[np.array([token.last for token in tokens], dtype=np.int64)]
     is_forced = np.array([has_blank_line(token.token.after) for token in tokens], dtype=bool)
     is_forced[-1:] = True
     has_margin = segmenter.rules.marks_ends
     needs_margin = np.array([token.needs_margin and has_margin for token in tokens], dtype=bool)
     is_end = np.array([token.last in ends for token in tokens], dtype=bool)
-    return EndScores(encoder[last], char[last], needs_margin, is_end, is_forced)
+    return EndScores(encoder, char, needs_margin, is_end, is_forced)
 
 
 def fitted(scores: EndScores) -> SentenceEndSettings:

@@ -235,6 +235,8 @@ class SegmenterTraining(Checked):
     lines: float = 0.05  # share of the documents with one sentence per line
     lowered: Share = 0.05  # share of the sentences in lower case
     unpointed: Share = 0.05  # share of the sentences without their final punctuation mark
+    quoted: Share = 0.05  # share of the sentences in quotation marks
+    short: Share = 0.2  # share of the windows that are cut to whole sentences, as a short text is
 
     def _faults(self) -> Iterator[str]:
         if self.wrapped + self.lines > 1:

@@ -56,7 +56,10 @@ _MOST_WINDOWS = 32  # per batch, by default
 _MARKED = 0.5  # the share of sentences with final punctuation, below which sentence ends count as unmarked
 NOWHERE = -100  # target of a character that is ignored
 WINDOW = 192  # tokens of running text
-BATCH_WINDOWS = 32
+BATCH_WINDOWS = 32  # of this length in a batch; more if they are shorter
+_SHORTEST = 3  # tokens
+_LONG, _WHOLE, _ALONE = 0.35, 0.4, 0.7  # shares: of long windows, of whole sentences, of these without neighbours
+_QUOTES, _PAIRS = "\"“”'‘’", ('""', "“”")  # around a sentence: marks, and pairs
 _IGNORED = -1.0  # the target of ROOT and padding
 
 
@@ -106,11 +109,14 @@ def without_some(codes: Sequence[str], unnamed: float, rng: np.random.Generator)
 
 
 def _changed(sentence: _Tokens, settings: SegmenterTraining, rng: np.random.Generator) -> _Tokens:
-    """Return the sentence, perhaps in lower case and without its final punctuation mark."""
+    """Return the sentence, perhaps in lower case, without its final punctuation mark or in quotation marks."""
     if rng.random() < settings.lowered:
         sentence = [RawToken(form.lower(), words, gap) for form, words, gap in sentence]
     if rng.random() < settings.unpointed and len(sentence) > 1 and sentence[-1].form in (".", "!", "?"):
         sentence = _followed_by(sentence[:-1], sentence[-1].gap)
+    if rng.random() < settings.quoted and not any(mark in token.form for token in sentence for mark in _QUOTES):
+        start, stop = (RawToken(mark, (mark,), "") for mark in rng.choice(_PAIRS))
+        sentence = [start, *_followed_by(sentence, ""), stop._replace(gap=sentence[-1].gap)]
     return sentence
 
 
@@ -133,6 +139,17 @@ def _with_lines(document: list[_Tokens], settings: SegmenterTraining, rng: np.ra
 
 def _followed_by(sentence: _Tokens, gap: str) -> _Tokens:
     return [*sentence[:-1], sentence[-1]._replace(gap=gap)]
+
+
+def _short(place: slice, text: tuple[np.ndarray, np.ndarray], rng: np.random.Generator) -> slice:
+    """Return some whole sentences of a window, without the gaps around them, if there are two or more in it."""
+    token, sentence = (each[place] for each in text)
+    ends = np.flatnonzero(sentence == 1) + 1
+    if len(ends) < 2:
+        return place
+    first, last = np.sort(rng.choice(len(ends), 2, replace=False))
+    start = ends[first] + np.argmax(token[ends[first] :] != NOWHERE)
+    return slice(place.start + int(start), place.start + int(ends[last]))
 
 
 _Batch: TypeAlias = "tuple[Windows, Tensor, Tensor]"  # and the targets of tokens and sentences; see `cut_loss`
@@ -210,7 +227,12 @@ class SegmenterLearner:
             right.append(targets(drawn))
             n_chars = len(drawn.text)
             offsets = np.arange(-int(rng.integers(size)), n_chars, size).clip(0, max(0, n_chars - size))
-            places += [(number, slice(offset, offset + size)) for offset in offsets.tolist()]
+            windows = [slice(offset, offset + size) for offset in offsets.tolist()]
+            are_short = rng.random(len(windows)) < settings.short
+            places += [
+                (number, _short(each, right[-1], rng) if is_short else each)
+                for each, is_short in zip(windows, are_short, strict=True)
+            ]
         most = settings.batch_windows or min(_MOST_WINDOWS, max(1, settings.epochs * len(places) // N_UPDATES))
         order = rng.permutation(len(places))
         codes = without_some([texts[number][0] for number, _ in places], self.texts.unnamed, rng)
@@ -294,17 +316,29 @@ class TextWindow:
     treebank: str = ""  # code of its treebank; empty if it is masked
 
 
-def windows_of(text: RawText, *, start: int = 0, treebank: str = "") -> list[TextWindow]:
-    """Cut a text into windows of the same number of tokens; the first one has only `start` tokens, if any."""
+def windows_of(text: RawText, *, rng: np.random.Generator | None = None, treebank: str = "") -> list[TextWindow]:
+    r"""Cut a text into windows of the same number of tokens or, with `rng`, of any number from 3 on.
+
+    Some of these end with a sentence and have no neighbours or only a \n after them, as a short text.
+    """
     edges = [0, *(place for span in text.spans for place in span), len(text.text)]
     gaps = [text.text[first:end] for first, end in zip(edges[::2], edges[1::2], strict=True)]
     forms = [text.text[first:end] for first, end in text.spans]
-    tokens = list(map(GapToken, forms, gaps, gaps[1:]))
-    bounds = sorted({0, *range(start, len(tokens), WINDOW), len(tokens)})
-    return [
-        TextWindow(tuple(tokens[first:end]), text.ends_sentence[first:end], treebank)
-        for first, end in zip(bounds, bounds[1:], strict=False)
-    ]
+    tokens, windows, stop = list(map(GapToken, forms, gaps, gaps[1:])), list[TextWindow](), 0
+    while stop < len(tokens):
+        first, size, is_whole, is_alone = stop, WINDOW, False, False
+        if rng is not None:
+            is_whole, is_alone = rng.random(2) < (_WHOLE, _ALONE)
+            size = WINDOW if rng.random() < _LONG else int(np.exp(rng.uniform(*np.log([_SHORTEST, WINDOW]))))
+        stop = min(first + size, len(tokens))
+        while is_whole and stop < len(tokens) and not text.ends_sentence[stop - 1]:
+            stop += 1
+        some = tokens[first:stop]
+        if rng is not None and is_whole and is_alone:
+            some[0] = some[0]._replace(before="")
+            some[-1] = some[-1]._replace(after=rng.choice(["", "\n"]))
+        windows.append(TextWindow(tuple(some), text.ends_sentence[first:stop], treebank))
+    return windows
 
 
 class RunningText:
@@ -325,11 +359,13 @@ class RunningText:
         windows: list[TextWindow] = []
         for _ in range(self.settings.texts_per_epoch):
             for code, text in self.draw(rng):
-                windows += windows_of(text, start=int(rng.integers(WINDOW)), treebank=code)
-        order = rng.permutation(len(windows)).tolist()
+                windows += windows_of(text, rng=rng, treebank=code)
         codes = without_some([window.treebank for window in windows], self.unnamed, rng)
-        windows = [replace(windows[place], treebank=codes[place]) for place in order]
-        return [windows[first : first + BATCH_WINDOWS] for first in range(0, len(windows), BATCH_WINDOWS)]
+        windows = [replace(window, treebank=code) for window, code in zip(windows, codes, strict=True)]
+        windows.sort(key=lambda window: len(window.tokens) + rng.random())  # similar lengths: less padding
+        stops = np.cumsum([len(window.tokens) for window in windows]) // (BATCH_WINDOWS * WINDOW)
+        batches = [[windows[each] for each in np.flatnonzero(stops == number)] for number in range(stops[-1] + 1)]
+        return [batches[each] for each in rng.permutation(len(batches)) if batches[each]]
 
 
 def end_loss(logits: Float[Tensor, "batch word"], windows: Sequence[TextWindow]) -> Float[Tensor, ""]:
