@@ -92,7 +92,7 @@ class Alphabet:
         """Return each text in numbers, with the same values as if it stood after another one."""
         stops = np.cumsum([len(_BORDER) + len(text) for text in texts])
         encoded = self.encode("".join([_BORDER + text for text in texts]))
-        return [encoded[stop - len(text) : stop] for text, stop in zip(texts, stops, strict=True)]
+        return [encoded[stop - len(text) : stop].view(np.recarray) for text, stop in zip(texts, stops, strict=True)]
 
     def _described(self, code: int) -> tuple[int, int, int]:
         """Return the row of a character, the row of its category, and its group."""

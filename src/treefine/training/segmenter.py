@@ -227,11 +227,11 @@ class SegmenterLearner:
             right.append(targets(drawn))
             n_chars = len(drawn.text)
             offsets = np.arange(-int(rng.integers(size)), n_chars, size).clip(0, max(0, n_chars - size))
-            windows = [slice(offset, offset + size) for offset in offsets.tolist()]
-            are_short = rng.random(len(windows)) < settings.short
+            stretches = [slice(offset, offset + size) for offset in offsets.tolist()]
+            are_short = rng.random(len(stretches)) < settings.short
             places += [
                 (number, _short(each, right[-1], rng) if is_short else each)
-                for each, is_short in zip(windows, are_short, strict=True)
+                for each, is_short in zip(stretches, are_short, strict=True)
             ]
         most = settings.batch_windows or min(_MOST_WINDOWS, max(1, settings.epochs * len(places) // N_UPDATES))
         order = rng.permutation(len(places))
