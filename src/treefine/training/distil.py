@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -125,11 +126,12 @@ class DistillationData:
 
 
 def unlabelled_sentences(texts: Sequence[str | Sentence], segmenter: Segmenter | None) -> list[Sentence]:
-    """Return the sentences of texts, without very long ones; the segmenter divides lines into words."""
+    """Return the sentences of texts, without very long ones; the segmenter divides lines into sentences and words."""
     sentences = [text for text in texts if isinstance(text, Sentence)]
     if lines := [text for text in texts if isinstance(text, str)]:
         assert segmenter is not None, "the recipe is not checked"
-        sentences += [Sentence.of_words(line.sentence.forms) for line in segmenter.stream_lines(lines)]
+        found = chain.from_iterable(segmenter.segment_all(lines))
+        sentences += [Sentence.of_words(each.sentence.forms) for each in found]
     return [sentence for sentence in sentences if len(sentence) <= LONGEST_UNLABELLED]
 
 
