@@ -11,7 +11,13 @@ from benchmarks.pages.languages import LANGUAGES
 from benchmarks.pages.speed import SPEED_PAGE
 from benchmarks.rows import ROOT
 
-PAGES = ("README.md", "docs/english.md", "docs/languages.md", "docs/speed.md")
+PAGES = (
+    "README.md",
+    "docs/english.md",
+    "docs/languages.md",
+    "docs/speed.md",
+    "src/treefine/models/en/README.md",
+)
 TABLES: dict[str, Callable[[], str]] = ENGLISH | LANGUAGES | SPEED_PAGE
 MARKERS = re.compile(r"(<!-- table: (\w+) -->)\n.*?(<!-- end -->)", re.DOTALL)
 
