@@ -241,13 +241,13 @@ class _Attention(torch.autograd.Function):
         log_sums = torch.zeros(query.shape[:2], dtype=torch.float32, device=query.device)
         _forward(call, out, log_sums)
         ctx.save_for_backward(query, key, value, out, log_sums, *call.tensors)
-        ctx.longest, ctx.dropout = rows.longest, dropout
+        ctx.places, ctx.longest, ctx.dropout = rows.places, rows.longest, dropout
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         query, key, value, out, log_sums, starts, lengths, *ids, by_distance, seed = ctx.saved_tensors
-        rows = Rows(starts, lengths, ctx.longest, by_distance)
+        rows = Rows(starts, lengths, ctx.places, ctx.longest, by_distance)
         relations = None if ids[0] is None else RowRelations(*ids)
         call = _Call(query, key, value, rows, relations, ctx.dropout, seed)
         return (*_backward(call, out, log_sums, grads[0].contiguous()), None, None, None, None)
