@@ -344,7 +344,7 @@ class Batch(OnDevice):
 
     inputs: PieceInputs
     lengths: tuple[int, ...]  # the number of words of each sentence, without ROOT
-    is_word: Bool[Tensor, "batch word"]  # true for words and ROOT, false for padding
+    is_word: Bool[Tensor, "batch place"]  # true for words and ROOT, false for padding
     places: Int[Tensor, " word"]  # of the words in a padded table of words, flattened
     roots: Int[Tensor, " word"]  # the number of the ROOT of each word's sentence among the words
     allowed: Allowed | None = None  # set if the user fixed or forbade something in a sentence

@@ -21,9 +21,9 @@ class Scores:
     """The scores of one batch. Label scores are computed on request, for given heads, and tag scores when read."""
 
     arcs: Float[Tensor, "batch dep head"]  # -inf for a head that is padding, and for the word itself
-    label_dep: WordVectors
-    label_head: WordVectors
-    label_weight: Float[Tensor, "label width width"]
+    label_dep: Float[Tensor, "word label_width"]
+    label_head: Float[Tensor, "word label_width"]
+    label_weight: Float[Tensor, "label label_width label_width"]
     places: Int[Tensor, " word"]  # of the words in a padded table, as in `Batch` …
     roots: Int[Tensor, " word"]  # … and the number of the ROOT of each word's sentence
     words: WordVectors  # the encoder's
@@ -158,7 +158,7 @@ def label_scores(
     return torch.cat([((d @ by_dep).view(len(d), *weight.shape[::2]) * h[:, None]).sum(-1) for d, h in parts])
 
 
-def padded_words(flat: Float[Tensor, "word width"], of: Batch | Scores) -> Float[Tensor, "batch word width"]:
+def padded_words(flat: Float[Tensor, "word width"], of: Batch | Scores) -> Float[Tensor, "batch place width"]:
     """Return the vectors of the words of a batch as a padded table, with zeros for padding."""
     n_sentences, n_words = (of.is_word if isinstance(of, Batch) else of.arcs).shape[:2]
     rows = flat.new_zeros(n_sentences * n_words, flat.shape[1])
