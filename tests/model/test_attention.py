@@ -79,13 +79,15 @@ def naive_relations(words, heads, labels, settings, decided=None):
     return [[relation(query, key) for key in range(len(words))] for query in range(len(words))]
 
 
-def dense(relations):
-    """Return the relation of each query to each key, as attention reads it: [row, query, key]."""
-    is_above = relations.above[:, :, None] == torch.arange(relations.above.shape[1])  # [row, query, key]
-    up = torch.where(is_above, relations.up[:, :, None], NONE)
-    down = torch.where(is_above.transpose(1, 2), relations.down[:, None], NONE)
+def dense(relations, inputs):
+    """Return the relation of each query to each key, as attention reads it: one matrix per row."""
+    numbers = torch.arange(len(inputs.pieces))
+    is_above = relations.above[:, None] == numbers  # [query, key]
+    up = torch.where(is_above, relations.up[:, None], NONE)
+    down = torch.where(is_above.T, relations.down, NONE)
     assert not ((up != NONE) & (down != NONE)).any()
-    return up + down
+    assert not (up + down)[inputs.rows[:, None] != inputs.rows].any()  # no arc joins two rows
+    return [(up + down)[row][:, row].tolist() for row in numbers.split(inputs.row_sizes)]
 
 
 # Relations
@@ -94,7 +96,8 @@ def dense(relations):
 def test_a_head_sees_the_label_a_dependent_the_label_reversed_and_other_pieces_their_first_piece():
     graphs = Graphs.of([Arcs((2, 0), ("nsubj", "root"))], Vocabulary(LABELS))
 
-    matrix = dense(relate(inputs_of([[[7], [8, 9]]]), graphs, len(LABELS), RelationSettings()))[0].tolist()
+    inputs = inputs_of([[[7], [8, 9]]])
+    (matrix,) = dense(relate(inputs, graphs, len(LABELS), RelationSettings()), inputs)
 
     nsubj, root, piece = 1 + LABELS.index("nsubj"), 1 + LABELS.index("root"), 1 + len(LABELS)
     up = len(LABELS) + 1
@@ -122,12 +125,16 @@ def test_the_relations_equal_a_double_loop_over_the_pieces(graph, two_cycles, da
 
     relations = relate(inputs, graphs, len(LABELS), settings)
 
-    for row, (sentence, matrix) in enumerate(zip(inputs.sentences.tolist(), dense(relations).tolist(), strict=True)):
-        words, heads = inputs.words[row].tolist(), graphs.heads[sentence].tolist()
+    for row, matrix in enumerate(dense(relations, inputs)):
+        pieces = inputs.rows == row
+        sentence = int(inputs.sentences[pieces][0])
+        words, heads = inputs.words[pieces].tolist(), graphs.heads[sentence].tolist()
         decided = None if graphs.decided is None else graphs.decided[sentence].tolist()
         assert matrix == naive_relations(words, heads, graphs.labels[sentence].tolist(), settings, decided)
-        has_decisions = settings.decided and any(decided or ())
-        assert relations.has_graph[row] == (has_decisions or any(head is not None for head in arcs[sentence].heads))
+        has_graph = settings.decided and any(decided or ())
+        has_graph = has_graph or any(head is not None for head in arcs[sentence].heads)
+        if settings.decided or not any(decided or ()):
+            assert set(relations.has_graph[pieces].tolist()) == {has_graph}
     assert max(int(each.max()) for each in (relations.up, relations.down)) <= 2 * n_kinds_of(len(LABELS), settings)
 
 
@@ -137,9 +144,8 @@ def test_the_relations_equal_a_double_loop_over_the_pieces(graph, two_cycles, da
 def naive_attend(query, key, value, tables, settings, *, inputs=INPUTS, graphs=GRAPHS, kept=None):
     """Compute Eqs. 4 and 5 literally, for one query and one key at a time.
 
-    `kept` is what dropout multiplies each weight by, [row, attn, query, key].
+    `kept` is what dropout multiplies each weight by, [row, attn, query, key], with padding.
     """
-    kept = torch.ones(*query.shape[:3], query.shape[2]) if kept is None else kept
 
     def key_of(relation):
         if relation == NONE and settings.none == "zero":
@@ -154,32 +160,33 @@ def naive_attend(query, key, value, tables, settings, *, inputs=INPUTS, graphs=G
         return torch.zeros(WIDTH) if relation == NONE and settings.none == "zero" else tables.values[relation]
 
     results = []
-    for row, n_pieces in enumerate(inputs.row_lengths):
-        heads, labels = (each[inputs.sentences[row]].tolist() for each in (graphs.heads, graphs.labels))
-        relations = naive_relations(inputs.words[row].tolist(), heads, labels, settings)
+    for row, pieces in enumerate(torch.arange(len(query)).split(inputs.row_sizes)):
+        heads, labels = (each[inputs.sentences[pieces[0]]].tolist() for each in (graphs.heads, graphs.labels))
+        relations = naive_relations(inputs.words[pieces].tolist(), heads, labels, settings)
         has_graph = any(head >= 0 for head in heads)
-        for attn in range(N_ATTENTION_HEADS):
-            for i in range(query.shape[2]):
+        for i, of_query in enumerate(pieces.tolist()):
+            for attn in range(N_ATTENTION_HEADS):
                 scores, terms = [], []
-                for j in range(n_pieces):
-                    score = query[row, attn, i] @ key[row, attn, j] / math.sqrt(WIDTH)
-                    term = value[row, attn, j]
+                for j, of_key in enumerate(pieces.tolist()):
+                    score = query[of_query, attn] @ key[of_key, attn] / math.sqrt(WIDTH)
+                    term = value[of_key, attn]
                     if has_graph:
-                        share = query[row, attn, i] @ key_of(relations[i][j])
+                        share = query[of_query, attn] @ key_of(relations[i][j])
                         score = score + (share / math.sqrt(WIDTH) if settings.scaled else share)
                         term = term + value_of(relations[i][j])
                     scores.append(score)
                     terms.append(term)
-                weights = torch.stack(scores).softmax(0) * kept[row, attn, i, :n_pieces]
+                weights = torch.stack(scores).softmax(0)
+                if kept is not None:
+                    weights = weights * kept[row, attn, i, : len(pieces)]
                 results.append(weights @ torch.stack(terms))
-    return torch.stack(results).unflatten(0, query.shape[:3])
+    return torch.stack(results).view(query.shape)
 
 
 def some_tensors(settings, inputs=INPUTS):
     """Return query, key and value of each piece, and the tables of a layer, all with gradients."""
     generator = torch.Generator().manual_seed(1)
-    n_rows, n_pieces = inputs.pieces.shape
-    shape = (n_rows, N_ATTENTION_HEADS, n_pieces, WIDTH)
+    shape = (len(inputs.pieces), N_ATTENTION_HEADS, WIDTH)
     vectors = [torch.randn(shape, generator=generator, requires_grad=True) for _ in range(3)]
     tables = RelationTables(len(LABELS), WIDTH, settings)
     for weight in tables.parameters():
@@ -188,12 +195,13 @@ def some_tensors(settings, inputs=INPUTS):
 
 
 def padding_bias(inputs=INPUTS):
-    return torch.zeros(inputs.is_piece.shape).masked_fill(~inputs.is_piece, -math.inf)[:, None, None]
+    is_place = torch.arange(max(inputs.row_sizes)) < torch.tensor(inputs.row_sizes)[:, None]
+    return torch.zeros(is_place.shape).masked_fill(~is_place, -math.inf)[:, None, None]
 
 
-def attended(vectors, tables, relations, bias, dropout=0.0):
-    three = (each.transpose(1, 2) for each in vectors)
-    return PaddedAttention(bias, relations)(*three, tables.rows(), dropout).transpose(1, 2)
+def attended(vectors, tables, relations, bias, dropout=0.0, inputs=INPUTS):
+    attend = PaddedAttention(inputs.starts, inputs.rows, inputs.places, bias, relations)
+    return attend(*vectors, tables.rows(), dropout)
 
 
 @every_way_to_read
@@ -209,7 +217,8 @@ def test_attention_and_gradients_equal_the_double_loop_of_equations_4_and_5(sett
     gradients = torch.autograd.grad((found * factors).sum(), wanted)
 
     torch.manual_seed(3)
-    kept = F.dropout(torch.ones(*vectors[0].shape[:3], vectors[0].shape[2]), dropout)
+    n_rows, n_places = len(INPUTS.starts), max(INPUTS.row_sizes)
+    kept = F.dropout(torch.ones(n_rows, N_ATTENTION_HEADS, n_places, n_places), dropout)
     expected = naive_attend(*vectors, tables, settings, kept=kept)
     expected_gradients = torch.autograd.grad((expected * factors).sum(), wanted)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
@@ -227,7 +236,7 @@ def test_attention_equals_the_double_loop_for_any_sentences_and_graphs(data):
     vectors, tables = some_tensors(settings, inputs)
 
     relations = relate(inputs, graphs, len(LABELS), settings)
-    found = attended(vectors, tables, relations, padding_bias(inputs))
+    found = attended(vectors, tables, relations, padding_bias(inputs), inputs=inputs)
 
     expected = naive_attend(*vectors, tables, settings, inputs=inputs, graphs=graphs)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
@@ -255,7 +264,7 @@ def test_an_encoder_with_a_graph_allocates_no_tensor_of_pieces_by_pieces_by_widt
     inputs = inputs_of(LONG)
 
     with Sizes() as sizes:
-        encoder(inputs, None, chain(N_PIECES - 3)).sum().backward()
+        encoder(inputs, None, chain(N_PIECES - 3)).last.sum().backward()
 
     assert encoder.layers[0].attention.relations.keys.grad is not None
     assert N_PIECES * WIDE <= sizes.largest < TOO_LARGE

@@ -8,8 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.generated_inputs import CLS, LABELS, PAD, SEP, arcs_over, inputs_of, sentences_in_pieces
-from treefine.model.batch import N_SPECIALS, ROOT_PIECE, Batch, Graphs, PieceInputs, owners, windows
-from treefine.model.vocabulary import Vocabulary
+from treefine.model.batch import (
+    LABEL,
+    N_SPECIALS,
+    NOTHING,
+    ROOT_PIECE,
+    Batch,
+    Encoded,
+    Graphs,
+    PieceInputs,
+    owners,
+    windows,
+)
+from treefine.model.vocabulary import UNSEEN, Vocabulary
 from treefine.treebank.graph import Arcs
 
 VOCABULARY = Vocabulary(labels=LABELS)
@@ -30,35 +41,59 @@ def assert_same(found, expected):
 
 
 def choices(sentences):
-    """Draw some of the sentences, in any order."""
-    return st.lists(st.integers(0, len(sentences) - 1), min_size=1, max_size=5)
+    """Draw some of the sentences, each at most once, in any order."""
+    return st.lists(st.integers(0, len(sentences) - 1), min_size=1, max_size=5, unique=True)
 
 
 # Pieces
 
 
-def test_a_row_is_cls_root_the_pieces_and_sep():
+def rows_of(inputs):
+    """Return the numbers of the pieces of each row."""
+    return torch.arange(len(inputs.pieces)).split(inputs.row_sizes)
+
+
+def test_a_row_is_cls_root_the_pieces_and_sep_and_rows_are_laid_end_to_end():
     inputs = inputs_of([[[7, 8], [9]], []])
 
-    assert inputs.pieces.tolist() == [[CLS, PAD, 7, 8, 9, SEP], [CLS, PAD, SEP, PAD, PAD, PAD]]
-    assert inputs.words.tolist() == [[-1, 0, 1, 1, 2, -1], [-1, 0, -1, -1, -1, -1]]
-    assert inputs.is_first.int().tolist() == [[0, 1, 1, 0, 1, 0], [0, 1, 0, 0, 0, 0]]
-    assert inputs.is_piece.int().tolist() == [[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]]
-    assert inputs.word_rows.tolist() == [[0, 0, 0], [1, 1, 1]]
-    assert inputs.word_pieces.tolist() == [[1, 2, 4], [1, 1, 1]]  # padding reads ROOT of its own sentence
-    assert (inputs.row_lengths, inputs.row_counts) == ((6, 3), (1, 1))
+    assert inputs.pieces.tolist() == [CLS, PAD, 7, 8, 9, SEP, CLS, PAD, SEP]
+    assert inputs.words.tolist() == [-1, 0, 1, 1, 2, -1, -1, 0, -1]
+    assert inputs.is_first.int().tolist() == [0, 1, 1, 0, 1, 0, 0, 1, 0]
+    assert inputs.is_piece.all()
+    assert inputs.places.tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2]
+    assert inputs.rows.tolist() == inputs.sentences.tolist() == [0] * 6 + [1] * 3
+    assert inputs.starts.tolist() == [0, 6]
+    assert inputs.first_pieces.tolist() == [1, 2, 4, 7]
+    assert (inputs.row_sizes, inputs.row_counts) == ((6, 3), (1, 1))
 
 
-@given(sentences=sentences_in_pieces(max_words=20), n_positions=room_for_positions)
-def test_rows_fit_the_positions_and_belong_to_their_sentences(sentences, n_positions):
-    inputs = inputs_of(sentences, n_positions)
+def test_rows_may_be_padded_to_multiples_of_a_size():
+    inputs = inputs_of([[[7, 8], [9]], []], padded_to=4)
 
-    assert max(inputs.row_lengths) == inputs.pieces.shape[1] <= n_positions
-    assert inputs.sentences.tolist() == [number for number, count in enumerate(inputs.row_counts) for _ in range(count)]
-    for row, length in enumerate(inputs.row_lengths):
-        sentence = sentences[inputs.sentences[row]]
-        pieces, words = inputs.pieces[row].tolist(), inputs.words[row].tolist()
-        inside = [word for word in words[2 : length - 1]]
+    assert inputs.pieces.tolist() == [CLS, PAD, 7, 8, 9, SEP, PAD, PAD, CLS, PAD, SEP, PAD]
+    assert inputs.words.tolist() == [-1, 0, 1, 1, 2, -1, -1, -1, -1, 0, -1, -1]
+    assert inputs.is_piece.int().tolist() == [1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 0]
+    assert (inputs.starts.tolist(), inputs.row_sizes) == ([0, 8], (8, 4))
+    assert inputs.first_pieces.tolist() == [1, 2, 4, 9]
+
+
+@given(sentences=sentences_in_pieces(max_words=20), n_positions=room_for_positions, padded_to=st.sampled_from([1, 4]))
+def test_rows_fit_the_positions_and_belong_to_their_sentences(sentences, n_positions, padded_to):
+    inputs = inputs_of(sentences, n_positions, padded_to=padded_to)
+
+    assert max(inputs.row_sizes) <= n_positions
+    assert sum(inputs.row_sizes) == len(inputs.pieces)
+    of_rows = [number for number, count in enumerate(inputs.row_counts) for _ in range(count)]
+    for row, numbers in enumerate(rows_of(inputs)):
+        sentence = sentences[of_rows[row]]
+        assert inputs.starts[row] == numbers[0]
+        assert inputs.places[numbers].tolist() == list(range(len(numbers)))
+        assert set(inputs.rows[numbers].tolist()) == {row}
+        assert set(inputs.sentences[numbers].tolist()) == {of_rows[row]}
+        length = int(inputs.is_piece[numbers].sum())
+        assert len(numbers) - length < padded_to
+        pieces, words = inputs.pieces[numbers].tolist(), inputs.words[numbers].tolist()
+        inside = words[2 : length - 1]
         most = max(1, (n_positions - N_SPECIALS) // 4)
         window = range(inside[0], inside[-1] + 1) if inside else range(0)
         whole = [(word, piece) for word in window for piece in sentence[word - 1][:most]]
@@ -67,35 +102,53 @@ def test_rows_fit_the_positions_and_belong_to_their_sentences(sentences, n_posit
         assert words[0] == words[length - 1] == -1
         assert words[ROOT_PIECE] == 0
         assert set(words[length:]) <= {-1}
-        assert inputs.is_piece[row].tolist() == [place < length for place in range(len(pieces))]
+        assert inputs.is_piece[numbers].tolist() == [place < length for place in range(len(pieces))]
         firsts = [place for place, word in enumerate(words) if word >= 0 and words.index(word) == place]
-        assert inputs.is_first[row].nonzero().flatten().tolist() == firsts
+        assert inputs.is_first[numbers].nonzero().flatten().tolist() == firsts
 
 
 @given(sentences=sentences_in_pieces(max_words=20), n_positions=room_for_positions)
 def test_each_word_is_read_at_its_first_piece_in_a_row_of_its_sentence(sentences, n_positions):
     inputs = inputs_of(sentences, n_positions)
 
+    of_words = iter(inputs.first_pieces.tolist())
     for number, sentence in enumerate(sentences):
         for word in range(len(sentence) + 1):
-            row, piece = inputs.word_rows[number, word], inputs.word_pieces[number, word]
-            assert inputs.sentences[row] == number
-            assert inputs.words[row, piece] == word
-            assert inputs.is_first[row, piece]
+            piece = next(of_words)
+            assert inputs.sentences[piece] == number
+            assert inputs.words[piece] == word
+            assert inputs.is_first[piece]
             if word:
-                assert inputs.pieces[row, piece] == sentence[word - 1][0]
+                assert inputs.pieces[piece] == sentence[word - 1][0]
+    assert next(of_words, None) is None
 
 
 @given(data=st.data())
-def test_selected_piece_inputs_are_those_of_the_selected_sentences(data):
+def test_a_selected_batch_is_that_of_the_selected_sentences(data):
     sentences = data.draw(sentences_in_pieces(max_words=12))
     n_positions, chosen = data.draw(room_for_positions), data.draw(choices(sentences))
-    lengths = [len(sentence) for sentence in sentences]
+    lengths, padded_to = [len(sentence) for sentence in sentences], data.draw(st.sampled_from([1, 4]))
+    inputs = inputs_of(sentences, n_positions, padded_to=padded_to)
+    numbers = torch.arange(len(inputs.pieces))[:, None].float()  # a vector for each piece
 
-    part = Batch.of(inputs_of(sentences, n_positions), lengths).select(chosen)
+    part = replace(Batch.of(inputs, lengths), encoded=Encoded(numbers, -numbers, 1)).select(chosen)
 
-    rebuilt = inputs_of([sentences[number] for number in chosen], n_positions)
-    assert_same(part, Batch.of(rebuilt, [lengths[number] for number in chosen]))
+    rebuilt = inputs_of([sentences[number] for number in chosen], n_positions, padded_to=padded_to)
+    assert_same(replace(part, encoded=None), Batch.of(rebuilt, [lengths[number] for number in chosen]))
+    kept = [numbers[inputs.sentences == number] for number in chosen]
+    assert torch.equal(part.encoded.lower, torch.cat(kept))
+    assert torch.equal(part.encoded.last, -part.encoded.lower)
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=5))
+def test_words_have_places_in_a_padded_table_and_the_root_of_their_sentence(lengths):
+    batch = Batch.of(inputs_of([[[7]] * length for length in lengths]), lengths)
+
+    assert batch.is_word.sum(1).tolist() == [length + 1 for length in lengths]
+    assert batch.places.tolist() == batch.is_word.flatten().nonzero()[:, 0].tolist()
+    words = [(row, word) for row, length in enumerate(lengths) for word in range(length + 1)]
+    assert batch.roots.tolist() == [words.index((row, 0)) for row, _ in words]
+    assert [divmod(place, batch.n_words) for place in batch.places.tolist()] == words
 
 
 # Graphs
@@ -119,19 +172,15 @@ def test_selected_graphs_are_those_of_the_selected_sentences(data):
     n_words = max(lengths[number] for number in chosen) + 1
     part = Graphs.of(arcs, VOCABULARY).select(torch.tensor(chosen), n_words)
 
-    expected = Graphs.of([arcs[number] for number in chosen], VOCABULARY)
-    assert part.has_any in (None, expected.has_any)
-    assert_same(replace(part, has_any=expected.has_any), expected)
+    assert_same(part, Graphs.of([arcs[number] for number in chosen], VOCABULARY))
 
 
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=5))
-def test_the_places_of_words_skip_padding(lengths):
-    batch = Batch.of(inputs_of([[[7]] * length for length in lengths]), lengths)
+def test_a_graph_is_read_if_it_has_an_arc_or_a_decided_label():
+    heads, nothing = torch.tensor([[-1, 2, 0], [-1, -1, -1], [-1, -1, -1]]), torch.full((3, 3), UNSEEN)
+    decided = torch.tensor([[NOTHING] * 3, [NOTHING] * 3, [NOTHING, NOTHING, LABEL]])
 
-    places = batch.word_places
-
-    assert (places is None) == bool(batch.is_word.all())
-    assert places is None or places.tolist() == batch.is_word.flatten().nonzero()[:, 0].tolist()
+    assert Graphs(heads, nothing).are_read.tolist() == [True, False, False]
+    assert Graphs(heads, nothing, decided).are_read.tolist() == [True, False, True]
 
 
 # Windows

@@ -10,11 +10,12 @@ import torch
 from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
+from torch import nn
 
 from tests.support.generated_inputs import LABELS, inputs_of, words_in_pieces
 from tests.support.tiny import TOKENIZERS, tiny_shape, write_encoder
 from treefine.config import RelationSettings
-from treefine.model.batch import ROOT_PIECE, Graphs, PieceInputs
+from treefine.model.batch import Graphs, PieceInputs
 from treefine.model.encoder import TransformerEncoder
 from treefine.model.hf_weights import fill, load_encoder
 from treefine.model.subwords import Subwords
@@ -23,11 +24,6 @@ transformers = pytest.importorskip("transformers")
 
 FAMILIES = ["bert", "roberta", "xlm-roberta", "electra", "mpnet"]
 every_family = pytest.mark.parametrize("family", FAMILIES)
-
-
-def embedded(encoder, inputs, tags=None):
-    places = torch.arange(inputs.pieces.shape[1])
-    return encoder.embed(inputs.pieces, inputs.words, places, inputs.piece_tags(tags, slice(None)))
 
 
 def encoder_in(folder, **options):
@@ -55,23 +51,16 @@ def inputs_for(subwords, sentences, n_positions):
 
 @torch.no_grad()
 def assert_equal_vectors(ours, reference, subwords, sentences):
-    """Check that the vectors of all pieces and words equal those of the reference library."""
+    """Check that the vectors of all pieces equal those of the reference library."""
     inputs = inputs_for(subwords, sentences, ours.settings.n_positions)
-    ids = inputs.pieces.clone()
-    ids[:, ROOT_PIECE] = subwords.mask_id
+    ids = torch.where(inputs.words == 0, subwords.mask_id, inputs.pieces)
+    padded = nn.utils.rnn.pad_sequence(ids.split(inputs.row_sizes), batch_first=True, padding_value=subwords.pad_id)
+    is_piece = torch.arange(padded.shape[1]) < torch.tensor(inputs.row_sizes)[:, None]
 
-    pieces = embedded(ours, inputs)
-    for layer in ours.layers:
-        pieces = layer(pieces, ours.attention(inputs.is_piece, None, pieces.dtype))
-    words = ours(inputs, None, None)
+    found = ours(inputs, None, None).last
 
-    expected = reference(input_ids=ids, attention_mask=inputs.is_piece.long()).last_hidden_state
-    torch.testing.assert_close(pieces[inputs.is_piece], expected[inputs.is_piece], atol=1e-5, rtol=1e-5)
-    for row, sentence in enumerate(sentences):
-        firsts = [ROOT_PIECE]
-        for before in [[ROOT_PIECE], *sentence][: len(sentence)]:
-            firsts.append(firsts[-1] + len(before))
-        torch.testing.assert_close(words[row, : len(firsts)], expected[row, firsts], atol=1e-5, rtol=1e-5)
+    expected = reference(input_ids=padded, attention_mask=is_piece.long()).last_hidden_state
+    torch.testing.assert_close(found, expected[is_piece], atol=1e-5, rtol=1e-5)
 
 
 # The reference library's vectors
@@ -94,7 +83,7 @@ def test_the_first_and_last_positions_equal_the_reference_library(family):
     sentences = [[[5 + word % 20] for word in range(n_positions - 3)], [[7]]]
 
     assert ours.settings.n_positions == n_positions
-    assert inputs_for(subwords, sentences, n_positions).pieces.shape == (2, n_positions)
+    assert inputs_for(subwords, sentences, n_positions).row_sizes == (n_positions, 4)
     assert_equal_vectors(ours, reference, subwords, sentences)
 
 
@@ -151,15 +140,15 @@ def test_every_piece_of_a_word_has_the_vector_of_its_tag_and_specials_have_none(
     ours, _, subwords = both("bert")
     inputs = inputs_for(subwords, [[[7, 8], [9]], [[10]]], 66)
     tags = torch.tensor([[[3], [2], [3]], [[3], [1], [0]]])  # a tagger also tags ROOT
-    plain = embedded(ours, inputs)
+    plain = ours.embed(inputs, None)
 
-    tagged = embedded(ours, inputs, tags)
+    tagged = ours.embed(inputs, tags)
 
     is_changed = (tagged - plain).abs().amax(-1) > 1e-6
     assert torch.equal(is_changed, inputs.words > 0)
     table = ours.tags[0].weight
     x = ours.pieces.weight[8] + ours.positions.weight[3] + table[2 - 1]  # the second piece of word 1
-    torch.testing.assert_close(tagged[0, 3], ours.norm(x))
+    torch.testing.assert_close(tagged[3], ours.norm(x))
 
 
 @torch.no_grad()
@@ -169,13 +158,12 @@ def test_doubled_specials_count_cls_and_sep_twice():
     doubled.eval().load_state_dict(ours.state_dict())
     inputs = inputs_for(subwords, [[[7, 8], [9]], [[10]]], 66)
 
-    plain, twice = (embedded(each, inputs) for each in (ours, doubled))
+    plain, twice = (each.embed(inputs, None) for each in (ours, doubled))
 
-    is_special = inputs.is_piece & (inputs.words < 0)
     is_changed = (plain - twice).abs().amax(-1) > 1e-6
-    assert torch.equal(is_changed & inputs.is_piece, is_special)
+    assert torch.equal(is_changed, inputs.words < 0)
     cls = 2 * ours.pieces.weight[subwords.cls_id] + ours.positions.weight[0]
-    torch.testing.assert_close(twice[0, 0], ours.norm(cls))
+    torch.testing.assert_close(twice[0], ours.norm(cls))
 
 
 # Dropout
@@ -193,8 +181,60 @@ def test_each_rate_of_dropout_takes_effect_with_and_without_a_graph(rates, has_g
     encoder, inputs = encoder_that_drops(**rates), inputs_of([[[7, 8], [9]]])
     graphs = Graphs(torch.tensor([[-1, 2, 0]]), torch.tensor([[-1, 1, 2]])) if has_graph else None
 
-    first, second = encoder(inputs, None, graphs), encoder(inputs, None, graphs)
+    first, second = encoder(inputs, None, graphs).last, encoder(inputs, None, graphs).last
 
     assert not torch.equal(first, second)
     encoder.eval()
-    assert torch.equal(encoder(inputs, None, graphs), encoder(inputs, None, graphs))
+    assert torch.equal(encoder(inputs, None, graphs).last, encoder(inputs, None, graphs).last)
+
+
+# Some of the layers: those below `first_layer` read no graph, so that they run once for all steps
+
+SENTENCES = [[[7, 8], [9]], [[10]]]
+GRAPHS = Graphs(torch.tensor([[-1, 2, 0], [-1, 0, -1]]), torch.tensor([[-1, 1, 2], [-1, 2, -1]]))
+
+
+def encoder_of(n_layers, first_layer, seed=1):
+    """Return an encoder with weights so large that each layer and graph changes the vectors."""
+    shape, relations = replace(tiny_shape(30), n_layers=n_layers), RelationSettings(first_layer=first_layer)
+    encoder = TransformerEncoder(shape, relations, n_labels=len(LABELS)).eval()
+    generator = torch.Generator().manual_seed(seed)
+    for weight in encoder.parameters():
+        weight.data += 0.3 * torch.randn(weight.shape, generator=generator)
+    return encoder
+
+
+@torch.no_grad()
+def test_layers_that_run_in_two_calls_return_the_vectors_of_one():
+    encoder, inputs = encoder_of(n_layers=3, first_layer=1), inputs_of(SENTENCES)
+
+    lower = encoder(inputs, None, None, range(1))
+    upper = encoder(inputs, None, GRAPHS, range(1, 3), lower)
+
+    whole = encoder(inputs, None, GRAPHS)
+    assert torch.equal(upper.last, whole.last)
+    assert torch.equal(lower.last, lower.lower)
+    assert torch.equal(upper.lower, whole.lower)
+    assert (lower.n_layers, upper.n_layers, whole.n_layers) == (1, 2, 3)
+
+
+@torch.no_grad()
+def test_layers_that_run_again_from_the_first_that_reads_the_graph_continue_from_the_layers_below():
+    encoder, inputs = encoder_of(n_layers=3, first_layer=1), inputs_of(SENTENCES)
+    first = encoder(inputs, None, None)
+
+    again = encoder(inputs, None, GRAPHS, range(1, 3), first)
+
+    assert torch.equal(again.last, encoder(inputs, None, GRAPHS).last)
+    assert not torch.allclose(again.last, first.last, atol=1e-3)
+
+
+@torch.no_grad()
+def test_layers_below_the_first_that_reads_the_graph_have_no_relations_and_do_not_depend_on_it():
+    encoder, inputs = encoder_of(n_layers=3, first_layer=2), inputs_of(SENTENCES)
+
+    with_graph, without = encoder(inputs, None, GRAPHS), encoder(inputs, None, None)
+
+    assert [layer.attention.relations is not None for layer in encoder.layers] == [False, False, True]
+    assert torch.equal(with_graph.lower, without.lower)
+    assert not torch.allclose(with_graph.last, without.last, atol=1e-3)

@@ -40,7 +40,7 @@ every_kind = pytest.mark.parametrize("kind", ["bert", "mpnet", "windows", "syntr
 
 @torch.no_grad()
 def scores_of(model, sentences, graphs=None, *, tags=None, **options):
-    return model(model.batch_of(sentences), graphs, tags, **options)
+    return model(model.batch_of(sentences), graphs, tags, **options)[0]
 
 
 def gold(model, sentences):
@@ -59,13 +59,12 @@ def assert_equal_scores(found, expected):
     assert torch.equal(found.labels(heads), expected.labels(heads))
 
 
-def assert_near(found, expected, row=slice(None), other_row=slice(None), n_words=None):
-    """Check that scores are equal to 1e-5, for the first words of one row in each."""
-    part = (row, slice(n_words), slice(n_words))
-    torch.testing.assert_close(found.arcs[part], expected.arcs[other_row, :n_words, :n_words], atol=1e-5, rtol=1e-5)
+def assert_near(found, expected, row=None):
+    """Check that scores are equal to 1e-5; with a row, those of one sentence with those of the sentence alone."""
+    found = found if row is None else found.only(row)
+    torch.testing.assert_close(found.arcs, expected.arcs, atol=1e-5, rtol=1e-5)
     for name in ("label_dep", "label_head"):
-        one, other = getattr(found, name)[row, :n_words], getattr(expected, name)[other_row, :n_words]
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name), atol=1e-5, rtol=1e-5)
 
 
 # Graphs
@@ -131,7 +130,7 @@ def test_other_sentences_in_the_batch_change_no_score(kind, data):
         n_words = len(sentence) + 1
         graph = Graphs.of([arcs[row]], model.vocabulary)
         alone = scores_of(model, [sentence], graph, tags=tags[row : row + 1, :n_words])
-        assert_near(together, alone, row=row, other_row=0, n_words=n_words)
+        assert_near(together, alone, row)
 
 
 @torch.no_grad()
@@ -139,17 +138,19 @@ def test_each_word_is_read_from_the_window_that_owns_it():
     model = model_of("windows")
     sentence = Sentence.of_words([form for each in SENTENCES for form in each.forms])
     inputs = model.batch_of([sentence]).inputs
-    assert len(inputs.pieces) > 10
+    assert len(inputs.row_sizes) > 10
 
-    words = model.encoder(inputs, None, None)[0]
+    words = model.encoder(inputs, None, None).last[inputs.first_pieces]
 
     assert len(words) == len(sentence) + 1
-    for word, (row, piece) in enumerate(zip(inputs.word_rows[0].tolist(), inputs.word_pieces[0].tolist(), strict=True)):
-        pieces, words_of_pieces = (each[[row], : inputs.row_lengths[row]] for each in (inputs.pieces, inputs.words))
-        x = model.encoder.embed(pieces, words_of_pieces, torch.arange(pieces.shape[1]), None)
+    for vector, piece in zip(words, inputs.first_pieces.tolist(), strict=True):
+        row = inputs.rows == inputs.rows[piece]
+        pieces, places = int(row.sum()), inputs.places[row]
+        x = model.encoder.embed_pieces(inputs.pieces[row], inputs.words[row], places, None)
         for layer in model.encoder.layers:
-            x = layer(x, PaddedAttention(torch.zeros(1, 1, 1, pieces.shape[1]), None))
-        torch.testing.assert_close(words[word], x[0, piece], atol=1e-5, rtol=1e-5)
+            start, number = torch.zeros(1, dtype=torch.long), torch.zeros(pieces, dtype=torch.long)
+            x = layer(x, PaddedAttention(start, number, places, torch.zeros(1, 1, 1, pieces), None))
+        torch.testing.assert_close(vector, x[inputs.places[piece]], atol=1e-5, rtol=1e-5)
 
 
 # Gradients
@@ -184,7 +185,7 @@ def test_a_gradient_reaches_every_parameter_that_a_softmax_does_not_cancel(make)
     model = make()
     batch, graphs, tags = model.batch_of(SENTENCES), gold(model, SENTENCES), model.given_tags(SENTENCES)
 
-    loss_of(model(batch, graphs, tags), graphs, tags, batch).backward()
+    loss_of(model(batch, graphs, tags)[0], graphs, tags, batch).backward()
 
     # A term that is equal for all keys cancels in the softmax: the bias of the keys, and the bias of the norm of the
     # relation keys unless NONE is zero.

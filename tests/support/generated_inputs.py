@@ -37,9 +37,9 @@ def name_of(settings):
     return "-".join([settings.graph, norm, scale, settings.none, settings.two_cycles, *decided])
 
 
-def inputs_of(sentences, n_positions=128):
+def inputs_of(sentences, n_positions=128, **options):
     """Return the inputs of sentences, which are given as the pieces of their words."""
-    return PieceInputs.of(sentences, cls_id=CLS, sep_id=SEP, pad_id=PAD, n_positions=n_positions)
+    return PieceInputs.of(sentences, cls_id=CLS, sep_id=SEP, pad_id=PAD, n_positions=n_positions, **options)
 
 
 def words_in_pieces(max_pieces=4):

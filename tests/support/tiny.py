@@ -45,12 +45,12 @@ def vocabulary_of_sample():
     return Vocabulary.of_treebank(sample())
 
 
-def tiny_shape(n_pieces, *, family="bert", n_positions=128):
+def tiny_shape(n_pieces, *, family="bert", n_positions=128, n_layers=2):
     return TransformerSettings(
         family=family,
         n_pieces=n_pieces,
         n_positions=n_positions,
-        n_layers=2,
+        n_layers=n_layers,
         width=16,
         n_attention_heads=2,
         inner_width=24,
@@ -64,6 +64,8 @@ def tiny_model(
     relations=None,
     tags=None,
     decode=None,
+    stages=(),
+    n_layers=2,
     sentence_layers=0,
     tokenizer=wordpiece,
     n_positions=128,
@@ -75,11 +77,13 @@ def tiny_model(
     """Return an RNGTr with weights so large that its graphs differ from step to step and some are not trees."""
     subwords = Subwords(tokenizer())
     settings = ModelSettings(
-        tiny_shape(len(subwords), family=family, n_positions=n_positions),
+        tiny_shape(len(subwords), family=family, n_positions=n_positions, n_layers=n_layers),
         relations or RelationSettings(),
         tags or TagSettings(),
         ScorerSettings(arc_width=12, label_width=8),
         decode or DecodeSettings(),
+        stages=stages,
+        draft=ScorerSettings(arc_width=6, label_width=4),
         sentence_layers=sentence_layers,
     )
     vocabulary = replace(vocabulary_of_sample(), treebanks=treebanks)

@@ -23,26 +23,11 @@ class Crowded(Wrapped):
         super().__init__(model)
         self.most, self.error, self.refusals = most, error, 0
 
-    def forward(self, batch, graphs, tags, *, rows_at_once=None):
-        n_rows, width = batch.inputs.pieces.shape
-        if min(rows_at_once or n_rows, n_rows) * width > self.most:
+    def forward(self, batch, graphs, tags, **rest):
+        if len(batch.inputs.pieces) > self.most:
             self.refusals += 1
             raise self.error
-        return self.inner(batch, graphs, tags, rows_at_once=rows_at_once)
-
-
-class Noisy(Wrapped):
-    """A model whose scores depend on the batch size, as those of a real model do, but a hundred times more."""
-
-    def __init__(self, model, size):
-        super().__init__(model)
-        self.size = size
-
-    def forward(self, batch, graphs, tags, **rest):
-        scores = self.inner(batch, graphs, tags, **rest)
-        generator = torch.Generator().manual_seed(len(batch))
-        scores.arcs.add_(self.size * (2 * torch.rand(scores.arcs.shape, generator=generator) - 1))
-        return scores
+        return self.inner(batch, graphs, tags, **rest)
 
 
 class Sure(Wrapped):
@@ -55,18 +40,23 @@ class Sure(Wrapped):
 
     def remembered(self, sentences, pieces, **options):
         batch = self.inner.batch_of(sentences, pieces, **options)
-        for sentence, pieces in zip(sentences, batch.inputs.pieces.tolist(), strict=True):
-            self.gold[tuple(piece for piece in pieces if piece)] = self.graphs[sentence.forms].heads
+        for sentence, key in zip(sentences, self.keys(batch), strict=True):
+            self.gold[key] = self.graphs[sentence.forms].heads
         return batch
+
+    def keys(self, batch):
+        """Return the pieces of each sentence, which has one row."""
+        rows = batch.inputs.pieces.split(batch.inputs.row_sizes)
+        return [tuple(piece for piece in row.tolist() if piece) for row in rows]
 
     def forward(self, batch, graphs, tags, **rest):
         self.sizes.append(len(batch))
-        scores = self.inner(batch, graphs, tags, **rest)
+        scores, encoded = self.inner(batch, graphs, tags, **rest)
         scores.arcs[:] = 0
-        for row, pieces in enumerate(batch.inputs.pieces.tolist()):
-            heads = self.gold[tuple(piece for piece in pieces if piece)]
+        for row, key in enumerate(self.keys(batch)):
+            heads = self.gold[key]
             scores.arcs[row, range(len(heads)), heads] = 10
-        return replace(scores, label_weight=clear_labels(scores))
+        return replace(scores, label_weight=clear_labels(scores)), encoded
 
 
 def clear_labels(scores):
