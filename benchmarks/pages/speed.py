@@ -1,4 +1,4 @@
-"""Generate the tables of docs/speed.md: each path of a user, accuracy and passes, other parsers, a GPU, training."""
+"""Generate the tables of docs/speed.md: each path of a user, accuracy and passes, other parsers, and a GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.peers.answers import FIVE, RUNNING
 from benchmarks.rows import Row, machine_of, newest, origin, read_rows
 from benchmarks.speed.running_text import ACCURACY, BASE, FAST, MEMORY, NOW, PATHS, PEERS, Unit
 
-USER, TRAINING = "python -m benchmarks running_text", "python -m benchmarks training_speed --device cuda"
+USER = "python -m benchmarks running_text"
 FILES = "python -m benchmarks files --device cuda"
 SETTINGS = {NOW: "default", FAST: '`speed="fast"`', BASE: f"commit {BASE}"}
 TEXT_SCORES = ("Tokens", "Sentences", "LAS")
@@ -120,29 +120,9 @@ def on_gpu(row: Row) -> str:
     return f"{table(*lines)}\n\n{note} {origin(row, FILES)}"
 
 
-def training() -> str:
-    """Return the speed of training, compared with the straightforward version."""
-    rows = {row["config"]["sentences"]: row for row in read_rows("training_speed", size="base", words=60)}
-    lines: Lines = [("batch size", "treefine", "straightforward version", "times as fast", "peak memory")]
-    for size, row in sorted(rows.items()):
-        result = row["result"]
-        speeds = [result[f"{name}_sentences_per_second"] for name in ("treefine", "straightforward")]
-        memory = [result[f"{name}_peak_megabytes"] for name in ("treefine", "straightforward")]
-        lines.append(
-            (
-                size,
-                *(f"{speed:,.0f} sentences/s" for speed in speeds),
-                f"{result['straightforward/treefine, time']:.1f}",
-                " instead of ".join(f"{each:,.0f} MB" for each in memory),
-            )
-        )
-    return f"{table(*lines)}\n\n{origin(rows[max(rows)], TRAINING)}"
-
-
 SPEED_PAGE: dict[str, Callable[[], str]] = {
     "speed_paths": lambda: by_path(user_rows()),
     "speed_accuracy": lambda: by_treebank(accuracy_rows().values()),
     "speed_others": lambda: with_others(user_rows(), accuracy_rows().get("en_ewt dev")),
     "speed_gpu": lambda: on_gpu(newest("files", "cuda")),
-    "speed_training": training,
 }
