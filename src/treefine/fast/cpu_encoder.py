@@ -86,7 +86,7 @@ class FlatAttention:
     def __init__(
         self,
         blocks: Sequence[Block],
-        biases: Sequence[Float[Tensor, "row _ _ place"]],
+        biases: Sequence[Float[Tensor, "_ _ _ _"]],
         places: Int[Tensor, " piece"],
         relations: Relations | None,
     ) -> None:
