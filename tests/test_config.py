@@ -85,6 +85,21 @@ def fault_of(kind, values, **place):
         (TransformerSettings, SHAPES | {"n_layers": 1001}, "n_layers = 1001; it must be at most 1000"),
         (TransformerSettings, SHAPES | {"n_buckets": 3}, "n_buckets = 3; it must be 0 or between 4 and 511"),
         (
+            ModelSettings,
+            ENCODER | {"stages": [1, 3]},
+            "stages = [1, 3]; they must increase and end at the last layer, 2",
+        ),
+        (
+            ModelSettings,
+            ENCODER | {"stages": [2, 1]},
+            "stages = [2, 1]; they must increase and end at the last layer, 2",
+        ),
+        (
+            ModelSettings,
+            ENCODER | {"stages": [1, 2], "relations": {"first_layer": 2}},
+            "relations.first_layer = 2; it must be at most 1, the first stage",
+        ),
+        (
             TransformerSettings,
             SHAPES | {"n_positions": 3},
             "n_positions = 3; it must be at least 4, for CLS, ROOT, one word and SEP",

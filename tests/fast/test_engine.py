@@ -33,7 +33,7 @@ def parser_of(model=None, **options):
 
 def packed_plan(parser):
     """Return the parser's plan with the encoder that it uses on a GPU."""
-    encoder = PackedEncoder(parser.model.encoder, torch.float32, ROOMS)
+    encoder = PackedEncoder(parser.model.encoder, torch.float32)
     return replace(parser.plan(), model=view_of(parser.model, ParserModel, encoder=encoder))
 
 
@@ -178,7 +178,7 @@ def test_blocks_before_an_error_are_parsed():
 
 
 @given(data=st.data())
-def test_relations_in_a_buffer_equal_those_of_padded_rows(data):
+def test_relations_in_a_buffer_equal_those_of_a_batch(data):
     settings = data.draw(st.sampled_from(WAYS_TO_READ))
     sentences = [each for each in data.draw(sentences_in_pieces(min_sentences=1)) if each] or [[[7]]]
     arcs = [Arcs(*data.draw(arcs_over(len(sentence)))) for sentence in sentences]
@@ -198,11 +198,11 @@ def test_relations_in_a_buffer_equal_those_of_padded_rows(data):
 
     inputs = inputs_of(sentences)
     expected = relate(inputs, graphs, len(LABELS), settings)
-    for name in ("above", "up", "down"):
-        theirs = getattr(expected, name)[inputs.is_piece]
-        assert getattr(found, name)[: len(theirs)].tolist() == theirs.tolist()
-        assert name == "above" or not getattr(found, name)[len(theirs) :].ne(NONE).any()
-    assert buffer.host["pieces"][: len(theirs)].tolist() == inputs.pieces[inputs.is_piece].tolist()
+    n_pieces = len(inputs.pieces)
+    assert buffer.host["pieces"][:n_pieces].tolist() == inputs.pieces.tolist()
+    for name in ("above", "up", "down", "has_graph"):
+        assert getattr(found, name)[:n_pieces].tolist() == getattr(expected, name).tolist()
+    assert not (found.up[n_pieces:].ne(NONE) | found.down[n_pieces:].ne(NONE)).any()
 
 
 def test_streams_may_be_interleaved_or_abandoned():

@@ -9,7 +9,7 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from tests.model.test_attention import GRAPHS, INPUTS, chain, naive_attend, some_tensors
+from tests.model.test_attention import GRAPHS, INPUTS, chain, naive_attend, padding_bias, some_tensors
 from tests.support.generated_inputs import (
     LABELS,
     SOME_WAYS_TO_READ,
@@ -45,22 +45,22 @@ def on_device(value):
     return value.to(DEVICE)
 
 
-def fused_and_plain(vectors, tables, relations, is_piece, *, by_distance=None):
-    """Return the results of both for the pieces, with the gradients of a weighted sum."""
+def fused_and_plain(vectors, tables, relations, inputs, *, by_distance=None):
+    """Return the results of both, with the gradients of a weighted sum."""
     wanted = [*vectors, *tables.parameters(), *([] if by_distance is None else [by_distance])]
-    n_pieces = is_piece.shape[1]
-    bias = torch.zeros(is_piece.shape, device=DEVICE).masked_fill(~is_piece, -math.inf)[:, None, None]
+    inputs, bias = inputs.to(DEVICE), on_device(padding_bias(inputs))
     if by_distance is not None:
         reach = by_distance.shape[1] // 2
-        places = torch.arange(n_pieces, device=DEVICE)
+        places = torch.arange(bias.shape[-1], device=DEVICE)
         distance = (places[None] - places[:, None]).clamp(-reach, reach) + reach
         bias = bias + by_distance[:, distance][None]
     factors = torch.randn(vectors[0].shape, generator=torch.Generator().manual_seed(2)).to(DEVICE)
-    factors = factors * is_piece[:, None, :, None]
+    lengths = torch.tensor(inputs.row_sizes, device=DEVICE)
+    rows = Rows(inputs.starts, lengths, inputs.places, max(inputs.row_sizes), by_distance)
+    plain = PaddedAttention(inputs.starts, inputs.rows, inputs.places, bias, relations)
     found = []
-    for attend in (FusedAttention(Rows.padded(is_piece, by_distance), relations), PaddedAttention(bias, relations)):
-        attended = attend(*(each.transpose(1, 2) for each in vectors), tables.rows()).transpose(1, 2)
-        attended = attended * is_piece[:, None, :, None]
+    for attend in (FusedAttention(rows, relations), plain):
+        attended = attend(*vectors, tables.rows())
         gradients = torch.autograd.grad((attended * factors).sum(), wanted, allow_unused=True)
         found.append([attended, *gradients])
     return found
@@ -95,7 +95,10 @@ def packed(lengths, *, n_attn=2, width=8, gap=0, dtype=torch.float32, seed=1):
             down[places[1:]] = torch.randint(1, 4, (length - 1,), generator=generator).int()
     tables = [torch.randn(7, width, generator=generator).to(DEVICE, dtype) for _ in range(2)]
     has_graph = torch.tensor([row != 1 for row in range(len(lengths))])
-    rows = Rows(torch.tensor(starts).int().to(DEVICE), torch.tensor(lengths).int().to(DEVICE), max(lengths))
+    in_rows = torch.zeros(n_pieces, dtype=torch.long, device=DEVICE)
+    for start, length in zip(starts, lengths, strict=True):
+        in_rows[start : start + length] = torch.arange(length)
+    rows = Rows(*(torch.tensor(each).int().to(DEVICE) for each in (starts, lengths)), in_rows, max(lengths))
     ids = [on_device(each) for each in (above, up, down, has_graph)]
     return vectors, rows, RowRelations(*ids, *tables)
 
@@ -108,7 +111,7 @@ def test_results_and_gradients_equal_the_reference(settings):
     vectors, tables = vectors_and_tables(settings, INPUTS)
     relations = on_device(relate(INPUTS, GRAPHS, len(LABELS), settings))
 
-    fused, plain = fused_and_plain(vectors, tables, relations, on_device(INPUTS.is_piece))
+    fused, plain = fused_and_plain(vectors, tables, relations, INPUTS)
 
     assert_equal(fused, plain)
 
@@ -125,7 +128,7 @@ def test_results_equal_the_reference_for_any_sentences_graphs_and_biases(data):
     by_distance = None if reach is None else torch.randn(2, 2 * reach + 1).to(DEVICE).requires_grad_()
     relations = on_device(relate(inputs, graphs, len(LABELS), settings))
 
-    fused, plain = fused_and_plain(vectors, tables, relations, on_device(inputs.is_piece), by_distance=by_distance)
+    fused, plain = fused_and_plain(vectors, tables, relations, inputs, by_distance=by_distance)
 
     assert_equal(fused, plain)
 
@@ -141,7 +144,7 @@ def test_results_equal_the_reference_for_rows_of_several_blocks(has_distances):
     by_distance = torch.randn(2, 2 * KEYS + 1).to(DEVICE).requires_grad_() if has_distances else None
     relations = on_device(relate(inputs, Graphs(heads, labels), len(LABELS), settings))
 
-    fused, plain = fused_and_plain(vectors, tables, relations, on_device(inputs.is_piece), by_distance=by_distance)
+    fused, plain = fused_and_plain(vectors, tables, relations, inputs, by_distance=by_distance)
 
     assert_equal(fused, plain)
 
@@ -156,14 +159,14 @@ def test_half_precision_results_are_close_to_the_reference(dtype, width):
     generator = torch.Generator().manual_seed(1)
     for weight in tables.parameters():
         weight.data = torch.randn(weight.shape, generator=generator).to(DEVICE)
-    shape = (2, 2, inputs.pieces.shape[1], width)
+    shape = (len(inputs.pieces), 2, width)
     vectors = [torch.randn(shape, generator=generator).to(DEVICE, dtype) for _ in range(3)]
     halves, wholes = ([each.to(kind).requires_grad_() for each in vectors] for kind in (dtype, torch.float32))
-    relations, is_piece = on_device(relate(inputs, graphs, len(LABELS), settings)), on_device(inputs.is_piece)
+    relations = on_device(relate(inputs, graphs, len(LABELS), settings))
 
-    fused, _ = fused_and_plain(halves, tables, relations, is_piece)
+    fused, _ = fused_and_plain(halves, tables, relations, inputs)
 
-    _, plain = fused_and_plain(wholes, tables, relations, is_piece)
+    _, plain = fused_and_plain(wholes, tables, relations, inputs)
     step = torch.finfo(dtype).eps
     for ours, theirs in zip(fused, plain, strict=True):
         assert (ours - theirs).abs().max() <= 8 * step * theirs.abs().max().clamp(min=1)
@@ -183,49 +186,56 @@ def test_without_relations_it_is_plain_attention():
 # Dropout
 
 
-def recovered_mask(n_rows, n_pieces, lengths, *, rate, seed):
-    """Recover the dropout factor of each weight: zero queries give equal weights, one-hot values identify them."""
-    factors = torch.zeros(n_rows * n_pieces, 2, n_pieces, device=DEVICE)
-    zeros = torch.zeros(n_rows * n_pieces, 2, 4, device=DEVICE)
-    rows = Rows(torch.arange(n_rows, device=DEVICE) * n_pieces, torch.tensor(lengths, device=DEVICE), n_pieces)
-    for first in range(0, n_pieces, 4):
-        value = zeros.unflatten(0, (n_rows, n_pieces)).clone()
-        for place in range(first, min(first + 4, n_pieces)):
-            value[:, place, :, place - first] = 1
+def recovered_mask(lengths, *, rate, seed):
+    """Recover the dropout factor of each weight: zero queries give equal weights, one-hot values identify them.
+
+    The result is [row, attn, query, key], with padding.
+    """
+    longest, sizes = max(lengths), torch.tensor(lengths, device=DEVICE)
+    starts, of_row = sizes.cumsum(0) - sizes, torch.arange(len(lengths), device=DEVICE).repeat_interleave(sizes)
+    places = torch.arange(sum(lengths), device=DEVICE) - starts[of_row]
+    rows = Rows(starts, sizes, places, longest)
+    factors = torch.zeros(len(lengths), 2, longest, longest, device=DEVICE)
+    zeros = torch.zeros(sum(lengths), 2, 4, device=DEVICE)
+    for first in range(0, longest, 4):
+        value = zeros.clone()
+        for place in range(first, min(first + 4, longest)):
+            value[places == place, :, place - first] = 1
         torch.manual_seed(seed)
-        weights = attend_rows(zeros, zeros, value.flatten(0, 1), rows=rows, dropout=rate)
-        factors[:, :, first : first + 4] = weights[:, :, : n_pieces - first]
-    return factors.unflatten(0, (n_rows, n_pieces)).transpose(1, 2) * rows.lengths[:, None, None, None]
+        weights = attend_rows(zeros, zeros, value, rows=rows, dropout=rate)
+        factors[of_row, :, places, first : first + 4] = weights[..., : longest - first]
+    return factors * sizes[:, None, None, None]
 
 
 @pytest.mark.parametrize("settings", WAYS_TO_READ[:1])
 def test_dropout_drops_the_same_weights_forwards_and_backwards(settings):
     vectors, tables = vectors_and_tables(settings, INPUTS)
     wanted = [*vectors, *tables.parameters()]
-    relations, is_piece = on_device(relate(INPUTS, GRAPHS, len(LABELS), settings)), on_device(INPUTS.is_piece)
-    kept = recovered_mask(*INPUTS.pieces.shape, INPUTS.row_lengths, rate=0.4, seed=3)
+    relations = on_device(relate(INPUTS, GRAPHS, len(LABELS), settings))
+    kept = recovered_mask(INPUTS.row_sizes, rate=0.4, seed=3)
+    lengths, inputs = torch.tensor(INPUTS.row_sizes, device=DEVICE), INPUTS.to(DEVICE)
 
     torch.manual_seed(3)
-    fused = FusedAttention(Rows.padded(is_piece), relations)
-    attended = fused(*(each.transpose(1, 2) for each in vectors), tables.rows(), 0.4).transpose(1, 2)
+    fused = FusedAttention(Rows(inputs.starts, lengths, inputs.places, max(INPUTS.row_sizes)), relations)
+    attended = fused(*vectors, tables.rows(), 0.4)
     gradients = torch.autograd.grad(attended.square().sum(), wanted)
 
     assert sorted({round(each, 4) for each in kept.flatten().tolist()}) == [0, round(1 / 0.6, 4)]
     cpu = [each.detach().cpu().requires_grad_() for each in vectors]
     cpu_tables = RelationTables(len(LABELS), 4, settings)
     cpu_tables.load_state_dict({name: each.cpu() for name, each in tables.state_dict().items()})
-    expected = naive_attend(*cpu, cpu_tables, settings, kept=kept.cpu()) * INPUTS.is_piece[:, None, :, None]
+    expected = naive_attend(*cpu, cpu_tables, settings, kept=kept.cpu())
     expected_gradients = torch.autograd.grad(expected.square().sum(), [*cpu, *cpu_tables.parameters()])
     assert_equal([attended.cpu(), *(each.cpu() for each in gradients)], [expected, *expected_gradients], within=1e-4)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_dropout_has_the_given_rate_and_differs_by_query_attention_head_and_seed(rate):
-    kept = recovered_mask(1, 40, [40], rate=rate, seed=5)[0]  # [attn, query, key]
-    other = recovered_mask(1, 40, [40], rate=rate, seed=6)[0]
+    kept = recovered_mask([40], rate=rate, seed=5)[0]  # [attn, query, key]
+    other = recovered_mask([40], rate=rate, seed=6)[0]
 
     assert (kept == 0).float().mean().item() == pytest.approx(rate, abs=0.03)
-    assert torch.equal(kept, recovered_mask(1, 40, [40], rate=rate, seed=5)[0])
+    assert torch.equal(kept, recovered_mask([40], rate=rate, seed=5)[0])
     chance = rate**2 + (1 - rate) ** 2  # that two independent draws agree
     for one, two in [(kept, other), (kept[0], kept[1]), (kept[:, :-1], kept[:, 1:]), (kept[..., :-1], kept[..., 1:])]:
         assert (one == two).float().mean().item() == pytest.approx(chance, abs=0.06)
@@ -248,7 +258,8 @@ def test_results_do_not_depend_on_other_rows_or_the_position_of_a_row():
         alone_relations = RowRelations(
             *ids, relations.has_graph[row : row + 1], relations.key_rows, relations.value_rows
         )
-        alone_rows = Rows(torch.zeros(1, dtype=torch.int32, device=DEVICE), rows.lengths[row : row + 1], length)
+        zero = torch.zeros(1, dtype=torch.int32, device=DEVICE)
+        alone_rows = Rows(zero, rows.lengths[row : row + 1], rows.places[pieces], length)
         alone = attend_rows(*own, rows=alone_rows, relations=alone_relations)
         alone_gradients = torch.autograd.grad((alone * factors[pieces]).sum(), own)
 
@@ -265,7 +276,7 @@ def test_pieces_outside_rows_and_empty_rows_cause_no_nan():
     for each in vectors:
         each[~is_in_row] = math.nan
     zeros = torch.zeros(3, dtype=torch.int32, device=DEVICE)
-    with_empty = Rows(torch.cat([rows.starts, zeros]), torch.cat([rows.lengths, zeros]), rows.longest)
+    with_empty = Rows(torch.cat([rows.starts, zeros]), torch.cat([rows.lengths, zeros]), rows.places, rows.longest)
     has_graph = torch.cat([relations.has_graph, zeros.bool()])
     tables = [each.requires_grad_() for each in (relations.key_rows, relations.value_rows)]
     relations = RowRelations(relations.above, relations.up, relations.down, has_graph, *tables)

@@ -37,7 +37,9 @@ def test_the_pieces_equal_those_of_a_batch_without_padding_and_special_pieces(to
 
     assert found.pieces.tolist() == inputs.pieces[inputs.words > 0].tolist()
     assert found.counts.tolist() == [
-        int((inputs.words[row] == word).sum()) for row, each in enumerate(sentences) for word in range(1, len(each) + 1)
+        int(((inputs.sentences == row) & (inputs.words == word)).sum())
+        for row, each in enumerate(sentences)
+        for word in range(1, len(each) + 1)
     ]
     assert found.lengths.tolist() == [len(each) for each in sentences]
     assert found.pieces.dtype == found.counts.dtype == found.lengths.dtype == np.int32

@@ -122,7 +122,6 @@ def test_sentences_of_several_treebanks_share_a_batch(monkeypatch):
         "forward",
         lambda model, batch, *rest, **named: sizes.append(len(batch)) or forward(model, batch, *rest, **named),
     )
-    monkeypatch.setattr("treefine.parsing.plan.stable_scores", lambda score, _, *rest, **__: score(*rest))
     sentences = [replace(WORDS, treebank=each) for each in TREEBANKS]
 
     parser(max_steps=1).parse(sentences)

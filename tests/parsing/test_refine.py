@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.tiny import sample, short, tiny_model
 from tests.support.tiny_learner import blank
-from treefine import Constraints, Parser, fast
+from treefine import Constraints, Parser, Sentence, fast
 from treefine.config import ConfidenceSettings, RelationSettings, TagSettings
 from treefine.model.batch import Graphs
 from treefine.model.vocabulary import NO_HEAD
@@ -212,12 +212,10 @@ def test_a_sentence_has_the_tree_of_the_first_step_that_is_sure_enough(tags):
 # Stages: a step runs some of the layers
 
 
-STAGED = {"n_layers": 3, "stages": (1, 2, 3), "relations": RelationSettings(first_layer=1)}
-
-
 def staged(**options):
     """Return a model whose first step drafts a graph with layer 1; layers 2 and 3 read the graph of the step before."""
-    return tiny_model(**{**STAGED, "scale": 1.5} | options)
+    stages = {"n_layers": 3, "stages": (1, 2, 3), "relations": RelationSettings(first_layer=1)}
+    return tiny_model(**{**stages, "tags": TagSettings("none"), "scale": 1.5} | options)
 
 
 def layers_by_hand(model, sentence, graphs, max_steps, first_stage=0):
@@ -295,7 +293,7 @@ def test_a_step_runs_only_its_layers():
 @pytest.mark.parametrize("lacking", [(), (0, 2)], ids=["all given", "some lack a graph"])
 def test_a_given_graph_is_read_in_place_of_the_draft(lacking):
     model, sentences = staged(), short(5)
-    without = [each.with_graph(None) if n in lacking else each for n, each in enumerate(sentences)]
+    without = [Sentence.of_words(each.forms) if n in lacking else each for n, each in enumerate(sentences)]
     parser = Parser(model, device="cpu", max_steps=4, initial=input_trees, trust=0, stop_above=1.0)
 
     found = [by_steps(steps, model) for _, steps in parser.stream_steps(without)]

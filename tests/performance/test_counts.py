@@ -36,7 +36,7 @@ def sure_parser(sentences, **options):
 
 def sure_tags(words):
     """Return tag scores that are far apart."""
-    return (torch.linspace(9, 0, 17).expand(*words.shape[:2], -1),) * 2
+    return (torch.linspace(9, 0, 17).expand(len(words), -1),) * 2
 
 
 class Waits(TorchFunctionMode):
@@ -92,18 +92,16 @@ def passes(model):
 
 def test_each_step_encodes_only_sentences_that_have_not_converged():
     model, sentences = tiny_model(scale=1.5), short()
-    parser = Parser(
-        model, device="cpu", max_steps=5, batch_pieces=1
-    )  # one sentence per batch, so that none is scored again
+    parser = Parser(model, device="cpu", max_steps=5, batch_pieces=1)
 
     with passes(parser.running) as found:
         parses = list(parser.stream(sentences))
 
     own = Counter()
     for each in found:
-        own[each.inputs.pieces[0].numpy().tobytes()] += 1
+        own[each.inputs.pieces.numpy().tobytes()] += 1
     expected = Counter(
-        model.batch_of([each.sentence], padded_to=parser.plan().shape.padded_to).inputs.pieces[0].numpy().tobytes()
+        model.batch_of([each.sentence], padded_to=parser.plan().shape.padded_to).inputs.pieces.numpy().tobytes()
         for each in parses
     )
     assert set(own) == set(expected)
@@ -142,7 +140,7 @@ def test_labels_are_scored_once_per_step(wanted):
 
     with (
         passes(parser.running) as batches,
-        counted(biaffine, "label_scores", lambda dep, *_: dep.shape[0] * dep.shape[1]) as scored,
+        counted(biaffine, "label_scores", lambda dep, *_: len(dep)) as scored,
     ):
         list(parser.stream_trees(sentences) if wanted == "trees" else parser.stream(sentences))
 
@@ -158,9 +156,9 @@ class Clear(Wrapped):
         self.arcs = 10 * torch.nn.functional.one_hot(torch.from_numpy(heads), heads.shape[1]).float()
 
     def forward(self, batch, graphs, tags, **rest):
-        scores = self.inner(batch, graphs, tags, **rest)
+        scores, encoded = self.inner(batch, graphs, tags, **rest)
         arcs = torch.where(scores.arcs.isinf(), scores.arcs, self.arcs)
-        return replace(scores, arcs=arcs, label_weight=clear_labels(scores))
+        return replace(scores, arcs=arcs, label_weight=clear_labels(scores)), encoded
 
 
 def items_of_batch(parser, sentences):
@@ -173,7 +171,7 @@ def test_the_host_waits_twice_per_step_for_three_bytes_per_sentence(n_sentences)
     parser = Parser(Clear(tiny_model(tags=TagSettings("none")), sentences), device="cpu")
 
     with torch.no_grad(), Waits() as waits:
-        steps = list(refine_inputs(parser.plan(), items_of_batch(parser, sentences), wants_trees=False))
+        steps = list(refine_inputs(parser.plan(), items_of_batch(parser, sentences)))
 
     assert [len(step.batch) for step in steps] == [n_sentences] * 2
     assert waits.counts.total() == 2 * 2  # sentences with close scores or without a tree; sentences that leave

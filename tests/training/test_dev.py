@@ -188,7 +188,7 @@ def test_calibration_raises_the_likelihood_and_keeps_the_trees(half_trained):
     parser = Parser(half_trained, device="cpu")
     before = list(parser.stream_trees(HALF_DEV))
 
-    settings = calibrated(parser, HALF_DEV)
+    settings, _ = calibrated(parser, HALF_DEV)
 
     def surprise(confidence):
         half_trained.settings = replace(half_trained.settings, confidence=confidence)
@@ -212,7 +212,7 @@ def test_word_confidence_is_the_softmax_of_the_scores_at_the_chosen_head_and_lab
     model, sentences = tiny_model(relations=RelationSettings(graph=graph), scale=1.0).eval(), sample(4)
     batch, decoder = model.batch_of(sentences), Decoder.of(model)
     with torch.no_grad():
-        scores = model(batch, Graphs.of([each.arcs for each in sentences], model.vocabulary), None)
+        scores, _ = model(batch, Graphs.of([each.arcs for each in sentences], model.vocabulary), None)
         trees = decoder.trees(scores, decoder.graphs(scores, batch.is_word), batch.is_word)
 
         found = word_confidences(scores, trees, decoder, 2.0, 0.5)
@@ -234,7 +234,7 @@ def test_a_gold_label_excluded_by_the_root_rule_is_skipped(half_trained):
         for number, each in enumerate(sample(10))
     ]
 
-    settings = calibrated(Parser(half_trained, device="cpu"), odd)
+    settings, _ = calibrated(Parser(half_trained, device="cpu"), odd)
 
     assert all(math.isfinite(each) for each in asdict(settings).values())
     assert MIN_TEMPERATURE * 1.01 < settings.label_temperature < MAX_TEMPERATURE * 0.99
@@ -245,7 +245,7 @@ def test_each_column_of_tags_gets_the_temperature_of_its_scores(refined):
     parser, sentences = Parser(tiny_model(tags=replace(ALL_TAGS, refined=refined)), device="cpu"), short(8)
     parser.model.vocabulary = replace(parser.model.vocabulary, lemma_rules=())  # the network chooses all lemmas
 
-    settings = calibrated(parser, sentences)
+    settings, _ = calibrated(parser, sentences)
 
     for place, column in enumerate(COLUMNS):
         found = []

@@ -142,7 +142,9 @@ def test_each_step_uses_the_weights_that_the_previous_step_updated(monkeypatch):
     gradients, _ = watch(learner, monkeypatch)
     model, forward = learner.scoring_model, learner.scoring_model.forward
     monkeypatch.setattr(
-        model, "forward", lambda *args: used.append((weights_of(model), len(gradients))) or forward(*args)
+        model,
+        "forward",
+        lambda *args, **rest: used.append((weights_of(model), len(gradients))) or forward(*args, **rest),
     )
 
     learn(learner, epochs=1)
@@ -150,6 +152,53 @@ def test_each_step_uses_the_weights_that_the_previous_step_updated(monkeypatch):
     (first, before), (second, after) = used
     assert (before, after, len(gradients)) == (0, 1, 2)
     assert not are_equal(first, second)
+
+
+def staged():
+    """Return a model in which layer 1 drafts a graph, and layers 2 and 3 each read that of the step before."""
+    relations = RelationSettings(first_layer=1)
+    return without_dropout(tiny_model(n_layers=3, stages=(1, 2, 3), relations=relations, scale=1.0))
+
+
+def test_steps_that_share_layers_are_followed_by_one_update_with_the_gradients_of_all_steps(monkeypatch):
+    model, sentences = staged(), SHORT[:6]
+    gold = GoldBatch(Graphs.of(GOLD[:6], model.vocabulary), None)
+    refine = RefineSettings(max_steps=4, stop=False)
+    learner = learner_of(model, sentences, optimiser=FIXED, refine=refine, training=ONE_BATCH)
+    gradients, _ = watch(learner, monkeypatch)
+
+    learn(learner, epochs=1)
+
+    steps = list(learner.steps(model.batch_of(sentences), blank(sentences), learner.shown_tags(range(6)), gold.graphs))
+    of_steps = [
+        torch.autograd.grad(
+            step_loss(step, gold, TagTraining()) / sum(map(len, sentences)),
+            learner.optimiser.parameters,
+            retain_graph=True,
+            allow_unused=True,
+        )
+        for step in steps
+    ]
+    (found,) = gradients
+    taught_by = {}
+    for name, parts in zip(learner.optimiser.names, zip(*of_steps, strict=True), strict=True):
+        taught_by[name] = [step.t for step, part in zip(steps, parts, strict=True) if part is not None]
+        if taught_by[name]:
+            total = sum(part for part in parts if part is not None)
+            torch.testing.assert_close(found[name], total, rtol=1e-3, atol=1e-6)
+    assert taught_by["encoder.layers.0.inner.weight"] == [1, 2, 3, 4]
+    assert taught_by["encoder.layers.1.inner.weight"] == [2, 3, 4]
+    assert taught_by["encoder.layers.2.inner.weight"] == [3, 4]
+    assert (taught_by["draft_scorers.0.arc_weight"], taught_by["draft_scorers.1.arc_weight"]) == ([1], [2])
+    assert taught_by["scorer.arc_weight"] == [3, 4]
+
+
+def test_training_lowers_the_loss_of_a_model_with_stages():
+    learner = learner_of(staged(), SHORT[:6], refine=RefineSettings(max_steps=3), training=ONE_BATCH)
+
+    losses = learn(learner, epochs=30)
+
+    assert losses[-1] < 0.5 * losses[0]
 
 
 def test_weights_depend_on_the_seed_only():
@@ -250,9 +299,9 @@ def test_only_pieces_of_words_are_masked(sentences, share, seed):
     is_changed = after.pieces != before.pieces
     assert (after.pieces[is_changed] == MASK).all()
     assert (before.words[is_changed] > 0).all()  # not ROOT, CLS, SEP or padding
-    names = ("words", "is_first", "is_piece", "sentences", "word_rows", "word_pieces")
+    names = ("words", "is_first", "is_piece", "places", "rows", "sentences", "starts", "first_pieces")
     assert all(torch.equal(getattr(before, name), getattr(after, name)) for name in names)
-    assert (found.lengths, after.row_lengths) == (batch.lengths, before.row_lengths)
+    assert (found.lengths, after.row_sizes) == (batch.lengths, before.row_sizes)
 
 
 def test_a_masked_piece_is_the_mask_token_or_else_the_unknown_token():
@@ -305,9 +354,9 @@ def step_of(model, sentences, chosen):
     """Return a step in which only the chosen sentences are unfinished; they read their gold graphs."""
     batch = model.batch_of(sentences).select(chosen)
     graphs = gold_of(model, sentences).graphs.select(torch.tensor(chosen), batch.n_words)
-    scores = model(batch, graphs, None)
+    scores, _ = model(batch, graphs, None)
     none = torch.zeros(len(chosen), dtype=torch.bool)
-    return BatchStep(2, tuple(chosen), batch, scores, graphs, None, none, none)
+    return BatchStep(2, tuple(chosen), batch, scores, graphs, None, none, none, layers=2)
 
 
 def surprise(scores, right):
@@ -319,11 +368,11 @@ def slow_loss(model, step, sentences, *, refined=False, weight=1.0):
     """Return the loss, computed word by word from the scores and the names in the treebank."""
     total, vocabulary = 0.0, model.vocabulary
     for row, number in enumerate(step.sentences):
-        sentence = sentences[number]
+        sentence, own = sentences[number], step.scores.only(row)
         for dep, (head, label) in enumerate(zip(sentence.heads, sentence.labels, strict=True), start=1):
             allowed = [each for each in range(len(sentence) + 1) if each != dep]
             total += surprise({each: float(step.scores.arcs[row, dep, each]) for each in allowed}, head)
-            dep_vector, head_vector = step.scores.label_dep[row, dep], step.scores.label_head[row, head]
+            dep_vector, head_vector = own.label_dep[dep], own.label_head[head]
             label_scores = {
                 name: float(dep_vector @ weight @ head_vector)
                 for name, weight in zip(vocabulary.labels, step.scores.label_weight, strict=True)

@@ -32,7 +32,7 @@ def drawn(seed=1, **shares):
 
 def step_of(graphs, t=1):
     none = torch.zeros(len(BATCH), dtype=torch.bool)
-    return BatchStep(t, tuple(range(len(BATCH))), BATCH, None, graphs, None, none, none)
+    return BatchStep(t, tuple(range(len(BATCH))), BATCH, None, graphs, None, none, none, layers=2)
 
 
 def with_wrong_arcs(*places):
@@ -115,7 +115,7 @@ def test_later_steps_and_right_sentences_are_not_corrected():
 
 def test_decided_words_add_nothing_to_the_loss():
     batch, graphs = with_gold(BATCH, EMPTY, GOLD, torch.where(IS_WORD, ARC, NOTHING), N_LABELS)
-    scores = MODEL(batch, graphs, None).within(batch.allowed)
+    scores = MODEL(batch, graphs, None)[0].within(batch.allowed)
 
     loss = step_loss(
         replace(step_of(graphs, 2), batch=batch, scores=scores), GoldBatch(GOLD, None), TagTraining()
