@@ -34,6 +34,7 @@ def recipe_for(model, *, refine=None, optimiser=None, training=None, initial=Non
         settings.relations,
         TagTraining(**asdict(settings.tags)),
         settings.scorer,
+        settings.draft,
         settings.decode,
         initial or InitialSettings(),
         refine or RefineSettings(max_steps=3 if settings.reads_graph else 1),
