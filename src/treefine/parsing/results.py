@@ -228,8 +228,7 @@ def _tags_of_step(
 
 def _ending(step: BatchStep) -> list[int]:
     """Return the rows of the sentences that end with this step."""
-    rows: list[int] = step.ended.nonzero()[:, 0].tolist()
-    return rows
+    return [row for row, has_ended in enumerate(step.ended.tolist()) if has_ended]
 
 
 @torch.no_grad()
