@@ -83,7 +83,9 @@ class TransformerEncoder(nn.Module):
 
     def relate(self, inputs: PieceInputs, graphs: Graphs | None) -> Relations | None:
         """Return the relations that attention reads; None if no sentence has a graph or the model reads none."""
-        if graphs is None or self.relation_settings.graph == "none" or not graphs.are_read.any():
+        if graphs is None or self.relation_settings.graph == "none":
+            return None
+        if graphs.heads.device.type == "cpu" and not graphs.are_read.any():  # on a GPU, the host would wait
             return None
         return relate(inputs, graphs, self.n_labels, self.relation_settings)
 
