@@ -30,7 +30,10 @@ KINDS = {
     "released": lambda: tiny_model(decode=DecodeSettings("root", "none", "tree", "probabilities")),
     "mpnet": lambda: tiny_model(family="mpnet"),
     "stages": lambda: tiny_model(
-        n_layers=3, stages=(1, 2, 3), relations=RelationSettings(first_layer=1), tags=TagSettings("predicted", ("upos",))
+        n_layers=3,
+        stages=(1, 2, 3),
+        relations=RelationSettings(first_layer=1),
+        tags=TagSettings("predicted", ("upos",)),
     ),
     "all tags": lambda: tiny_model(tags=ALL_TAGS, sentence_layers=1),
 }

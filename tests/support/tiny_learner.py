@@ -37,7 +37,7 @@ def recipe_for(model, *, refine=None, optimiser=None, training=None, initial=Non
         settings.draft,
         settings.decode,
         initial or InitialSettings(),
-        refine or RefineSettings(max_steps=3 if settings.reads_graph else 1),
+        refine or RefineSettings(max_steps=3 if settings.reads_graph else 1, stages=settings.stages),
         optimiser or OptimiserSettings(learning_rate=0.01, encoder_learning_rate=0.01),
         training or TrainingSettings(epochs=100, batch_pieces=200),
         segmenter=SegmenterTraining(encoder_layers=settings.sentence_layers),

@@ -167,6 +167,17 @@ def test_columns_case_and_the_head_that_finds_sentences_are_kept(saved, tags, la
     assert all(torch.equal(ours[name], theirs[name]) for name in heads)
 
 
+def test_a_model_that_gets_stages_starts_each_of_its_taggers_with_the_old_one(saved):
+    old = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
+    stages = RefineSettings(max_steps=3, stages=(1, 2))
+
+    new = saved(old, sample(30), refine=stages, relations=RelationSettings(first_layer=1))
+
+    assert new.settings.drafts
+    assert (len(new.draft_scorers), len(new.draft_taggers)) == (1, 1)
+    assert are_equal(weights_of(new.draft_taggers[0]), weights_of(new.tagger))
+
+
 def test_cutting_the_vocabulary_keeps_the_scores_of_the_treebank(saved):
     old, sentences = tiny_model(), sample(3)
 
