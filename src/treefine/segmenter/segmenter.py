@@ -36,12 +36,12 @@ from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer
 from treefine.treebank.raw_text import Multiwords
 from treefine.version import __version__
 
-BLOCK = 8192  # characters of a long text whose sentences come out together
+BLOCK = 16_384  # characters of a long text whose sentences come out together
 REACH = 256  # characters on either side of a block from which its decisions are made
-STRIDE = 1024  # characters in a window of the network; windows start at multiples of this in a block
+STRIDE = 2048  # characters in a window of the network; windows start at multiples of this in a block
 CONTEXT = 192  # characters that the network reads on either side of a window
 AT_ONCE = BLOCK  # characters of one or more texts that are scored together …
-IN_BATCH = 4096  # … and in one batch; each core has a batch
+IN_BATCH = 8192  # … and in one batch; each core has a batch
 GPU_FACTOR = 32  # times as many on a GPU
 _CONFIG, _WEIGHTS, _MULTIWORDS = "config.json", "segmenter.safetensors", "multiword.json"
 _AGAIN = "Copy or download it again."
