@@ -364,7 +364,6 @@ class ModelSettings(Checked):
 class SegmenterSettings(Checked):
     """The segmenter network: layers over characters, and layers over runs of characters."""
 
-    layers: Literal["lstm", "convolution"] = "lstm"  # BiLSTMs, or convolutions, which are several times as fast
     char_width: Size = 64  # size of the character embeddings
     kind_width: Size = 16  # size of the embeddings of Unicode categories
     char_layers: Layers = 1  # layers over characters

@@ -24,7 +24,7 @@ from tests.support.tiny_segmenter import (
 )
 from treefine.errors import TreefineError
 from treefine.segmenter import segmenter as segment
-from treefine.segmenter.network import N_RESERVED, Alphabet, Convolution, Windows
+from treefine.segmenter.network import N_RESERVED, Alphabet, Windows
 from treefine.segmenter.segmenter import Segmenter
 from treefine.treebank.raw_text import text_of
 
@@ -253,19 +253,6 @@ def test_the_scores_equal_a_loop_over_runs_and_characters():
 
     assert torch.allclose(token[0], slow[:, :3], atol=1e-5)
     assert torch.allclose(sentence[0], slow[:, 3], atol=1e-5)
-
-
-def test_a_convolution_reads_places_at_its_distance_and_nothing_beyond_its_row():
-    layer, is_place = Convolution(3, 3, 2), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])[:, :, None]
-    x = torch.randn(2, 5, 3)
-
-    found = layer(x, is_place)
-
-    padded = torch.cat([torch.zeros(2, 3), x[0], torch.zeros(2, 3)])
-    for place in range(5):
-        near = torch.cat([padded[place], padded[place + 2], padded[place + 4]])
-        assert torch.allclose(found[0, place], x[0, place] + torch.relu(layer.linear(near)), atol=1e-6)
-    assert torch.allclose(found[1, :3], layer(x[1:, :3], is_place[1:, :3])[0], atol=1e-6)
 
 
 @given(texts)

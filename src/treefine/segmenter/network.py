@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812 - the customary name
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from treefine.config import SegmenterSettings
@@ -155,7 +154,7 @@ class CutScores(NamedTuple):
 
 
 class SegmenterNetwork(nn.Module):
-    """Layers over characters and layers over runs of letters. The sum of their outputs scores each character.
+    """A BiLSTM over characters and one over runs of letters. The sum of their outputs scores each character.
 
     A network of several treebanks also has a vector per treebank, which it adds to each character. Vector 0 is that of
     an unknown treebank.
@@ -173,9 +172,9 @@ class SegmenterNetwork(nn.Module):
         self.treebanks = embedding(n_treebanks + 1, width) if n_treebanks else None
         if self.treebanks is not None:
             nn.init.zeros_(self.treebanks.weight)
-        self.char_layers = _layers(settings, width, settings.char_hidden, settings.char_layers)
+        self.char_layers = _layers(width, settings.char_hidden, settings.char_layers)
         width = 4 * settings.char_hidden + settings.hash_width
-        self.run_layers = _layers(settings, width, settings.run_hidden, settings.run_layers)
+        self.run_layers = _layers(width, settings.run_hidden, settings.run_layers)
         self.of_char = nn.Linear(2 * settings.char_hidden, settings.run_hidden)
         self.of_run = nn.Linear(2 * settings.run_hidden, settings.run_hidden, bias=False)
         self.scorer = nn.Linear(settings.run_hidden, 4)
@@ -199,11 +198,6 @@ class SegmenterNetwork(nn.Module):
     def _through(
         self, layers: nn.ModuleList, x: Float[Tensor, "batch place width"], lengths: tuple[int, ...]
     ) -> Float[Tensor, "batch place out"]:
-        if self.settings.layers == "convolution":
-            is_place = torch.arange(x.shape[1], device=x.device) < torch.tensor(lengths, device=x.device)[:, None]
-            for layer in layers:
-                x = self.dropout(layer(x, is_place[:, :, None]))
-            return x
         is_even, is_nearly_even = min(lengths) == x.shape[1], sum(lengths) > _NEARLY_EVEN * len(x) * x.shape[1]
         for layer in layers:
             if is_even:
@@ -215,25 +209,6 @@ class SegmenterNetwork(nn.Module):
                 x, _ = pad_packed_sequence(layer(packed)[0], batch_first=True, total_length=x.shape[1])
             x = self.dropout(x)
         return x
-
-
-class Convolution(nn.Module):
-    """A layer in which each place reads itself and one place on either side, `distance` places away."""
-
-    def __init__(self, width: int, out: int, distance: int) -> None:
-        super().__init__()
-        self.distance, self.is_residual = distance, width == out
-        self.linear = nn.Linear(3 * width, out)
-
-    def forward(
-        self, x: Float[Tensor, "batch place width"], is_place: Bool[Tensor, "batch place 1"]
-    ) -> Float[Tensor, "batch place out"]:
-        """Return the new vectors. What is not a place, because a row is padded, counts as zeros."""
-        around = F.pad(x * is_place, (0, 0, self.distance, self.distance))
-        length, step = x.shape[1], self.distance
-        near = torch.cat([around[:, start : start + length] for start in (0, step, 2 * step)], dim=-1)
-        new = torch.relu(self.linear(near))
-        return x + new if self.is_residual else new
 
 
 def padded_lstm(
@@ -255,10 +230,8 @@ def _one_way(layer: nn.Module, x: Float[Tensor, "batch place width"], way: str) 
     return torch.lstm(x, (state, state), weights, True, 1, 0.0, False, False, True)[0]
 
 
-def _layers(settings: SegmenterSettings, width: int, hidden: int, number: int) -> nn.ModuleList:
+def _layers(width: int, hidden: int, number: int) -> nn.ModuleList:
     widths = [width, *[2 * hidden] * (number - 1)]
-    if settings.layers == "convolution":  # each layer looks twice as far as the one before
-        return nn.ModuleList(Convolution(each, 2 * hidden, 2**layer) for layer, each in enumerate(widths))
     return nn.ModuleList(nn.LSTM(each, hidden, batch_first=True, bidirectional=True) for each in widths)
 
 
