@@ -7,7 +7,7 @@ from treefine.segmenter import sentence_ends
 @pytest.fixture
 def small_windows(monkeypatch):
     sizes = {
-        segment: {"STRIDE": 5, "CONTEXT": 3, "BLOCK": 10, "REACH": 6, "AT_ONCE": 20, "IN_BATCH": 10},
+        segment: {"STRIDE": 5, "CONTEXT": 3, "TEXT_BLOCK": 10, "TEXT_REACH": 6, "AT_ONCE": 20, "IN_BATCH": 10},
         sentence_ends: {"WINDOW_TOKENS": 2, "CONTEXT_TOKENS": 1, "WINDOWS_IN_BATCH": 2},
     }
     for module, values in sizes.items():

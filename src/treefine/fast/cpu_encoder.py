@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.errors import ModelError
-from treefine.fast import View, view_of
+from treefine.fast import view_of
 from treefine.model.attention import NONE, Attend, Layer, RelationRows, Relations, Vectors
 from treefine.model.batch import Encoded, Graphs, PieceInputs, TagIds
 from treefine.model.encoder import TransformerEncoder
@@ -184,7 +184,7 @@ def int8_encoder(encoder: TransformerEncoder) -> FlatEncoder:
     return view_of(encoder, FlatEncoder, layers=int8_layers, widen=widen)
 
 
-def int8_linears(module: View) -> View:
+def int8_linears(module: nn.Module) -> nn.Module:
     """Return a view of a module, such as a scorer, with its linear layers in int8."""
     parts: dict[str, nn.Module] = {
         name: Int8Linear([part]) if isinstance(part, nn.Linear) else int8_linears(part)

@@ -354,7 +354,7 @@ class Batch(OnDevice):
     @classmethod
     def of(cls, inputs: PieceInputs, lengths: Sequence[int]) -> Batch:
         """Return a batch of these inputs."""
-        is_word, places, roots = map(torch.from_numpy, _word_layout(lengths))
+        is_word, places, roots = map(torch.from_numpy, word_layout(lengths))
         return cls(inputs, tuple(lengths), is_word, places, roots)
 
     def __len__(self) -> int:
@@ -377,11 +377,11 @@ class Batch(OnDevice):
         words = np.arange(new_lengths.sum()) + np.repeat(shift, new_lengths)
         inputs, index = self.inputs.select(sentences, to_device(torch.from_numpy(words), device))
         encoded = None if self.encoded is None else self.encoded.select(index)
-        is_word, places, roots = (to_device(torch.from_numpy(each), device) for each in _word_layout(lengths))
+        is_word, places, roots = (to_device(torch.from_numpy(each), device) for each in word_layout(lengths))
         return Batch(inputs, lengths, is_word, places, roots, allowed, evidence, encoded)
 
 
-def _word_layout(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def word_layout(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return `Batch.is_word`, `places` and `roots` for sentences of these lengths, without ROOT."""
     n_words = np.array(lengths) + 1
     is_word = np.arange(n_words.max()) < n_words[:, None]

@@ -89,7 +89,7 @@ class ParserModel(nn.Module):
         words = encoded.last[batch.inputs.first_pieces]
         with torch.autocast(words.device.type, enabled=False):  # the encoder may run in bfloat16, the scorer never
             scorer = self.scorer if stage == last else self.draft_scorers[stage]
-            scores: Scores = scorer(words.float(), batch)
+            scores: Scores = scorer(words.float(), batch.is_word, batch.places, batch.roots)
         tagger = self.tagger
         if tagger is not None and stage < last:
             tagger = cast("Tagger", self.draft_taggers[stage])
@@ -161,7 +161,7 @@ class ParserModel(nn.Module):
         encoded = self.encoder(batch.inputs, tags, None, range(self.settings.sentence_layers))
         words = encoded.last[batch.inputs.first_pieces]
         with torch.autocast(words.device.type, enabled=False):
-            logits = padded_words(self.sentence_ends(words.float()), batch)[..., 0]
+            logits = padded_words(self.sentence_ends(words.float()), batch.places, batch.is_word.shape)[..., 0]
         return logits
 
     @torch.no_grad()

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from treefine.config import ScorerSettings
-from treefine.model.batch import Allowed, Batch, Evidence, WordVectors
+from treefine.model.batch import Allowed, Evidence, WordVectors
 
 WORDS_AT_ONCE = 64  # per matrix product on a CPU, see `label_scores`
 
@@ -45,7 +45,8 @@ class Scores:
     def labels(self, heads: Int[Tensor, "batch dep"]) -> Float[Tensor, "batch dep label"]:
         """Return the score of each label, given these heads. The rows of ROOT and padding are meaningless."""
         index = self.roots + heads.flatten()[self.places].clamp(min=0)
-        labels = padded_words(label_scores(self.label_dep, self.label_head[index], self.label_weight), self)
+        labels = label_scores(self.label_dep, self.label_head[index], self.label_weight)
+        labels = padded_words(labels, self.places, heads.shape)
         if self.evidence is not None:
             labels = labels + self.evidence.of_labels(heads, labels.shape[-1])
         return labels if self.allowed is None else labels.masked_fill(~self.allowed, -math.inf)
@@ -53,7 +54,9 @@ class Scores:
     @cached_property
     def tags(self) -> tuple[Float[Tensor, "batch word _"], ...]:
         """One score per tag, one tensor per column; none without a tagger."""
-        return () if self.tagger is None else tuple(padded_words(each, self) for each in self.tagger(self.words))
+        if self.tagger is None:
+            return ()
+        return tuple(padded_words(each, self.places, self.arcs.shape[:2]) for each in self.tagger(self.words))
 
     def of_rows(self, rows: Bool[Tensor, " batch"]) -> Bool[Tensor, " word"]:
         """Return which words belong to some sentences."""
@@ -131,17 +134,25 @@ class BiaffineScorer(nn.Module):
         self.arc_weight = nn.Parameter(torch.zeros(settings.arc_width + 1, settings.arc_width))
         self.label_weight = nn.Parameter(torch.zeros(n_labels, settings.label_width + 1, settings.label_width + 1))
 
-    def forward(self, words: WordVectors, batch: Batch) -> Scores:
-        """Return the scores of all arcs between the words of each sentence; labels are scored on request."""
+    def forward(
+        self,
+        words: WordVectors,
+        is_word: Bool[Tensor, "batch place"],
+        places: Int[Tensor, " word"],
+        roots: Int[Tensor, " word"],
+    ) -> Scores:
+        """Return the scores of all arcs between the words of each sentence; labels are scored on request.
+
+        The last three arguments are the fields of a `Batch`.
+        """
         # Each word as dependent and as head, for arcs and then for labels.
         mlps = (self.arc_dep, self.arc_head, self.label_dep, self.label_head)
-        dep, head, label_dep, label_head = (self.dropout(mlp(words), batch.roots) for mlp in mlps)
-        dep, head = padded_words(with_one(dep) @ self.arc_weight, batch), padded_words(head, batch)
-        arcs = dep @ head.transpose(1, 2)  # [batch, dep, head]
+        dep, head, label_dep, label_head = (self.dropout(mlp(words), roots) for mlp in mlps)
+        dep = padded_words(with_one(dep) @ self.arc_weight, places, is_word.shape)
+        arcs = dep @ padded_words(head, places, is_word.shape).transpose(1, 2)  # [batch, dep, head]
         is_self = torch.eye(arcs.shape[1], dtype=torch.bool, device=words.device)
-        arcs = arcs.masked_fill(~batch.is_word[:, None] | is_self, -math.inf)
-        labels = (with_one(label_dep), with_one(label_head), self.label_weight)
-        return Scores(arcs, *labels, batch.places, batch.roots, words)
+        arcs = arcs.masked_fill(~is_word[:, None] | is_self, -math.inf)
+        return Scores(arcs, with_one(label_dep), with_one(label_head), self.label_weight, places, roots, words)
 
 
 def label_scores(
@@ -158,11 +169,12 @@ def label_scores(
     return torch.cat([((d @ by_dep).view(len(d), *weight.shape[::2]) * h[:, None]).sum(-1) for d, h in parts])
 
 
-def padded_words(flat: Float[Tensor, "word width"], of: Batch | Scores) -> Float[Tensor, "batch place width"]:
-    """Return the vectors of the words of a batch as a padded table, with zeros for padding."""
-    n_sentences, n_words = (of.is_word if isinstance(of, Batch) else of.arcs).shape[:2]
-    rows = flat.new_zeros(n_sentences * n_words, flat.shape[1])
-    return rows.index_copy(0, of.places, flat).view(n_sentences, n_words, -1)
+def padded_words(
+    flat: Float[Tensor, "word width"], places: Int[Tensor, " word"], shape: torch.Size
+) -> Float[Tensor, "batch place width"]:
+    """Return the vectors of the words of a batch as a padded table of this shape, with zeros for padding."""
+    rows = flat.new_zeros(shape[0] * shape[1], flat.shape[1])
+    return rows.index_copy(0, places, flat).view(shape[0], shape[1], -1)
 
 
 def with_one(x: WordVectors) -> Float[Tensor, "word wider"]:

@@ -57,8 +57,8 @@ def sentence_confidences(
 
     Column 0 of `words` is ROOT. See docs/design.md, 'Confidence'.
 
-    >>> sentence_confidences(np.array([[1, 1.0], [1, math.exp(-1)]]), [1, 1], [ConfidenceSettings()] * 2)
-    [0.999999999999, 0.5]
+    >>> sentence_confidences(np.array([[1, 0.9], [1, math.exp(-1)]]), [1, 1], [ConfidenceSettings()] * 2)[1]
+    0.5
     """
     curves = np.array([(each.sentence_slope, each.sentence_scale) for each in settings])
     with np.errstate(over="ignore"):

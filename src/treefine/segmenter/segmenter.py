@@ -36,11 +36,11 @@ from treefine.segmenter.sentence_ends import SentenceEnds, SentenceScorer
 from treefine.treebank.raw_text import Multiwords
 from treefine.version import __version__
 
-BLOCK = 16_384  # characters of a long text whose sentences come out together
-REACH = 256  # characters on either side of a block from which its decisions are made
+TEXT_BLOCK = 16_384  # characters of a long text whose sentences come out together
+TEXT_REACH = 256  # characters on either side of a block from which its decisions are made
 STRIDE = 2048  # characters in a window of the network; windows start at multiples of this in a block
 CONTEXT = 192  # characters that the network reads on either side of a window
-AT_ONCE = BLOCK  # characters of one or more texts that are scored together …
+AT_ONCE = TEXT_BLOCK  # characters of one or more texts that are scored together …
 IN_BATCH = 8192  # … and in one batch; each core has a batch
 GPU_FACTOR = 32  # times as many on a GPU
 _CONFIG, _WEIGHTS, _MULTIWORDS = "config.json", "segmenter.safetensors", "multiword.json"
@@ -261,14 +261,14 @@ def _blocks(chunks: Iterable[str]) -> Iterator[_Block]:
     text, start = "", 0  # of the next block
     for chunk in chain(chunks, [None]):
         text += chunk or ""
-        while chunk is None or len(text) - start >= BLOCK + REACH:
-            first, stop = max(0, start - REACH), min(start + BLOCK, len(text))
+        while chunk is None or len(text) - start >= TEXT_BLOCK + TEXT_REACH:
+            first, stop = max(0, start - TEXT_REACH), min(start + TEXT_BLOCK, len(text))
             ends_text = chunk is None and stop == len(text)
-            yield _Block(text[first : stop + REACH], start - first, stop - first, ends_text)
+            yield _Block(text[first : stop + TEXT_REACH], start - first, stop - first, ends_text)
             if ends_text:
                 return
             start = stop
-        first = max(0, start - REACH)
+        first = max(0, start - TEXT_REACH)
         text, start = text[first:], start - first
 
 

@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from treefine.config import DecodeSettings
 from treefine.evaluation.scores import evaluate
-from treefine.model.batch import padded
+from treefine.model.batch import padded, word_layout
 from treefine.model.create import root_label_of
 from treefine.model.encoder import TagEmbedding
 from treefine.model.scorer import BiaffineScorer, Scores, SharedDropout
@@ -55,6 +55,8 @@ class WordBatch(NamedTuple):
     heads: Tensor
     labels: Tensor
     is_word: Tensor  # true for words and ROOT
+    places: Tensor  # of the words, as in treefine.model.batch.Batch …
+    roots: Tensor  # … and the ROOT of each
 
 
 class BiaffineParser(nn.Module):
@@ -98,7 +100,7 @@ class BiaffineParser(nn.Module):
             padded(np.array(self.vocabulary.tag_ids(self.column, tags)), lengths, 0),
             padded(heads, lengths, NO_HEAD),
             padded(labels, lengths, UNSEEN),
-            np.arange(max(lengths) + 1) <= np.array(lengths)[:, None],
+            *word_layout(lengths),
         )
         return WordBatch(*(torch.from_numpy(row).to(self.words.weight.device) for row in rows))
 
@@ -111,7 +113,7 @@ class BiaffineParser(nn.Module):
             packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
             x, _ = pad_packed_sequence(layer(packed)[0], batch_first=True, total_length=batch.is_word.shape[1])
             x = self.dropout(x)
-        scores: Scores = self.scorer(x, batch.is_word)
+        scores: Scores = self.scorer(x[batch.is_word], batch.is_word, batch.places, batch.roots)
         return scores
 
     def _spelling(self, chars: Tensor) -> Tensor:
