@@ -17,6 +17,11 @@ WIDTH, N_LABELS = 6, 3
 SETTINGS = ScorerSettings(arc_width=5, label_width=4, dropout=0.4, slope=0.1)
 
 
+def scored(scorer, words, batch):
+    """Return the scores of the words of a batch."""
+    return scorer(words, batch.is_word, batch.places, batch.roots)
+
+
 def scorer_with(seed=1, settings=SETTINGS, n_labels=N_LABELS):
     """Return a scorer without zero weights."""
     scorer = BiaffineScorer(WIDTH, n_labels, settings).eval()
@@ -63,7 +68,7 @@ few_examples = profile(max_examples=max(5, profile().max_examples // 4))  # each
 def test_an_arc_score_is_a_biaffine_form_with_a_linear_term_for_the_head(lengths, seed):
     scorer, (words, batch) = scorer_with(seed), words_of(lengths, seed)
 
-    arcs = scorer(words, batch).arcs
+    arcs = scored(scorer, words, batch).arcs
 
     for row, own in enumerate(of_sentences(words, lengths)):
         for dep in range(len(own)):
@@ -81,7 +86,7 @@ def test_a_label_score_is_a_biaffine_form_with_linear_terms_for_both_words(lengt
     scorer, (words, batch) = scorer_with(seed), words_of(lengths, seed)
     heads = [[data.draw(st.integers(0, length - 1)) for _ in range(max(lengths))] for length in lengths]
 
-    labels = scorer(words, batch).labels(torch.tensor(heads))
+    labels = scored(scorer, words, batch).labels(torch.tensor(heads))
 
     assert labels.shape == (*batch.is_word.shape, N_LABELS)
     for row, own in enumerate(of_sentences(words, lengths)):
@@ -96,7 +101,7 @@ def test_a_label_score_is_a_biaffine_form_with_linear_terms_for_both_words(lengt
 def test_no_word_attaches_to_itself_or_to_padding(lengths):
     scorer, (words, batch) = scorer_with(), words_of(lengths)
 
-    arcs = scorer(words, batch).arcs
+    arcs = scored(scorer, words, batch).arcs
 
     for row, length in enumerate(lengths):
         for dep in range(max(lengths)):
@@ -111,7 +116,7 @@ def test_label_scores_are_computed_only_for_the_requested_heads():
     heads = torch.zeros(1, n_words, dtype=torch.int64)
 
     with Sizes() as sizes:
-        scores = scorer(words.requires_grad_(), batch)
+        scores = scored(scorer, words.requires_grad_(), batch)
         (scores.labels(heads).sum() + scores.arcs[scores.arcs.isfinite()].sum()).backward()
 
     assert n_words * n_labels <= sizes.largest < n_words * n_words * n_labels / 4
@@ -124,10 +129,10 @@ def test_label_scores_are_computed_only_for_the_requested_heads():
 def test_the_scores_of_one_sentence_are_those_without_the_others(lengths, seed):
     scorer, (words, batch) = scorer_with(seed), words_of(lengths, seed)
     tagger = Tagger(WIDTH, (2, 3), dropout=0.0).eval()
-    scores = replace(scorer(words, batch), tagger=tagger)
+    scores = replace(scored(scorer, words, batch), tagger=tagger)
 
     for row, own in enumerate(of_sentences(words, lengths)):
-        expected = replace(scorer(own, words_of([len(own)])[1]), tagger=tagger)
+        expected = replace(scored(scorer, own, words_of([len(own)])[1]), tagger=tagger)
         part = scores.only(row)
 
         torch.testing.assert_close(part.arcs, expected.arcs)
@@ -140,7 +145,7 @@ def test_tag_scores_are_padded_with_zeros_and_there_are_none_without_a_tagger():
     scorer, (words, batch) = scorer_with(), words_of([3, 2])
     tagger = Tagger(WIDTH, (2, 0), dropout=0.0).eval()
 
-    scores = scorer(words, batch)
+    scores = scored(scorer, words, batch)
     first, second = replace(scores, tagger=tagger).tags
 
     torch.testing.assert_close(first[batch.is_word], tagger.columns["0"](words))

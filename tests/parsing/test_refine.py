@@ -240,7 +240,9 @@ def layers_by_hand(model, sentence, graphs, max_steps, first_stage=0):
             elif stage > 2:
                 x = layer(2, layer(1, lower, graphs), graphs)
             scorer = model.draft_scorers[stage] if stage < 2 else model.scorer
-            refined = decoder.graphs(scorer(x[inputs.first_pieces], batch), batch.is_word)
+            refined = decoder.graphs(
+                scorer(x[inputs.first_pieces], batch.is_word, batch.places, batch.roots), batch.is_word
+            )
             is_same = bool(refined.same_words(graphs).all())
             found.append((refined.heads[0, 1:].tolist(), refined.labels[0, 1:].tolist(), is_same))
             graphs = refined

@@ -150,7 +150,7 @@ def test_the_loss_is_the_cross_entropy_with_a_mixture():
         for row, number in enumerate(step.sentences):
             share = 0.25 if number < n_labelled else 1.0
             heads = gold.graphs.heads[number : number + 1, : step.batch.n_words]
-            part = step.scores.only(row, step.batch.n_words)
+            part = step.scores.only(row)
             kinds = [(part.arcs, gold.graphs.heads), (part.labels(heads), gold.graphs.labels)]
             if step.t == 1:
                 kinds += [(scores, gold.tags[..., column] - 1) for column, scores in enumerate(part.tags)]

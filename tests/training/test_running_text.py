@@ -72,7 +72,7 @@ def test_windows_of_a_training_have_any_length_and_some_are_like_short_texts():
 
 
 def test_an_epoch_reads_the_whole_text_as_often_as_the_recipe_says():
-    settings = SegmenterTraining(texts_per_epoch=3, lowered=0, unpointed=0)
+    settings = SegmenterTraining(texts_per_epoch=3, lowered=0, unpointed=0, quoted=0, short=0)
     text = RunningText(3 * sample(), settings, ANY_TREEBANK)
 
     drawn = text.batches(np.random.default_rng(1))
@@ -159,7 +159,7 @@ def test_f1_equals_that_of_the_official_scores(data):
 
 def test_a_window_of_text_carries_its_treebank_and_mixes_none():
     train = of_treebanks(aa_one=[Sentence.of_words(["a"] * 9)] * 60, bb_two=[Sentence.of_words(["b"] * 9)] * 60)
-    settings = SegmenterTraining(lowered=0)
+    settings = SegmenterTraining(lowered=0, quoted=0, short=0)
 
     windows = [
         each

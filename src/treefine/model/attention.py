@@ -54,7 +54,8 @@ def relate(inputs: PieceInputs, graphs: Graphs, n_labels: int, settings: Relatio
     first_piece[inputs.rows, torch.where(inputs.is_first, inputs.words, n_words)] = places
 
     heads, labels = (table[inputs.sentences, words] for table in (graphs.heads, graphs.labels))
-    has_graph = graphs.are_read[inputs.sentences]
+    is_read = graphs.are_read if settings.decided else (graphs.heads >= 0).any(1)
+    has_graph = is_read[inputs.sentences]
     is_arc = inputs.is_first & (heads >= 0)
     kinds = torch.zeros_like(labels)
     if settings.graph == "labelled":

@@ -157,8 +157,8 @@ class ParserOptions:
         at_most=1,
     )
     speed: Speed | None = parser_option(
-        '"fast" stops refining a sentence at the first stage of the model that is likely right; docs/speed.md says '
-        "what it costs. A model without stages ignores it.",
+        '"fast" stops refining a sentence at the first step that is likely right; docs/speed.md says what it costs. A '
+        "model without a setting for it ignores it.",
         default='"default"',
         flag="--speed",
     )

@@ -270,10 +270,10 @@ def parses(plan: Plan, inputs: Sequence[ParseInput], *, each_step: bool = False)
             for number, (_, words) in zip(step.sentences, _confidences(plan, step, step.graphs, inputs), strict=True):
                 step_confidences[number].append(words)
         ending = _ending(step)
+        tags |= _tags_of_step(step, plan, inputs, ending, wants_confidences=True)
         if not ending:
             continue
         best = plan.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
-        tags |= _tags_of_step(step, plan, inputs, ending, wants_confidences=True)
         confidences, before = _confidences(plan, step, best, inputs), _initial_confidences(plan, step, inputs)
         arcs, converged = _by_sentence(best, step), step.converged.tolist()
         for row in ending:

@@ -131,35 +131,40 @@ def calibrated(
     """
     n_drafts = len(parser.model.settings.stage_ends) - 1 if parser.initial is empty else 0
     steps = [results for _, results in parser.using(stop_above=1.0).stream_steps(dev)]
-    early = [_temperatures(parser, dev, [of_one[min(t, len(of_one) - 1)] for of_one in steps]) for t in range(n_drafts)]
-    fitted = [*early, _temperatures(parser, dev, [of_one[-1] for of_one in steps])]
+    drafts = [[of_one[min(t, len(of_one) - 1)] for of_one in steps] for t in range(n_drafts)]
+    last, first = ([of_one[t] for of_one in steps] for t in (-1, 0))
+    are_refined = parser.model.settings.tags.refined or n_drafts > 0
+    fitted = [_temperatures(parser, dev, some, some) for some in drafts]
+    fitted.append(_temperatures(parser, dev, last, last if are_refined else first))
     if sentences is None:
         sentences = _with_sentences(parser, dev, fitted)
     curve = {"sentence_scale": sentences.sentence_scale, "sentence_slope": sentences.sentence_slope}
-    *drafts, last = (replace(each, **curve) for each in fitted)
-    return last, tuple(drafts)
+    *early, of_last = (replace(each, **curve) for each in fitted)
+    return of_last, tuple(early)
 
 
-def _temperatures(parser: Parser, dev: Sequence[Sentence], steps: Sequence[Step]) -> ConfidenceSettings:
-    """Fit the temperatures of one step of each sentence."""
+def _temperatures(
+    parser: Parser, dev: Sequence[Sentence], steps: Sequence[Step], tagged_steps: Sequence[Step]
+) -> ConfidenceSettings:
+    """Fit the temperatures of one step of each sentence, and those of its tags at the step that predicts them."""
     arcs: list[tuple[np.ndarray, np.ndarray]] = []  # scores, one row per word, and the gold heads
     labels: list[tuple[np.ndarray, np.ndarray]] = []
     ruled: list[tuple[np.ndarray, np.ndarray]] = []  # tag scores, and whether the lemma by a rule is wrong
     settings = parser.model.settings.tags
     columns = settings.columns if settings.source == "predicted" else ()
     tags: dict[Column, list[tuple[np.ndarray, np.ndarray]]] = {column: [] for column in settings.predicted}
-    for sentence, step in zip(dev, steps, strict=True):
-        rules = ruled_scripts(parser.model.vocabulary, columns, step.tags, sentence)
+    for sentence, step, tagged in zip(dev, steps, tagged_steps, strict=True):
+        rules = ruled_scripts(parser.model.vocabulary, columns, tagged.tags, sentence)
         is_ruled = np.array([rule is not None for rule in rules])
         for column, pairs in tags.items():
             right = flat_tags([sentence], parser.model.vocabulary, [column])[:, 0] - 1
             is_learned = (right >= 0) & ~(is_ruled & (column == "lemma"))
-            pairs.append((step.tag_scores[columns.index(column)][1:][is_learned], right[is_learned]))
+            pairs.append((tagged.tag_scores[columns.index(column)][1:][is_learned], right[is_learned]))
         if is_ruled.any():
-            lemmas, place = step.tags[columns.index("lemma")], columns.index(lemma_tag(columns))
+            lemmas, place = tagged.tags[columns.index("lemma")], columns.index(lemma_tag(columns))
             is_wrong = np.array([ours != right for ours, right in zip(lemmas, sentence.lemma, strict=True)])
             is_known = is_ruled & (np.array(sentence.lemma) != BLANK)
-            ruled.append((step.tag_scores[place][1:][is_known], is_wrong[is_known]))
+            ruled.append((tagged.tag_scores[place][1:][is_known], is_wrong[is_known]))
         gold = sentence.graph
         heads = np.array(gold.heads[1:])
         arcs.append((step.arc_scores[1:], heads))
