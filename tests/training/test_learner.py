@@ -194,9 +194,10 @@ def test_steps_that_share_layers_are_followed_by_one_update_with_the_gradients_o
 
 
 def test_training_lowers_the_loss_of_a_model_with_stages():
-    learner = learner_of(staged(), SHORT[:6], refine=RefineSettings(max_steps=3), training=ONE_BATCH)
+    settings = replace(ONE_BATCH, epochs=30)
+    learner = learner_of(staged(), SHORT[:6], refine=RefineSettings(max_steps=3), training=settings)
 
-    losses = learn(learner, epochs=30)
+    losses = learn(learner, epochs=settings.epochs)
 
     assert losses[-1] < 0.5 * losses[0]
 

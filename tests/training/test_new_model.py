@@ -109,8 +109,8 @@ def test_a_model_fine_tuned_from_syntr_scores_the_same_from_an_empty_graph(saved
     empty = Graphs.of([(each.arcs._replace(heads=(None,) * len(each))) for each in sentences], new.vocabulary)
     batch, tags = new.batch_of(sentences), new.given_tags(sentences)
     with torch.no_grad():
-        first, before = new(batch, empty, tags), old(batch, None, tags)
-        again = new(batch, Graphs.of([each.arcs for each in sentences], new.vocabulary), tags)
+        (first, _), (before, _) = new(batch, empty, tags), old(batch, None, tags)
+        again, _ = new(batch, Graphs.of([each.arcs for each in sentences], new.vocabulary), tags)
     assert torch.equal(first.arcs, before.arcs)
     assert torch.equal(first.labels(torch.zeros_like(empty.heads)), before.labels(torch.zeros_like(empty.heads)))
     assert not torch.equal(again.arcs, before.arcs)
