@@ -138,10 +138,24 @@ def test_each_token_is_scored_in_its_window():
     found = SentenceEnds(HashScorer(), SETTINGS).encoder_scores(places, chosen)
 
     for some, numbers, scores in zip(places, chosen, found, strict=True):
-        tokens = [each.token for each in some]
-        windows = sentence_ends._windows(numbers, len(tokens))
-        expected = [HashScorer.score(tokens[a:b], number - a) for a, b, within in windows for number in within]
+        expected = []
+        for start, stop, within in sentence_ends._windows(numbers, len(some)):
+            tokens, chosen_tokens = sentence_ends._tokens_of(some, start, stop, within)
+            expected += [HashScorer.score(tokens, number) for number in chosen_tokens]
         assert scores.tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_short_text_is_repeated_as_paragraphs_and_a_part_of_a_long_one_is_not():
+    short, long = (places_of(scored(text, 1.0), 0) for text in ("b a", "a b c d. " * 50))
+
+    tokens, chosen = sentence_ends._tokens_of(short, 0, 2, [1])
+    part, chosen_of_part = sentence_ends._tokens_of(long, 10, 20, [12])
+
+    assert [each.form for each in tokens] == ["b", "a"] * (len(tokens) // 2)
+    assert len(tokens) > 100
+    assert abs(chosen[0] - len(tokens) / 2) <= 1
+    assert tokens[chosen[0]].form == "a"
+    assert (part, chosen_of_part) == ([each.token for each in long[10:20]], [2])
 
 
 @pytest.mark.parametrize("keeps_titles", [True, False])

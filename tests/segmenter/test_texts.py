@@ -9,6 +9,7 @@ from treefine import load
 
 # Each sentence is written with a space between its tokens.
 TEXTS = {
+    "Hong Kong Island was ceded to Britain.": ["Hong Kong Island was ceded to Britain ."],
     # names, titles and abbreviations within a sentence
     "I asked Prof. Miller about it. He agreed.": ["I asked Prof. Miller about it .", "He agreed ."],
     "She works for L'Oréal in Paris.": ["She works for L'Oréal in Paris ."],
@@ -34,9 +35,8 @@ TEXTS = {
     "The dog barks.\r\nThe cat sleeps.\r\n": ["The dog barks .", "The cat sleeps ."],
 }
 
-# Texts that the bundled encoder cuts wrongly, because it learned only from windows of 192 tokens.
+# A text that the bundled encoder cuts wrongly, because it learned only from windows of 192 tokens.
 WRONG = {
-    "Hong Kong Island was ceded to Britain.": ["Hong Kong Island was ceded to Britain ."],
     'I asked Tom. "Home," he said.': ["I asked Tom .", '" Home , " he said .'],
 }
 

@@ -19,11 +19,13 @@ from jaxtyping import Float
 from treefine.config import SentenceEndSettings
 from treefine.cores import on_all_cores
 from treefine.segmenter.cut import TITLES, Scored, has_blank_line, token_spans
-from treefine.treebank.raw_text import GapToken
+from treefine.treebank.raw_text import PARAGRAPH, GapToken
 
 DOUBT = 3.0  # log-odds of the segmenter's network below which the encoder is asked
 WINDOW_TOKENS = 128  # tokens of a window from its first to its last token in doubt, at most
 CONTEXT_TOKENS = 32  # tokens that are read on either side of them
+FEWEST_TOKENS = 192  # a short text is repeated up to this number of tokens
+_MOST_CHARACTERS = 2_000  # of all copies of a short text
 WINDOWS_IN_BATCH = 8
 NO_END = -20.0  # the score of a token after which no sentence ends
 _TITLES = {f"{each}." for each in TITLES}
@@ -90,7 +92,7 @@ class SentenceEnds:
     ) -> list[Float[np.ndarray, " token"]]:
         """Return the encoder's scores of the chosen tokens of each text; windows of several texts share batches."""
         windows = [
-            (number, [each.token for each in places[first:stop]], [place - first for place in some])
+            (number, *_tokens_of(places, first, stop, some))
             for number, (places, of_text) in enumerate(zip(texts, chosen, strict=True))
             for first, stop, some in _windows(of_text, len(places))
         ]
@@ -123,6 +125,23 @@ class SentenceEnds:
         titles = [each.last for each in places if each.is_title and self.keeps_titles]
         sentence[np.array(titles, dtype=np.int64)] = NO_END
         return text._replace(sentence=sentence)
+
+
+def _tokens_of(
+    places: Sequence[Place], first: int, stop: int, chosen: Sequence[int]
+) -> tuple[list[GapToken], list[int]]:
+    """Return the tokens of a window, and which of them are chosen.
+
+    A short text is read several times, as paragraphs, because the encoders of the bundled models learned from long
+    windows only; the copy in the middle counts.
+    """
+    tokens = [each.token for each in places[first:stop]]
+    n_copies = min(FEWEST_TOKENS // len(tokens), _MOST_CHARACTERS // sum(len(each.form) for each in tokens))
+    middle = n_copies // 2 if len(tokens) == len(places) else 0
+    if middle:
+        tokens[0], tokens[-1] = tokens[0]._replace(before=PARAGRAPH), tokens[-1]._replace(after=PARAGRAPH)
+    start = middle * len(tokens) - first
+    return (2 * middle + 1) * tokens, [start + each for each in chosen]
 
 
 def _windows(doubtful: Sequence[int], n_tokens: int) -> Iterator[tuple[int, int, list[int]]]:
