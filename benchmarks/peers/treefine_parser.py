@@ -6,6 +6,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,7 @@ def passes(nlp: Any, sentences: Sequence[Any]) -> float:
     """Return the mean number of passes of the encoder per piece: pieces × layers that ran, over pieces × all layers."""
     parse_inputs: Any = getattr(batches, "parse_inputs", lambda plan, given: given)  # older code has none
     refine_inputs: Any = getattr(plans, "refine_inputs", None) or vars(plans)["refine_items"]
+    older = {"wants_trees": False} if "wants_trees" in signature(refine_inputs).parameters else {}
     plan = nlp.plan()
     n_layers = plan.model.settings.encoder.n_layers
 
@@ -88,7 +90,7 @@ def passes(nlp: Any, sentences: Sequence[Any]) -> float:
         """Return, for each sentence of a batch, its pieces, and the layers that it passed."""
         sizes = [sum(map(len, each.pieces)) for each in inputs]
         layers = [0] * len(inputs)
-        for step in refine_inputs(plan, inputs, wants_trees=False):
+        for step in refine_inputs(plan, inputs, **older):
             for number in step.sentences:
                 layers[number] += getattr(step, "layers", n_layers)  # without stages, a step runs all layers
         return list(zip(sizes, layers, strict=True))
