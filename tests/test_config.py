@@ -100,6 +100,11 @@ def fault_of(kind, values, **place):
             "relations.first_layer = 2; it must be at most 1, the first stage",
         ),
         (
+            ModelSettings,
+            ENCODER | {"stages": [1, 2]},
+            "relations.first_layer = 0; a model with stages needs layers that read no graph: set it to 1 or more",
+        ),
+        (
             TransformerSettings,
             SHAPES | {"n_positions": 3},
             "n_positions = 3; it must be at least 4, for CLS, ROOT, one word and SEP",

@@ -336,6 +336,8 @@ class ModelSettings(Checked):
         ends = self.stage_ends
         if list(ends) != sorted({*ends}) or ends[0] < 1 or ends[-1] != self.encoder.n_layers:
             yield f"stages = {list(ends)}; they must increase and end at the last layer, {self.encoder.n_layers}"
+        if len(ends) > 1 and not self.relations.first_layer:
+            yield "relations.first_layer = 0; a model with stages needs layers that read no graph: set it to 1 or more"
         if not 0 <= self.relations.first_layer <= ends[0]:
             yield f"relations.first_layer = {self.relations.first_layer}; it must be at most {ends[0]}, the first stage"
 

@@ -60,3 +60,9 @@ def test_a_contraction_is_a_multiword_token(nlp):
 
     assert found.sentence.columns[0] == ("1", "2-3", "2", "3", "4", "5")
     assert found.sentence.forms == ("I", "do", "n't", "know", ".")
+
+
+def test_a_multiword_token_before_the_last_period_is_split(nlp):
+    (found,) = nlp.segment(["I cannot."])
+
+    assert found.sentence.forms == ("I", "can", "not", ".")

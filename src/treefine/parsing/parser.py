@@ -166,18 +166,26 @@ class Parser:
         """Parse many texts, and yield the Parses of each text, in order. Their sentences are parsed as one stream.
 
         Offsets refer to the text of their own document. An empty text has no parses. `texts` may be endless. At most
-        `batch_size` of them are segmented at a time, and fewer if they are long. An error in a text is raised after the
-        Parses of the texts before it. With `as_tuples`, the items are
-        pairs of a text and anything else, such as its file name, and so are the results: `(parses, context)`.
+        `batch_size` of them are segmented at a time, and fewer if they are long. With a `batch_size` below the default,
+        their Parses come before more texts are read, which is slower. If reading a text fails, the error is raised
+        after the Parses of the texts before it. With `as_tuples`, the items are pairs of a text and anything else, such
+        as its file name, and so are the results: `(parses, context)`.
         """
         if not is_whole_number(batch_size) or batch_size < 1:
             raise TreefineError(f"batch_size must be a number of texts, at least 1, not {described(batch_size)}.")
+        groups = text_groups(texts, batch_size, as_tuples=as_tuples)
+        streams: Iterable[Any] = ([group] for group in groups) if batch_size < TEXTS_AT_ONCE else [groups]
+        for result in chain.from_iterable(map(self._piped, streams)):
+            yield result if as_tuples else result[0]
+
+    def _piped(self, groups: Iterable[Sequence[tuple[str, Any]]]) -> Iterator[tuple[Parses, Any]]:
+        """Yield the Parses of each text, with its context, from one stream of sentences."""
         waiting = deque[tuple[int, Any]]()  # the number of sentences of each text that is being parsed, and its context
         failed = list[Exception]()
 
         def segmented() -> Iterator[Segmented]:
             try:
-                for group in text_groups(texts, batch_size, as_tuples=as_tuples):
+                for group in groups:
                     for text, _ in group:
                         self._check_language(text)
                     found = self.segment_all([text for text, _ in group])
@@ -193,7 +201,7 @@ class Parser:
             while waiting and len(parsed) >= waiting[0][0]:
                 n_sentences, context = waiting.popleft()
                 parses, parsed = Parses(parsed[:n_sentences]), parsed[n_sentences:]
-                yield (parses, context) if as_tuples else parses
+                yield parses, context
         if failed:
             raise failed[0]
 

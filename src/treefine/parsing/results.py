@@ -40,7 +40,9 @@ class Lazy(Sequence[_Member]):
 
     @cached_property
     def _members(self) -> tuple[_Member, ...]:
-        return tuple(self._make())
+        members = tuple(self._make())
+        self._make = tuple  # nothing that it needed is kept
+        return members
 
     def __getitem__(self, index: Any) -> Any:
         """Return a member, or a tuple of some."""
@@ -115,8 +117,8 @@ def steps(plan: Plan, inputs: Sequence[ParseInput]) -> list[list[Step]]:
             results[number].append(
                 Step(
                     step.t,
-                    Graph.of_words(*_arcs(graphs[row], inputs[number], plan)),
-                    Graph.of_words(*_arcs(trees[row], inputs[number], plan)),
+                    Graph.of_words(*_arcs(graphs[row], *_names(inputs[number], plan))),
+                    Graph.of_words(*_arcs(trees[row], *_names(inputs[number], plan))),
                     converged[row],
                     _array(step.scores.arcs[row, :n_words, :n_words]),
                     _array(labels[row, :n_words]),
@@ -139,20 +141,26 @@ def _by_sentence(graphs: Graphs, step: BatchStep) -> list[_HeadsAndLabels]:
     """Return the heads and label ids of each sentence's words, with only two copies from the device."""
     heads, labels = graphs.heads.cpu().numpy(), graphs.labels.cpu().numpy()
     lengths = enumerate(step.batch.lengths)
-    return [(heads[row, 1 : length + 1], labels[row, 1 : length + 1]) for row, length in lengths]
+    return [(heads[row, 1 : length + 1].copy(), labels[row, 1 : length + 1].copy()) for row, length in lengths]
 
 
-def _arcs(arcs: _HeadsAndLabels, item: ParseInput, plan: Plan) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _names(item: ParseInput, plan: Plan) -> tuple[tuple[str, ...], Mapping[int, str]]:
+    """Return the names of all labels, and the labels that the user gave, by word."""
+    return plan.model.vocabulary.labels, item.constraints.labels
+
+
+def _arcs(
+    arcs: _HeadsAndLabels, names: Sequence[str], decided: Mapping[int, str]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Return one sentence's heads and the names of its labels; labels that the user gave keep their spelling."""
-    names, decided = plan.model.vocabulary.labels, item.constraints.labels
     labels = [names[label] for label in arcs[1].tolist()]
     for word, label in decided.items():
         labels[word - 1] = label
     return tuple(arcs[0].tolist()), tuple(labels)
 
 
-def _graphs(arcs: Sequence[_HeadsAndLabels], item: ParseInput, plan: Plan) -> Iterator[Graph]:
-    return (Graph.of_words(*_arcs(each, item, plan)) for each in arcs)
+def _graphs(arcs: Sequence[_HeadsAndLabels], names: Sequence[str], decided: Mapping[int, str]) -> Iterator[Graph]:
+    return (Graph.of_words(*_arcs(each, names, decided)) for each in arcs)
 
 
 def predicted_tags(step: BatchStep, model: ParserModel, sentences: Sequence[Sentence]) -> list[TagNames]:
@@ -192,10 +200,12 @@ def _tags_of_step(
 ) -> dict[int, SentenceTags]:
     """Return the predicted tags of the sentences for which this step has them, by number.
 
-    These are the sentences in the rows `ending` if later steps correct tags; else all sentences of the first step.
+    These are the sentences in the rows `ending` if later steps correct tags, as those of a model with stages do; else
+    all sentences of the first step.
     """
     settings, vocabulary = plan.model.settings.tags, plan.model.vocabulary
-    rows = ending if settings.refined else range(len(step.batch)) if step.t == 1 else ()
+    are_refined = settings.refined or len(plan.model.settings.stage_ends) > 1
+    rows = ending if are_refined else range(len(step.batch)) if step.t == 1 else ()
     if not plan.predicts_tags or not rows:
         return {}
     columns, numbers = settings.columns, [step.sentences[row] for row in rows]
@@ -243,7 +253,7 @@ def trees(plan: Plan, inputs: Sequence[ParseInput]) -> list[Sentence]:
         tags |= _tags_of_step(step, plan, inputs, ending, wants_confidences=False)
         for row in ending:
             number = step.sentences[row]
-            arcs = Arcs(*_arcs(best[row], inputs[number], plan))
+            arcs = Arcs(*_arcs(best[row], *_names(inputs[number], plan)))
             names = tags.get(number, _NO_TAGS)[0]
             results[number] = inputs[number].sentence.with_parse(
                 arcs, columns.columns, names, replaces_tags=plan.replaces_tags, kept=columns.given
@@ -279,7 +289,7 @@ def parses(plan: Plan, inputs: Sequence[ParseInput], *, each_step: bool = False)
         for row in ending:
             number = step.sentences[row]
             item, (names, tag_confidences) = inputs[number], tags.get(number, _NO_TAGS)
-            (heads, labels), (confidence, of_words) = _arcs(arcs[row], item, plan), confidences[row]
+            (heads, labels), (confidence, of_words) = _arcs(arcs[row], *_names(item, plan)), confidences[row]
             results[number] = Parse(
                 sentence=item.sentence.with_parse(
                     Arcs(heads, labels), columns.columns, names, replaces_tags=plan.replaces_tags, kept=columns.given
@@ -287,7 +297,7 @@ def parses(plan: Plan, inputs: Sequence[ParseInput], *, each_step: bool = False)
                 spans=(),
                 word_confidences=of_words,
                 confidence=confidence,
-                steps=Lazy(partial(_graphs, graphs[number], item, plan)),
+                steps=Lazy(partial(_graphs, graphs[number], *_names(item, plan))),
                 initial=item.initial,
                 initial_confidences=before[row],
                 trust=tuple(each.weight for each in item.evidence),

@@ -363,7 +363,7 @@ _PATTERNS = {
     "O'Brien": r"(?<!\w)[ODL]['’][A-Z]\w+",
     "title": rf"(?<!\w)(?:{'|'.join(TITLES)})\.(?=[ \u00a0]\w)",
     "heading": r"(?<!\S)#{2,6}(?!\S)",
-    "word.": rf"(?<![\w.])(?!(?:{'|'.join(_SHORTENED.split() + TITLES)})\.)[A-Z]?[a-z]{{2,}}(?=\.(?:\s+[\"“]|\s*\Z))",
+    "word.": rf"(?<![\w.'’])(?!(?:{'|'.join(_SHORTENED.split() + TITLES)})\.)[A-Z]?[a-z]{{2,}}(?=\.(?:\s+[\"“]|\s*\Z))",
 }
 _BEFORE_PERIOD = "word."  # the spans of this rule are tokens: a name before `. "` is seldom an abbreviation
 WHOLE_SPANS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
@@ -381,7 +381,7 @@ def with_whole_spans(token: np.ndarray, text: str, rules: Iterable[str]) -> np.n
         for start, stop in _kept_spans(name, text):
             token[start : stop - 1] = WITHIN
             if name == _BEFORE_PERIOD:
-                token[stop - 1] = ENDS
+                token[stop - 1] = max(token[stop - 1], ENDS)  # it may end a multiword token
     return token
 
 

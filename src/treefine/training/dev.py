@@ -130,9 +130,9 @@ def calibrated(
     other settings, if they are given: few sentences are not enough for it.
     """
     n_drafts = len(parser.model.settings.stage_ends) - 1 if parser.initial is empty else 0
-    steps = [results for _, results in parser.using(stop_above=1.0).stream_steps(dev)]
-    drafts = [[of_one[min(t, len(of_one) - 1)] for of_one in steps] for t in range(n_drafts)]
-    last, first = ([of_one[t] for of_one in steps] for t in (-1, 0))
+    all_steps = (steps for _, steps in parser.using(stop_above=1.0).stream_steps(dev))
+    used = [(*(steps[min(t, len(steps) - 1)] for t in range(n_drafts)), steps[0], steps[-1]) for steps in all_steps]
+    *drafts, first, last = zip(*used, strict=True)
     are_refined = parser.model.settings.tags.refined or n_drafts > 0
     fitted = [_temperatures(parser, dev, some, some) for some in drafts]
     fitted.append(_temperatures(parser, dev, last, last if are_refined else first))
