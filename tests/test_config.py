@@ -86,12 +86,12 @@ def fault_of(kind, values, **place):
         (TransformerSettings, SHAPES | {"n_buckets": 3}, "n_buckets = 3; it must be 0 or between 4 and 511"),
         (
             ModelSettings,
-            ENCODER | {"stages": [1, 3]},
+            ENCODER | {"stages": [1, 3], "relations": {"first_layer": 1}},
             "stages = [1, 3]; they must increase and end at the last layer, 2",
         ),
         (
             ModelSettings,
-            ENCODER | {"stages": [2, 1]},
+            ENCODER | {"stages": [2, 1], "relations": {"first_layer": 1}},
             "stages = [2, 1]; they must increase and end at the last layer, 2",
         ),
         (
