@@ -179,10 +179,10 @@ class PaddedAttention:
         # F.embedding, not rows[ids]: nearly all ids are NONE, and the gradient of indexing adds equal ids one by one.
         up = (query * F.embedding(up_ids, key_shares)[:, None]).sum(-1)  # [piece, attn]
         down = (query[above] * F.embedding(down_ids, key_shares)[:, None]).sum(-1)
-        n_attn, above_places = query.shape[1], self.places[above]
-        pieces, attn = torch.arange(n_attn, device=query.device), self.rows[:, None]
-        to_above = (attn, pieces, self.places[:, None], above_places[:, None])  # the cells [row, attn, query, key] …
-        from_above = (attn, pieces, above_places[:, None], self.places[:, None])  # … of [piece, attn]
+        row, place, place_above = (each[:, None] for each in (self.rows, self.places, self.places[above]))  # [piece, 1]
+        attn = torch.arange(query.shape[1], device=query.device)
+        to_above = (row, attn, place, place_above)  # the cells [row, attn, query, key] of each piece …
+        from_above = (row, attn, place_above, place)  # … and the reverse
         scores = queries / math.sqrt(width) @ keys.transpose(-1, -2)
         scores = scores.index_put(to_above, up.to(scores.dtype), accumulate=True)
         scores = scores.index_put(from_above, down.to(scores.dtype), accumulate=True)

@@ -40,9 +40,7 @@ class Lazy(Sequence[_Member]):
 
     @cached_property
     def _members(self) -> tuple[_Member, ...]:
-        members = tuple(self._make())
-        self._make = tuple  # nothing that it needed is kept
-        return members
+        return tuple(self._make())
 
     def __getitem__(self, index: Any) -> Any:
         """Return a member, or a tuple of some."""
@@ -61,7 +59,7 @@ class Lazy(Sequence[_Member]):
         return hash(self._members)
 
     def __repr__(self) -> str:
-        """Return that of the tuple."""
+        """Return the representation of the tuple."""
         return repr(self._members)
 
     def __reduce__(self) -> tuple[type, tuple[tuple[_Member, ...]]]:
